@@ -1,0 +1,76 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .treatAllWarnings(as: .error),
+]
+
+/// A module of ours: its dependencies are the arrows of `Sources/README.md`, enforced at build.
+func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, exclude: [], swiftSettings: strict)
+}
+
+func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func tests(_ module: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .testTarget(
+        name: "\(module)Tests", dependencies: [.target(name: module)] + dependencies,
+        swiftSettings: strict)
+}
+
+let package = Package(
+    name: "repricer",
+    targets: [
+        .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+
+        module("ServiceKit"),
+        module("Pricing"),
+        module("Postgres", ["CLibPQ", "ServiceKit"]),
+        module("JOSE", ["COpenSSL"]),
+        module("HTTP", ["COpenSSL", "ServiceKit"]),
+        module("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
+        module("Ledger", ["Postgres", "Pricing", "ServiceKit"]),
+        module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
+        module("Reports", ["Ledger", "Pricing"]),
+        module("Receiver", ["HTTP", "AppStore", "Ledger", "Reports", "ServiceKit"]),
+        module(
+            "RepricerCommands",
+            [
+                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Ledger",
+                "Orchestrator", "Reports", "Receiver",
+            ]),
+        module("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
+        program("repricer", ["RepricerCommands"]),
+        program("appstore-sandbox", ["SandboxStore"]),
+
+        .target(
+            name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],
+            path: "Tests/TestSupport", swiftSettings: strict),
+        tests("ServiceKit"),
+        tests("Pricing"),
+        tests("Postgres", ["TestSupport"]),
+        tests("JOSE"),
+        tests("HTTP", ["ServiceKit"]),
+        tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
+        tests("Ledger", ["TestSupport", "Postgres", "Pricing"]),
+        tests(
+            "Orchestrator",
+            [
+                "TestSupport", "Postgres", "Ledger", "Pricing", "AppStore", "JOSE", "HTTP",
+                "ServiceKit", "SandboxStore",
+            ]),
+        tests("Reports", ["TestSupport", "Postgres", "Ledger", "Pricing"]),
+        tests(
+            "Receiver",
+            ["TestSupport", "Postgres", "Ledger", "AppStore", "JOSE", "HTTP", "ServiceKit"]),
+        tests("RepricerCommands", ["TestSupport", "Postgres", "ServiceKit"]),
+        tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
+        .testTarget(name: "TidyTests", swiftSettings: strict),
+    ]
+)

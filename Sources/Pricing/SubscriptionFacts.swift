@@ -1,0 +1,63 @@
+/// What is known of one subscription, from the newest signed payloads; never what we intend.
+///
+/// Prices are milliunits. Each optional is a value that Apple has not sent (yet). A storefront, currency or
+/// offer reason that nobody knows is kept as its text: an unknown value never fails.
+package struct SubscriptionFacts: Hashable, Sendable, Codable {
+    package var originalTransactionID: String
+    /// Apple's `status`: 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked.
+    package var status: Int?
+    package var autoRenews: Bool?
+    package var isInBillingRetry: Bool
+    package var gracePeriodExpiresAt: Instant?
+    package var expirationIntent: Int?
+    package var storefront: String?
+    package var currency: String?
+    /// `P1W`, `P1M`, `P2M`, `P3M`, `P6M`, `P1Y`, or a text nobody knows.
+    package var period: String?
+    package var productID: String?
+    package var appAccountToken: String?
+    package var latestTransactionID: String?
+    package var originalPurchaseAt: Instant?
+    package var recentSubscriptionStartAt: Instant?
+    /// Start of the running period: `purchaseDate` of the latest transaction.
+    package var purchasedAt: Instant?
+    package var expiresAt: Instant?
+    package var renewalAt: Instant?
+    package var consistencyToken: String?
+    package var items: [Item]
+    /// `signedDate` of the newest payload folded in.
+    package var signedAt: Instant?
+
+    /// One SKU of the bundle, as charged now and as set to renew.
+    package struct Item: Hashable, Sendable, Codable {
+        package var sku: String
+        /// Full price of the running period (transaction info, list price without the offer); nil when the
+        /// item only joins at the renewal.
+        package var currentPrice: Int64?
+        /// `items[].price` of the renewal info; while an increase is PENDING this is already the higher one.
+        package var renewalPrice: Int64?
+        /// Whether the renewal info lists the SKU.
+        package var renews: Bool
+        package var offer: Offer?
+        package var increase: Increase?
+    }
+
+    /// An offer that runs on an item. `periodsLeft` counts periods from the next renewal on, from the renewal
+    /// info; 0 or nil when the offer ends with the running period.
+    package struct Offer: Hashable, Sendable, Codable {
+        package var price: Int64?
+        package var period: String?
+        package var periodsLeft: Int?
+        package var reason: String?
+        /// Whether the running period (transaction info) was charged at the offer's price.
+        package var isRunning: Bool
+    }
+
+    /// Apple's `priceIncreaseInfo` of a renewal item.
+    package struct Increase: Hashable, Sendable, Codable {
+        /// `SCHEDULED`, `PENDING`, `ACCEPTED`, or a text nobody knows.
+        package var status: String
+        package var price: Int64?
+        package var dependentSKUs: [String]
+    }
+}
