@@ -52,6 +52,7 @@ CREATE TABLE repricer.subscriptions (
     consistency_token text,
     items jsonb NOT NULL DEFAULT '[]',
     increases jsonb NOT NULL DEFAULT '[]',
+    seen_skus text[] NOT NULL DEFAULT '{}',
     signed_at timestamptz,
     folded_signed_at timestamptz,
     folded_evidence_id text,

@@ -20,8 +20,10 @@ package enum ChangeState: String, Hashable, Sendable, Codable, CaseIterable {
     /// Whether nothing more is expected.
     package var isFinal: Bool {
         switch self {
-        case .awaitingApproval, .queued, .sending, .unknown, .scheduled, .pendingConsent, .accepted: false
-        case .effective, .declined, .cancelled, .lapsed, .invalidated, .rejected, .ineligible, .missed,
+        case .awaitingApproval, .queued, .sending, .unknown, .scheduled, .pendingConsent, .accepted:
+            false
+        case .effective, .declined, .cancelled, .lapsed, .invalidated, .rejected, .ineligible,
+            .missed,
             .aborted:
             true
         }

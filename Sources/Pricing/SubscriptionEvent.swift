@@ -1,8 +1,8 @@
 /// One signed statement about one subscription, decoded: a notification, a response to our call, or a status
 /// that we read. The projector folds them in the order of `key`.
-package struct SubscriptionEvent: Hashable, Sendable {
+package struct SubscriptionEvent: Hashable, Sendable, Codable {
     /// Ties in `signedAt` are broken by the evidence id, so that any order of arrival folds alike.
-    package struct Key: Hashable, Comparable, Sendable {
+    package struct Key: Hashable, Comparable, Sendable, Codable {
         package var signedAt: Instant
         package var evidenceID: String
 
@@ -29,6 +29,26 @@ package struct SubscriptionEvent: Hashable, Sendable {
     package var status: Int?
     package var transaction: TransactionStatement?
     package var renewal: RenewalStatement?
+
+    package init(
+        key: Key,
+        source: Source,
+        originalTransactionID: String,
+        type: String? = nil,
+        subtype: String? = nil,
+        status: Int? = nil,
+        transaction: TransactionStatement? = nil,
+        renewal: RenewalStatement? = nil
+    ) {
+        self.key = key
+        self.source = source
+        self.originalTransactionID = originalTransactionID
+        self.type = type
+        self.subtype = subtype
+        self.status = status
+        self.transaction = transaction
+        self.renewal = renewal
+    }
 }
 
 /// What a verified `signedTransactionInfo` says, reduced to what the domain uses.
@@ -56,6 +76,54 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
         package var offerPeriodCount: Int?
         package var offerReason: String?
         package var revokedAt: Instant?
+
+        package init(
+            sku: String,
+            price: Int64? = nil,
+            offerPrice: Int64? = nil,
+            offerPeriod: String? = nil,
+            offerPeriodCount: Int? = nil,
+            offerReason: String? = nil,
+            revokedAt: Instant? = nil
+        ) {
+            self.sku = sku
+            self.price = price
+            self.offerPrice = offerPrice
+            self.offerPeriod = offerPeriod
+            self.offerPeriodCount = offerPeriodCount
+            self.offerReason = offerReason
+            self.revokedAt = revokedAt
+        }
+    }
+
+    package init(
+        transactionID: String? = nil,
+        productID: String? = nil,
+        appAccountToken: String? = nil,
+        purchasedAt: Instant? = nil,
+        originalPurchaseAt: Instant? = nil,
+        expiresAt: Instant? = nil,
+        revokedAt: Instant? = nil,
+        reason: String? = nil,
+        storefront: String? = nil,
+        currency: String? = nil,
+        price: Int64? = nil,
+        period: String? = nil,
+        items: [Item] = []
+    ) {
+        self.transactionID = transactionID
+        self.productID = productID
+        self.appAccountToken = appAccountToken
+        self.purchasedAt = purchasedAt
+        self.originalPurchaseAt = originalPurchaseAt
+        self.expiresAt = expiresAt
+        self.revokedAt = revokedAt
+        self.reason = reason
+        self.storefront = storefront
+        self.currency = currency
+        self.price = price
+        self.period = period
+        self.items = items
     }
 }
 
@@ -85,5 +153,55 @@ package struct RenewalStatement: Hashable, Sendable, Codable {
         package var increaseStatus: String?
         package var increasePrice: Int64?
         package var dependentSKUs: [String]?
+
+        package init(
+            sku: String,
+            price: Int64? = nil,
+            offerPrice: Int64? = nil,
+            offerPeriod: String? = nil,
+            offerPeriodCount: Int? = nil,
+            offerReason: String? = nil,
+            increaseStatus: String? = nil,
+            increasePrice: Int64? = nil,
+            dependentSKUs: [String]? = nil
+        ) {
+            self.sku = sku
+            self.price = price
+            self.offerPrice = offerPrice
+            self.offerPeriod = offerPeriod
+            self.offerPeriodCount = offerPeriodCount
+            self.offerReason = offerReason
+            self.increaseStatus = increaseStatus
+            self.increasePrice = increasePrice
+            self.dependentSKUs = dependentSKUs
+        }
+    }
+
+    package init(
+        productID: String? = nil,
+        autoRenewStatus: Int? = nil,
+        isInBillingRetry: Bool? = nil,
+        expirationIntent: Int? = nil,
+        gracePeriodExpiresAt: Instant? = nil,
+        renewalAt: Instant? = nil,
+        recentSubscriptionStartAt: Instant? = nil,
+        currency: String? = nil,
+        appAccountToken: String? = nil,
+        consistencyToken: String? = nil,
+        period: String? = nil,
+        items: [Item]? = nil
+    ) {
+        self.productID = productID
+        self.autoRenewStatus = autoRenewStatus
+        self.isInBillingRetry = isInBillingRetry
+        self.expirationIntent = expirationIntent
+        self.gracePeriodExpiresAt = gracePeriodExpiresAt
+        self.renewalAt = renewalAt
+        self.recentSubscriptionStartAt = recentSubscriptionStartAt
+        self.currency = currency
+        self.appAccountToken = appAccountToken
+        self.consistencyToken = consistencyToken
+        self.period = period
+        self.items = items
     }
 }

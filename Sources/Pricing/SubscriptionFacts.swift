@@ -40,6 +40,22 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
         package var renews: Bool
         package var offer: Offer?
         package var increase: Increase?
+
+        package init(
+            sku: String,
+            currentPrice: Int64? = nil,
+            renewalPrice: Int64? = nil,
+            renews: Bool = false,
+            offer: Offer? = nil,
+            increase: Increase? = nil
+        ) {
+            self.sku = sku
+            self.currentPrice = currentPrice
+            self.renewalPrice = renewalPrice
+            self.renews = renews
+            self.offer = offer
+            self.increase = increase
+        }
     }
 
     /// An offer that runs on an item. `periodsLeft` counts periods from the next renewal on, from the renewal
@@ -51,6 +67,20 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
         package var reason: String?
         /// Whether the running period (transaction info) was charged at the offer's price.
         package var isRunning: Bool
+
+        package init(
+            price: Int64? = nil,
+            period: String? = nil,
+            periodsLeft: Int? = nil,
+            reason: String? = nil,
+            isRunning: Bool = false
+        ) {
+            self.price = price
+            self.period = period
+            self.periodsLeft = periodsLeft
+            self.reason = reason
+            self.isRunning = isRunning
+        }
     }
 
     /// Apple's `priceIncreaseInfo` of a renewal item.
@@ -59,5 +89,59 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
         package var status: String
         package var price: Int64?
         package var dependentSKUs: [String]
+
+        package init(
+            status: String,
+            price: Int64? = nil,
+            dependentSKUs: [String] = []
+        ) {
+            self.status = status
+            self.price = price
+            self.dependentSKUs = dependentSKUs
+        }
+    }
+
+    package init(
+        originalTransactionID: String,
+        status: Int? = nil,
+        autoRenews: Bool? = nil,
+        isInBillingRetry: Bool = false,
+        gracePeriodExpiresAt: Instant? = nil,
+        expirationIntent: Int? = nil,
+        storefront: String? = nil,
+        currency: String? = nil,
+        period: String? = nil,
+        productID: String? = nil,
+        appAccountToken: String? = nil,
+        latestTransactionID: String? = nil,
+        originalPurchaseAt: Instant? = nil,
+        recentSubscriptionStartAt: Instant? = nil,
+        purchasedAt: Instant? = nil,
+        expiresAt: Instant? = nil,
+        renewalAt: Instant? = nil,
+        consistencyToken: String? = nil,
+        items: [Item] = [],
+        signedAt: Instant? = nil
+    ) {
+        self.originalTransactionID = originalTransactionID
+        self.status = status
+        self.autoRenews = autoRenews
+        self.isInBillingRetry = isInBillingRetry
+        self.gracePeriodExpiresAt = gracePeriodExpiresAt
+        self.expirationIntent = expirationIntent
+        self.storefront = storefront
+        self.currency = currency
+        self.period = period
+        self.productID = productID
+        self.appAccountToken = appAccountToken
+        self.latestTransactionID = latestTransactionID
+        self.originalPurchaseAt = originalPurchaseAt
+        self.recentSubscriptionStartAt = recentSubscriptionStartAt
+        self.purchasedAt = purchasedAt
+        self.expiresAt = expiresAt
+        self.renewalAt = renewalAt
+        self.consistencyToken = consistencyToken
+        self.items = items
+        self.signedAt = signedAt
     }
 }
