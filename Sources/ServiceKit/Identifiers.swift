@@ -1,0 +1,40 @@
+/// Time-ordered identifiers (RFC 9562, version 7), so that new rows sit together in an index.
+package struct UUIDv7 {
+    /// A lower-case UUID that starts with the instant; the rest is random.
+    package static func make(
+        nowMilliseconds: Int64, random: inout some RandomNumberGenerator
+    ) -> String {
+        let time = UInt64(bitPattern: max(0, nowMilliseconds)) & 0xFFFF_FFFF_FFFF
+        let high = time << 16 | 0x7000 | random.next() & 0x0FFF
+        let low = 0x8000_0000_0000_0000 | random.next() & 0x3FFF_FFFF_FFFF_FFFF
+        let digits = hex(high) + hex(low)
+        var text = ""
+        for (index, digit) in digits.enumerated() {
+            if [8, 12, 16, 20].contains(index) { text.append("-") }
+            text.append(digit)
+        }
+        return text
+    }
+
+    private static func hex(_ value: UInt64) -> String {
+        let digits = String(value, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+}
+
+/// A small generator with a seed (SplitMix64): the same seed gives the same run, so no secrets.
+package struct SeededRandom: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    package init(seed: UInt64) {
+        state = seed
+    }
+
+    package mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}

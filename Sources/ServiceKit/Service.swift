@@ -1,0 +1,166 @@
+/// A part of the program that runs until it is cancelled.
+package protocol Service: Sendable {
+    /// Short and unique in its group; it appears in logs.
+    var name: String { get }
+    /// Returns soon after its task is cancelled, having finished what it began.
+    func run() async throws
+}
+
+/// How a group ended, other than by an error of one of its services.
+package enum ServiceGroupError: Error, Equatable, CustomStringConvertible {
+    /// A service returned although nobody had asked it to stop.
+    case endedUnexpectedly(service: String)
+    /// These services ignored their cancellation until the deadline; they may still be running.
+    case stopDeadlineExceeded(services: [String])
+
+    package var description: String {
+        switch self {
+        case .endedUnexpectedly(let service):
+            "service \(service) ended although it was not asked to stop"
+        case .stopDeadlineExceeded(let services):
+            "did not stop in time: \(services.joined(separator: ", "))"
+        }
+    }
+}
+
+/// Runs services together: started in order, stopped in reverse order, one failure ends all.
+package struct ServiceGroup: Sendable {
+    private let services: [any Service]
+    private let log: Log
+    private let stopDeadline: Duration
+
+    /// `stopDeadline` is for each service: how long it may take to end after its cancellation.
+    package init(_ services: [any Service], log: Log, stopDeadline: Duration = .seconds(10)) {
+        self.services = services
+        self.log = log
+        self.stopDeadline = stopDeadline
+    }
+
+    /// Returns when `stop` yields or the calling task is cancelled, once all services have ended.
+    ///
+    /// Throws the first error of a service, or `ServiceGroupError`.
+    package func run(until stop: AsyncStream<Void>) async throws {
+        let (events, continuation) = AsyncStream.makeStream(of: Event.self)
+        // The supervisor must outlive a cancellation of the caller: it has services to stop.
+        let supervisor = Task {
+            try await supervise(stop: stop, events: events, continuation: continuation)
+        }
+        try await withTaskCancellationHandler {
+            try await supervisor.value
+        } onCancel: {
+            continuation.yield(.stopRequested)
+        }
+    }
+
+    /// The same, stopped by a signal: see `Signals.terminations()`.
+    package func run(until signals: AsyncStream<Int32>) async throws {
+        let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
+        let relay = Task {
+            for await signal in signals {
+                log.notice("stopping on a signal", ["signal": "\(signal)"])
+                continuation.yield()
+            }
+        }
+        defer { relay.cancel() }
+        try await run(until: stop)
+    }
+
+    private enum Event: Sendable {
+        case stopRequested
+        case ended(index: Int, error: (any Error)?)
+        case deadlinePassed(index: Int)
+    }
+
+    private struct Progress {
+        var running: Set<Int>
+        var failure: (any Error)?
+        var late: [Int] = []
+    }
+
+    private func supervise(
+        stop: AsyncStream<Void>, events: AsyncStream<Event>,
+        continuation: AsyncStream<Event>.Continuation
+    ) async throws {
+        let tasks = services.enumerated().map { index, service in
+            log.info("service started", ["service": service.name])
+            return Task {
+                do {
+                    try await service.run()
+                    continuation.yield(.ended(index: index, error: nil))
+                } catch {
+                    continuation.yield(.ended(index: index, error: error))
+                }
+            }
+        }
+        let watcher = Task {
+            // A stream that finishes without an element asks for nothing.
+            for await _ in stop { continuation.yield(.stopRequested) }
+        }
+        defer { watcher.cancel() }
+
+        var iterator = events.makeAsyncIterator()
+        var progress = Progress(running: Set(services.indices))
+        await waitForReason(&iterator, &progress)
+        for (index, task) in tasks.enumerated().reversed() {
+            task.cancel()
+            await drain(index, &iterator, &progress, continuation)
+        }
+        if let failure = progress.failure { throw failure }
+        if !progress.late.isEmpty {
+            throw ServiceGroupError.stopDeadlineExceeded(services: progress.late.map(name(of:)))
+        }
+    }
+
+    /// Returns at the first stop request, or when a service ends by itself.
+    private func waitForReason(
+        _ events: inout AsyncStream<Event>.Iterator, _ progress: inout Progress
+    ) async {
+        if services.isEmpty { return }
+        while let event = await events.next() {
+            switch event {
+            case .stopRequested: return
+            case .deadlinePassed: continue
+            case .ended(let index, let error):
+                progress.running.remove(index)
+                let reason =
+                    error ?? ServiceGroupError.endedUnexpectedly(service: name(of: index))
+                progress.failure = reason
+                log.error("service failed", ["service": name(of: index), "error": "\(reason)"])
+                return
+            }
+        }
+    }
+
+    /// Waits for one cancelled service, at most until its deadline.
+    private func drain(
+        _ index: Int, _ events: inout AsyncStream<Event>.Iterator, _ progress: inout Progress,
+        _ continuation: AsyncStream<Event>.Continuation
+    ) async {
+        let timer = Task {
+            // A cancelled sleep means that the service ended in time.
+            guard (try? await Task.sleep(for: stopDeadline)) != nil else { return }
+            continuation.yield(.deadlinePassed(index: index))
+        }
+        defer { timer.cancel() }
+        while progress.running.contains(index), let event = await events.next() {
+            switch event {
+            case .stopRequested: continue
+            case .ended(let ended, let error):
+                progress.running.remove(ended)
+                log.info("service stopped", ["service": name(of: ended)])
+                guard let error, !(error is CancellationError) else { continue }
+                log.error("service failed", ["service": name(of: ended), "error": "\(error)"])
+                if progress.failure == nil { progress.failure = error }
+            case .deadlinePassed(let late) where late == index:
+                log.error("service did not stop in time", ["service": name(of: index)])
+                progress.late.append(index)
+                return
+            case .deadlinePassed: continue
+            }
+        }
+    }
+
+    private func name(of index: Int) -> String {
+        services.indices.contains(index) ? services[index].name : "?"
+    }
+}

@@ -1,0 +1,54 @@
+/// Why the settings could not be loaded; the text begins with `FILE:LINE:` where there is a line.
+package struct SettingsError: Error, Equatable, CustomStringConvertible {
+    package let file: String
+    package let line: Int?
+    package let reason: String
+
+    package var description: String {
+        let place = line.map { "\(file):\($0):" } ?? "\(file):"
+        return "\(place) \(reason)"
+    }
+}
+
+/// The process environment over an optional environment file; each value knows where it came from.
+package struct Settings: Sendable {
+    package struct Value: Sendable, Equatable {
+        package let text: String
+        /// `environment`, or `FILE:LINE`.
+        package let source: String
+    }
+
+    /// An environment file larger than this is refused.
+    package static let fileBytesMax = 1 << 20
+
+    private let values: [String: Value]
+
+    /// Reads `envFile` (systemd's EnvironmentFile syntax); a variable of the process wins over it.
+    package static func load(
+        environment: [String: String], envFile: String?
+    ) throws(SettingsError) -> Settings {
+        var values: [String: Value] = [:]
+        if let envFile {
+            let text = try EnvironmentFile.read(envFile)
+            for assignment in try EnvironmentFile.parse(text, file: envFile) {
+                values[assignment.key] = Value(
+                    text: assignment.value, source: "\(envFile):\(assignment.line)")
+            }
+        }
+        for (key, text) in environment {
+            values[key] = Value(text: text, source: "environment")
+        }
+        return Settings(values: values)
+    }
+
+    /// The value of one variable; nil when it is set nowhere, and possibly empty.
+    package func value(_ key: String) -> (text: String, source: String)? {
+        values[key].map { ($0.text, $0.source) }
+    }
+
+    /// Every variable whose name begins with `prefix`, sorted by name.
+    package func entries(prefix: String) -> [(key: String, value: Value)] {
+        values.filter { $0.key.hasPrefix(prefix) }.sorted { $0.key < $1.key }
+            .map { ($0.key, $0.value) }
+    }
+}

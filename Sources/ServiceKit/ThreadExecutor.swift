@@ -1,0 +1,134 @@
+import Glibc
+import Synchronization
+
+/// Runs jobs one after another on a thread of its own.
+///
+/// For code that blocks (libpq, OpenSSL, sockets): Swift's shared pool has one thread a core, and a
+/// blocked one stalls the whole process. Use it as an actor's executor or as a task's preference.
+package final class ThreadExecutor: SerialExecutor, TaskExecutor, Sendable {
+    package let name: String
+    private let queue: JobQueue
+
+    /// The thread starts with the first job and ends at `shutdown()`, or with the last reference.
+    package init(name: String) {
+        self.name = name
+        queue = JobQueue(name: name)
+    }
+
+    deinit {
+        queue.stop()
+    }
+
+    /// Lets the thread end once its queue is empty; a job that comes later still runs.
+    package func shutdown() {
+        queue.stop()
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        queue.append(UnownedJob(job), executor: self)
+    }
+
+    package func asUnownedSerialExecutor() -> UnownedSerialExecutor {
+        UnownedSerialExecutor(ordinary: self)
+    }
+
+    package func asUnownedTaskExecutor() -> UnownedTaskExecutor {
+        UnownedTaskExecutor(ordinary: self)
+    }
+
+    fileprivate func run(_ job: UnownedJob) {
+        job.runSynchronously(
+            isolatedTo: asUnownedSerialExecutor(), taskExecutor: asUnownedTaskExecutor())
+    }
+}
+
+/// Jobs waiting for one thread.
+///
+/// Unchecked, because of the C mutex and condition: `jobs`, `isStopping` and `hasThread` are only
+/// touched between lock and unlock, and the two pointers never change until `deinit`, which runs
+/// when neither the executor nor the thread holds the queue any more.
+private final class JobQueue: @unchecked Sendable {
+    // Each entry keeps its executor alive until the job has run: the runtime's reference is unowned.
+    private var jobs: [(job: UnownedJob, executor: ThreadExecutor)] = []
+    private var isStopping = false
+    private var hasThread = false
+    private let name: String
+    private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let wake = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+
+    init(name: String) {
+        self.name = name
+        pthread_mutex_init(lock, nil)
+        pthread_cond_init(wake, nil)
+    }
+
+    deinit {
+        pthread_cond_destroy(wake)
+        pthread_mutex_destroy(lock)
+        wake.deallocate()
+        lock.deallocate()
+    }
+
+    func append(_ job: UnownedJob, executor: ThreadExecutor) {
+        pthread_mutex_lock(lock)
+        jobs.append((job, executor))
+        let needsThread = !hasThread
+        hasThread = true
+        pthread_cond_signal(wake)
+        pthread_mutex_unlock(lock)
+        if needsThread { startThread() }
+    }
+
+    func stop() {
+        pthread_mutex_lock(lock)
+        isStopping = true
+        pthread_cond_signal(wake)
+        pthread_mutex_unlock(lock)
+    }
+
+    /// The next batch in order; nil when the thread should end.
+    private func take() -> [(job: UnownedJob, executor: ThreadExecutor)]? {
+        pthread_mutex_lock(lock)
+        defer { pthread_mutex_unlock(lock) }
+        while jobs.isEmpty {
+            if isStopping {
+                hasThread = false
+                return nil
+            }
+            pthread_cond_wait(wake, lock)
+        }
+        defer { jobs = [] }
+        return jobs
+    }
+
+    private func startThread() {
+        var thread = pthread_t()
+        let argument = Unmanaged.passRetained(self).toOpaque()
+        let code = pthread_create(
+            &thread, nil,
+            { argument in
+                guard let argument else { return nil }
+                Unmanaged<JobQueue>.fromOpaque(argument).takeRetainedValue().loop()
+                return nil
+            }, argument)
+        // Without a thread the job could neither run nor fail: waiting for ever would be worse.
+        precondition(code == 0, "cannot start a thread: \(String(cString: strerror(code)))")
+        pthread_detach(thread)
+    }
+
+    private func loop() {
+        nameThread()
+        while let batch = take() {
+            for entry in batch { entry.executor.run(entry.job) }
+        }
+    }
+
+    /// Shows the name in `top -H`; a failure is harmless.
+    ///
+    /// Through a file, because Swift imports neither the GNU call nor prctl.
+    private func nameThread() {
+        guard let file = fopen("/proc/thread-self/comm", "we") else { return }
+        fputs(String(name.prefix(15)), file)
+        fclose(file)
+    }
+}
