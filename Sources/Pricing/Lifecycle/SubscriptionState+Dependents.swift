@@ -1,0 +1,73 @@
+extension SubscriptionState {
+    /// A dependent with a change of its own falls with its parent; its verdict says so instead of "declined".
+    mutating func dropDependentsOfDecliners(_ reading: Reading) -> [Transition] {
+        let refusedParents = changes.filter { $0.isRefused && $0.progress.endedAt == reading.at }
+        let fallen = Set(refusedParents.flatMap(\.dependentSKUs))
+        var lines: [Transition] = []
+        for index in changes.indices
+        where fallen.contains(changes[index].sku) && changes[index].progress.endedAt == reading.at
+            && changes[index].progress.state != .effective
+        {
+            changes[index].fallWithParent()
+            lines.append(reading.transition(changes[index]))
+        }
+        return lines
+    }
+
+    /// Opens a cancellation for each dependent of a change that was refused by this statement.
+    mutating func cancelDependents(_ reading: Reading, _ transitions: [Transition]) {
+        let moved = Set(transitions.map(\.changeID))
+        for change in changes where moved.contains(change.changeID) && change.isRefused {
+            for sku in change.dependentSKUs {
+                guard
+                    !cancellations.contains(where: {
+                        $0.changeID == change.changeID && $0.dependentSKU == sku
+                    })
+                else { continue }
+                cancellations.append(
+                    DependentCancellation(
+                        changeID: change.changeID, dependentSKU: sku, parentSKU: change.sku,
+                        cause: change.progress.reason ?? change.progress.state.rawValue,
+                        price: reading.before.items.first { $0.sku == sku }?.currentPrice,
+                        currency: facts.currency, state: .requested, requestedAt: reading.at,
+                        requestedByEvidence: reading.event.key.evidenceID))
+            }
+        }
+    }
+
+    /// Looks for the proof: the dependent is gone from what renews, or the subscription is over.
+    mutating func settleDependents(_ reading: Reading) {
+        let isOver = reading.end != nil
+        for index in cancellations.indices where cancellations[index].state == .requested {
+            let sku = cancellations[index].dependentSKU
+            guard seenSKUs.contains(sku) else {
+                settle(
+                    index, .discrepancy, reading, "lives on another subscription of the customer")
+                continue
+            }
+            let isListed = reading.event.renewal?.items.map { items in
+                items.contains { $0.sku == sku }
+            }
+            let isCharged = reading.runningTransaction.map { transaction in
+                transaction.items.contains { $0.sku == sku }
+                    && (transaction.purchasedAt ?? reading.at) > cancellations[index].requestedAt
+            }
+            if isOver || isListed == false {
+                settle(
+                    index, .confirmed, reading,
+                    isOver ? "subscription ended" : "gone from the renewal")
+            } else if isCharged == true {
+                settle(index, .discrepancy, reading, "charged again after the parent was declined")
+            }
+        }
+    }
+
+    private mutating func settle(
+        _ index: Int, _ state: DependentCancellation.State, _ reading: Reading, _ detail: String
+    ) {
+        cancellations[index].state = state
+        cancellations[index].settledAt = reading.at
+        cancellations[index].settledByEvidence = reading.event.key.evidenceID
+        cancellations[index].detail = detail
+    }
+}

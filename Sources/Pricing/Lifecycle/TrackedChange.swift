@@ -1,0 +1,117 @@
+/// One price change of ours as the fold sees it: what was asked, and how far it came.
+package struct TrackedChange: Hashable, Sendable {
+    package var changeID: String
+    package var sku: String
+    package var oldPrice: Int64
+    package var newPrice: Int64
+    package var dependentSKUs: [String]
+    /// The `requestReferenceId` of the last call that carried it.
+    package var requestReferenceID: String?
+    /// When that call's intent was written. Statements signed before it can't be about this change.
+    package var sentAt: Instant?
+    /// Where our own calls left it, before any statement of Apple's.
+    package var callProgress: ChangeProgress
+    package var progress: ChangeProgress
+
+    package init(
+        changeID: String, sku: String, oldPrice: Int64, newPrice: Int64,
+        dependentSKUs: [String] = [],
+        requestReferenceID: String? = nil, sentAt: Instant? = nil, callProgress: ChangeProgress,
+        progress: ChangeProgress
+    ) {
+        self.changeID = changeID
+        self.sku = sku
+        self.oldPrice = oldPrice
+        self.newPrice = newPrice
+        self.dependentSKUs = dependentSKUs
+        self.requestReferenceID = requestReferenceID
+        self.sentAt = sentAt
+        self.callProgress = callProgress
+        self.progress = progress
+    }
+
+    package var isIncrease: Bool { newPrice > oldPrice }
+}
+
+/// How far one change came, with the instants that reports need.
+package struct ChangeProgress: Hashable, Sendable {
+    package var state: ChangeState
+    package var reason: String?
+    package var scheduledAt: Instant?
+    package var consentAskedAt: Instant?
+    package var acceptedAt: Instant?
+    package var acceptance: Acceptance?
+    package var effectiveAt: Instant?
+    package var endedAt: Instant?
+    package var since: Instant
+
+    package init(
+        state: ChangeState, reason: String? = nil, scheduledAt: Instant? = nil,
+        consentAskedAt: Instant? = nil, acceptedAt: Instant? = nil, acceptance: Acceptance? = nil,
+        effectiveAt: Instant? = nil, endedAt: Instant? = nil, since: Instant
+    ) {
+        self.state = state
+        self.reason = reason
+        self.scheduledAt = scheduledAt
+        self.consentAskedAt = consentAskedAt
+        self.acceptedAt = acceptedAt
+        self.acceptance = acceptance
+        self.effectiveAt = effectiveAt
+        self.endedAt = endedAt
+        self.since = since
+    }
+}
+
+/// ACCEPTED alone doesn't mean consent: only a PENDING before it tells the two apart.
+package enum Acceptance: String, Hashable, Sendable {
+    case consented, informed
+}
+
+/// One line of a change's history: the state that a statement brought, and the statement.
+package struct Transition: Hashable, Sendable {
+    package var changeID: String
+    package var state: ChangeState
+    package var at: Instant
+    package var evidenceKind: SubscriptionEvent.Source
+    package var evidenceID: String
+    package var reason: String?
+}
+
+/// What became of one dependent SKU after its parent was not consented to.
+package struct DependentCancellation: Hashable, Sendable {
+    package enum State: String, Hashable, Sendable {
+        case requested, confirmed, cancelSent = "cancel_sent", discrepancy, notNeeded = "not_needed"
+    }
+
+    package var changeID: String
+    package var dependentSKU: String
+    package var parentSKU: String
+    package var cause: String
+    package var price: Int64?
+    package var currency: String?
+    package var state: State
+    package var requestedAt: Instant
+    package var requestedByEvidence: String
+    package var settledAt: Instant?
+    package var settledByEvidence: String?
+    package var detail: String?
+
+    package init(
+        changeID: String, dependentSKU: String, parentSKU: String, cause: String, price: Int64?,
+        currency: String?, state: State, requestedAt: Instant, requestedByEvidence: String,
+        settledAt: Instant? = nil, settledByEvidence: String? = nil, detail: String? = nil
+    ) {
+        self.changeID = changeID
+        self.dependentSKU = dependentSKU
+        self.parentSKU = parentSKU
+        self.cause = cause
+        self.price = price
+        self.currency = currency
+        self.state = state
+        self.requestedAt = requestedAt
+        self.requestedByEvidence = requestedByEvidence
+        self.settledAt = settledAt
+        self.settledByEvidence = settledByEvidence
+        self.detail = detail
+    }
+}
