@@ -1,0 +1,39 @@
+/// What the judge needs besides the rows and the subscription's facts.
+package struct JudgeContext: Hashable, Sendable {
+    /// Our changes of this subscription that have not ended.
+    package var openChanges: [OpenChange]
+    /// SKUs set to renew on any subscription of the same customer; this one's own may be left out.
+    package var siblingSKUs: Set<String>
+    /// Earlier increases of this subscription, of any of its items.
+    package var increaseHistory: [PastIncrease]
+
+    package init(
+        openChanges: [OpenChange] = [], siblingSKUs: Set<String> = [],
+        increaseHistory: [PastIncrease] = []
+    ) {
+        self.openChanges = openChanges
+        self.siblingSKUs = siblingSKUs
+        self.increaseHistory = increaseHistory
+    }
+
+    /// A price change of ours that has not ended.
+    package struct OpenChange: Hashable, Sendable {
+        package var changeID: String?
+        package var sku: String
+        /// Milliunits.
+        package var newPrice: Int64
+        package var dependentSKUs: [String]
+        package var state: ChangeState
+
+        package init(
+            changeID: String?, sku: String, newPrice: Int64, dependentSKUs: [String],
+            state: ChangeState
+        ) {
+            self.changeID = changeID
+            self.sku = sku
+            self.newPrice = newPrice
+            self.dependentSKUs = dependentSKUs
+            self.state = state
+        }
+    }
+}

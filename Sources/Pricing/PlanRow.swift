@@ -1,0 +1,47 @@
+/// The forecast for one row of a batch: what `plan --rows` and `explain --json` print.
+package struct PlanRow: Hashable, Sendable {
+    /// 0 where no file is involved (`explain`, the check before sending).
+    package var line: Int
+    package var originalTransactionID: String
+    package var sku: String
+    /// Nil for a row that can go.
+    package var fault: RowFault?
+    package var direction: Direction?
+    package var currency: String?
+    package var storefront: String?
+    /// As Apple wrote it.
+    package var period: String?
+    package var currentPrice: Int64?
+    package var newPrice: Int64?
+    /// Nil where no verdict was reached.
+    package var consent: Consent?
+    package var reasons: [ConsentReason] = []
+    package var rules: [RuleAnswer] = []
+    package var thresholdSource: RuleSource?
+    /// R0.
+    package var renewalAt: Instant?
+    /// The dates of a row that can go; nil for a refused one.
+    package var noticeAt: Instant?
+    package var sendAfter: Instant?
+    package var sendBy: Instant?
+    package var effectiveAt: Instant?
+    package var dependentSKUs: [String] = []
+    package var expectedPrice: Int64?
+    package var effectiveOnOrAfter: CivilDate?
+
+    package enum Direction: String, Hashable, Sendable, Codable, CaseIterable {
+        case increase, decrease
+    }
+
+    package var code: RowCode? { fault?.code }
+
+    /// What is known of a row that the file itself spoiled.
+    package init(
+        line: Int, originalTransactionID: String = "", sku: String = "", fault: RowFault? = nil
+    ) {
+        self.line = line
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+        self.fault = fault
+    }
+}

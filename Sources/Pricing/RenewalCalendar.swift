@@ -1,0 +1,55 @@
+/// The renewals of one subscription, stepped by calendar in UTC from an anchor day: 31 January, 28 February,
+/// 31 March.
+package struct RenewalCalendar: Hashable, Sendable {
+    private let knownAt: Instant
+    private let step: Period.Step
+    private let anchorDay: Int
+
+    /// The calendar of a last known renewal. The anchor day is the start day of the running subscription
+    /// where stepping from it leads to that renewal, else the renewal's own day. Nil where the period cannot
+    /// be stepped or the renewal is off the calendar.
+    package init?(knownAt: Instant, period: Period, startedAt: Instant?) {
+        guard knownAt.isOnCalendar, let step = period.step else { return nil }
+        self.knownAt = knownAt
+        self.step = step
+        let known = knownAt.day
+        var anchorDay = known.day
+        if case .months(let months) = step, let startedAt, startedAt.isOnCalendar {
+            let start = startedAt.day
+            let distance = known.monthIndex - start.monthIndex
+            let reached = CivilDate(monthIndex: known.monthIndex, clampedDay: start.day)
+            if distance >= 0, distance % months == 0, reached == known { anchorDay = start.day }
+        }
+        self.anchorDay = anchorDay
+    }
+
+    /// The renewal `index` steps after the last known one.
+    package func renewal(_ index: Int) -> Instant {
+        switch step {
+        case .days(let days):
+            return knownAt.advanced(by: Int64(index * days) * Instant.millisecondsPerDay)
+        case .months(let months):
+            let date = CivilDate(
+                monthIndex: knownAt.day.monthIndex + index * months, clampedDay: anchorDay)
+            return date.startAt.advanced(by: knownAt.timeOfDay)
+        }
+    }
+
+    /// The first index, from 0 on, whose renewal is at or after the instant.
+    package func firstIndex(atOrAfter instant: Instant) -> Int {
+        guard instant > knownAt else { return 0 }
+        let bounded = min(instant, Instant(milliseconds: 253_402_300_799_999))
+        var index = max(0, estimate(bounded) - 1)
+        while renewal(index) < bounded { index += 1 }
+        return index
+    }
+
+    private func estimate(_ instant: Instant) -> Int {
+        switch step {
+        case .days(let days):
+            Int((instant.milliseconds - knownAt.milliseconds) / Instant.millisecondsPerDay) / days
+        case .months(let months):
+            (instant.day.monthIndex - knownAt.day.monthIndex) / months
+        }
+    }
+}

@@ -1,0 +1,5 @@
+/// Apple's two environments; one running instance serves one of them.
+package enum StoreEnvironment: String, Hashable, Sendable, Codable, CaseIterable {
+    case sandbox = "Sandbox"
+    case production = "Production"
+}
