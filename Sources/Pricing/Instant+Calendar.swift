@@ -2,8 +2,9 @@ extension Instant {
     package static let millisecondsPerHour: Int64 = 3_600_000
     package static let millisecondsPerDay: Int64 = 86_400_000
 
-    /// Whether the calendar can take it: from 1970 to the end of 9999. Apple's instants are; a garbled one
-    /// (seconds times a million, a negative number) is not, and counts as not known.
+    /// Whether the calendar can take it: from 1970 to the end of 9999.
+    ///
+    /// Apple's instants are; a garbled one (seconds times a million, a negative number) is not, and counts as not known.
     package var isOnCalendar: Bool { (0...253_402_300_799_999).contains(milliseconds) }
 
     /// The instant that many milliseconds later; stops at the ends of the range instead of overflowing.
@@ -42,8 +43,9 @@ extension Instant {
         return "\(day.text)T\(clock)\(fraction)Z"
     }
 
-    /// Reads RFC 3339: `2026-12-01T00:00:00Z`, up to nine digits of fraction (cut to milliseconds), `Z` or
-    /// an offset. A day alone is not an instant.
+    /// Reads RFC 3339, such as `2026-12-01T00:00:00Z`; a day alone is not an instant.
+    ///
+    /// Up to nine digits of fraction are cut to milliseconds; the zone is `Z` or an offset.
     package init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, bytes.count <= 40, let date = CivilDate(text.prefix(10)),

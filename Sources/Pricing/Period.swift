@@ -1,4 +1,4 @@
-/// How long one period of a subscription or an offer lasts. A text that nobody knows is kept.
+/// How long one period of a subscription or an offer lasts; a text that nobody knows is kept.
 package enum Period: Hashable, Sendable {
     case week, month, twoMonths, threeMonths, sixMonths, year
     /// Any other text; it can still be stepped where it is an ISO 8601 period of one unit.

@@ -10,7 +10,9 @@ package enum PriceText {
         case tooManyDecimals
     }
 
-    /// Milliunits of a decimal price: `12.990` is 12990. No sign, exponent, blank or thousands separator.
+    /// Milliunits of a decimal price: `12.990` is 12990.
+    ///
+    /// No sign, exponent, blank or thousands separator.
     package static func milliunits(decimal text: some StringProtocol) throws(Fault) -> Int64 {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard let whole = parts.first, parts.count <= 2 else { throw .notANumber }

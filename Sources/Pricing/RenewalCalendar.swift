@@ -5,7 +5,9 @@ package struct RenewalCalendar: Hashable, Sendable {
     private let step: Period.Step
     private let anchorDay: Int
 
-    /// The calendar of a last known renewal. The anchor day is the start day of the running subscription
+    /// The calendar of a last known renewal.
+    ///
+    /// The anchor day is the start day of the running subscription
     /// where stepping from it leads to that renewal, else the renewal's own day. Nil where the period cannot
     /// be stepped or the renewal is off the calendar.
     package init?(knownAt: Instant, period: Period, startedAt: Instant?) {

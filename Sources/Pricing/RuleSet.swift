@@ -6,8 +6,9 @@ package enum RuleSource: String, Hashable, Sendable, Codable, CaseIterable {
     case unknown
 }
 
-/// The consent rules and currency decimals as data, each row in force from its date on. A later row for the
-/// same key replaces an earlier one; among rows with the same date the last one counts.
+/// The consent rules and currency decimals as data, each row in force from its date on.
+///
+/// A later row for the same key replaces an earlier one; among rows with the same date the last one counts.
 package struct RuleSet: Hashable, Sendable, Codable {
     package var thresholds: [Threshold]
     package var alwaysConsent: [AlwaysConsent]
@@ -81,7 +82,7 @@ package struct RuleSet: Hashable, Sendable, Codable {
     package func inForce(at now: Instant) -> RulesInForce { RulesInForce(self, at: now) }
 }
 
-/// The rules of one instant, indexed. Made once for a whole batch.
+/// The rules of one instant, indexed; made once for a whole batch.
 package struct RulesInForce: Hashable, Sendable {
     private struct ThresholdKey: Hashable {
         var storefront: String

@@ -1,0 +1,78 @@
+/// Which SKUs depend on which, over the rows of a batch for one subscription, our open changes of it and the
+/// increases that Apple already has.
+struct DependencyRules {
+    private var dependents: [String: [String]] = [:]
+    private var parents: [String: [String]] = [:]
+
+    init(rows: [BatchRow], facts: SubscriptionFacts?, openChanges: [JudgeContext.OpenChange]) {
+        for row in rows { add(row.sku, row.dependentSKUs) }
+        for change in openChanges where !change.state.isFinal {
+            add(change.sku, change.dependentSKUs)
+        }
+        for item in facts?.items ?? [] { add(item.sku, item.increase?.dependentSKUs ?? []) }
+    }
+
+    private mutating func add(_ parent: String, _ skus: [String]) {
+        // A SKU that names itself is a fault of its own and no chain.
+        for sku in skus where sku != parent {
+            if dependents[parent]?.contains(sku) == true { continue }
+            dependents[parent, default: []].append(sku)
+            parents[sku, default: []].append(parent)
+        }
+    }
+
+    func fault(of row: BatchRow, known: Set<String>) -> RowFault? {
+        own(row) ?? unknown(row, known) ?? shared(row) ?? chained(row)
+    }
+
+    private func own(_ row: BatchRow) -> RowFault? {
+        guard row.dependentSKUs.contains(row.sku) else { return nil }
+        return RowFault(
+            .dependentSelf, "\(row.sku) names itself as its dependent",
+            remedy: "remove it from dependent_skus")
+    }
+
+    private func unknown(_ row: BatchRow, _ known: Set<String>) -> RowFault? {
+        guard let sku = row.dependentSKUs.first(where: { !known.contains($0) }) else { return nil }
+        return RowFault(
+            .dependentUnknown, "the customer has no subscription on which \(sku) is set to renew",
+            remedy: "remove it from dependent_skus, or sync the subscription")
+    }
+
+    private func shared(_ row: BatchRow) -> RowFault? {
+        for sku in row.dependentSKUs {
+            guard let owners = parents[sku], owners.count > 1 else { continue }
+            return RowFault(
+                .dependentShared,
+                "\(sku) depends on \(owners.sorted().joined(separator: " and "))",
+                remedy: "let it depend on one of them only")
+        }
+        return nil
+    }
+
+    private func chained(_ row: BatchRow) -> RowFault? {
+        let isParentOfParent = row.dependentSKUs.contains { $0 != row.sku && dependents[$0] != nil }
+        guard isParentOfParent || parents[row.sku] != nil else { return nil }
+        return RowFault(
+            .dependentChained, "dependents form a chain \(chain(through: row.sku))",
+            remedy: "a dependent may not have dependents of its own")
+    }
+
+    /// The chain from its first parent to its last dependent; a circle is shown once around.
+    private func chain(through sku: String) -> String {
+        var path = [sku]
+        while let first = path.first, let parent = parents[first]?.min(), !path.contains(parent) {
+            path.insert(parent, at: 0)
+        }
+        while let last = path.last, let next = next(after: last) {
+            path.append(next)
+            if path.dropLast().contains(next) { break }
+        }
+        return path.joined(separator: " → ")
+    }
+
+    private func next(after sku: String) -> String? {
+        guard let candidates = dependents[sku]?.sorted() else { return nil }
+        return candidates.first { dependents[$0] != nil } ?? candidates.first
+    }
+}

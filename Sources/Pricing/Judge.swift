@@ -1,0 +1,117 @@
+/// Judges rows against the newest facts: pure, so that the same rows, facts, rules and instant always give
+/// the same plan.
+package struct Judge: Sendable {
+    package let rules: RulesInForce
+    package let environment: StoreEnvironment
+    package let now: Instant
+
+    package init(rules: RulesInForce, environment: StoreEnvironment, now: Instant) {
+        self.rules = rules
+        self.environment = environment
+        self.now = now
+    }
+
+    /// Judges all rows of one subscription together, in their order. No rule looks further than one
+    /// subscription and the context, so a batch of any size can be judged one subscription at a time.
+    ///
+    /// `facts` is nil for a subscription that nothing was ever received of.
+    package func judge(
+        rows: [BatchRow], facts: SubscriptionFacts?, context: JudgeContext
+    ) -> [PlanRow] {
+        guard let facts else { return rows.map(unknownSubscription) }
+        var lines: [String: [Int]] = [:]
+        for row in rows { lines[row.sku, default: []].append(row.line) }
+        let dependencies = DependencyRules(
+            rows: rows, facts: facts, openChanges: context.openChanges)
+        return rows.map { row in
+            let item = facts.items.first { $0.sku == row.sku }
+            let rowCase = RowCase(
+                row: row, facts: facts, item: item, context: context,
+                linesOfSKU: lines[row.sku] ?? [], dependencies: dependencies)
+            return judge(rowCase)
+        }
+    }
+
+    private func unknownSubscription(_ row: BatchRow) -> PlanRow {
+        var plan = PlanRow(row)
+        plan.fault = RowFault(
+            .unknownSubscription, "no notification of this subscription was ever received",
+            remedy: "check the id, or fetch it with repricer sync")
+        return plan
+    }
+
+    private func judge(_ rowCase: RowCase) -> PlanRow {
+        var plan = PlanRow(rowCase.row)
+        let facts = rowCase.facts
+        plan.currency = facts.currency ?? rowCase.row.currency
+        plan.storefront = facts.storefront ?? rowCase.row.storefront
+        plan.period = facts.period
+        plan.currentPrice = rowCase.currentPrice
+        plan.direction = rowCase.direction
+        let renewals = Renewals(facts: facts, environment: environment)
+        plan.renewalAt = renewals?.next(now)
+        let timeline = forecast(&plan, rowCase, renewals)
+        plan.fault = rowCase.firstFault()
+        guard plan.fault == nil else { return plan }
+        guard let timeline else {
+            plan.fault = RowFault(
+                .unknownSubscription, "Apple has not said when this subscription renews",
+                remedy: "fetch it with repricer sync")
+            return plan
+        }
+        plan.noticeAt = timeline.noticeAt
+        plan.sendAfter = timeline.sendAfter
+        plan.sendBy = timeline.sendBy
+        plan.effectiveAt = timeline.effectiveAt
+        return plan
+    }
+
+    /// The consent verdict, put into the plan, and the dates that follow from it.
+    private func forecast(
+        _ plan: inout PlanRow, _ rowCase: RowCase, _ renewals: Renewals?
+    ) -> Timeline? {
+        guard let direction = plan.direction, let currentPrice = plan.currentPrice,
+            let period = plan.period.map(Period.init), let currency = plan.currency
+        else { return nil }
+        let onOrAfter = rowCase.row.effectiveOnOrAfter
+        func timeline(_ consent: Consent) -> Timeline? {
+            renewals?.timeline(consent: consent, onOrAfter: onOrAfter, now: now)
+        }
+        guard direction == .increase else {
+            plan.consent = Consent.none
+            return timeline(.none)
+        }
+        var question = ConsentQuestion(
+            storefront: plan.storefront, currency: currency, period: period,
+            currentPrice: currentPrice, newPrice: rowCase.row.newPrice,
+            history: rowCase.context.increaseHistory, now: now)
+        var verdict = ConsentVerdict(question, rules: rules)
+        // Whether an offer ends at the effective renewal depends on that renewal, and it on the verdict:
+        // the other rules give the renewal at which the question is asked.
+        if plan.storefront == "KOR", let renewals,
+            let effectiveAt = timeline(verdict.consent)?.effectiveAt,
+            rowCase.otherOffers.contains(where: { renewals.conversion(of: $0) == effectiveAt })
+        {
+            question.koreaConversionAt = effectiveAt
+            verdict = ConsentVerdict(question, rules: rules)
+        }
+        plan.consent = verdict.consent
+        plan.reasons = verdict.reasons
+        plan.rules = verdict.rules
+        plan.thresholdSource = verdict.thresholdSource
+        return timeline(verdict.consent)
+    }
+}
+
+extension PlanRow {
+    /// What the row itself says.
+    package init(_ row: BatchRow) {
+        self.init(line: row.line, originalTransactionID: row.originalTransactionID, sku: row.sku)
+        currency = row.currency
+        storefront = row.storefront
+        newPrice = row.newPrice
+        dependentSKUs = row.dependentSKUs
+        expectedPrice = row.expectedPrice
+        effectiveOnOrAfter = row.effectiveOnOrAfter
+    }
+}

@@ -1,0 +1,99 @@
+/// A change as it was submitted, with the figures that its verdict was based on.
+package struct StoredChange: Hashable, Sendable {
+    package var changeID: String
+    package var originalTransactionID: String
+    package var sku: String
+    /// Milliunits.
+    package var newPrice: Int64
+    package var currentPrice: Int64
+    package var currency: String
+    package var storefront: String?
+    package var period: String?
+    package var consent: Consent
+    package var dependentSKUs: [String]
+    package var effectiveOnOrAfter: CivilDate?
+
+    package init(
+        changeID: String, originalTransactionID: String, sku: String, newPrice: Int64,
+        currentPrice: Int64, currency: String, storefront: String?, period: String?,
+        consent: Consent, dependentSKUs: [String], effectiveOnOrAfter: CivilDate?
+    ) {
+        self.changeID = changeID
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+        self.newPrice = newPrice
+        self.currentPrice = currentPrice
+        self.currency = currency
+        self.storefront = storefront
+        self.period = period
+        self.consent = consent
+        self.dependentSKUs = dependentSKUs
+        self.effectiveOnOrAfter = effectiveOnOrAfter
+    }
+}
+
+/// What to do with a change that is due.
+package enum SendingVerdict: Hashable, Sendable {
+    /// Send it now; the row carries the dates of a call made now.
+    case send(PlanRow)
+    /// A call now would take effect too early.
+    case wait(until: Instant)
+    /// The change ends as `ineligible` with this code.
+    case ineligible(RowFault)
+}
+
+extension Judge {
+    /// Judges a submitted change again, on the newest facts, before it is sent.
+    ///
+    /// What differs from the day of the submission is `drifted`, never silent: the current price, currency,
+    /// storefront or period, or a change that now needs consent and then did not.
+    /// `context.openChanges` may contain the change itself.
+    package func judgeForSending(
+        _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
+    ) -> SendingVerdict {
+        var others = context
+        others.openChanges.removeAll { $0.changeID == change.changeID }
+        // The currency of the facts: another one than submitted is a drift here and no mismatch in a file.
+        let row = BatchRow(
+            line: 0, originalTransactionID: change.originalTransactionID, sku: change.sku,
+            newPrice: change.newPrice, currency: facts?.currency ?? change.currency,
+            storefront: facts?.storefront == nil ? change.storefront : nil,
+            dependentSKUs: change.dependentSKUs, effectiveOnOrAfter: change.effectiveOnOrAfter)
+        guard let plan = judge(rows: [row], facts: facts, context: others).first else {
+            preconditionFailure("one row in gives one row out")
+        }
+        // A drift outranks the codes after it, as in a plan.
+        let faults = [plan.fault, change.drift(to: plan)].compactMap { $0 }
+        if let fault = faults.min(by: { $0.code.rank < $1.code.rank }) { return .ineligible(fault) }
+        if let sendAfter = plan.sendAfter { return .wait(until: sendAfter) }
+        return .send(plan)
+    }
+}
+
+extension StoredChange {
+    fileprivate func drift(to plan: PlanRow) -> RowFault? {
+        let differences = [
+            difference("price", from: String(currentPrice), to: plan.currentPrice.map { "\($0)" }),
+            difference("currency", from: currency, to: plan.currency),
+            difference("storefront", from: storefront, to: plan.storefront),
+            difference("period", from: period, to: plan.period),
+            plan.consent == .required && consent != .required
+                ? "needs consent (\(plan.reasons.map(\.rawValue).joined(separator: ", ")))" : nil,
+        ].compactMap { $0 }
+        guard !differences.isEmpty else { return nil }
+        return RowFault(
+            .drifted, "since the submission: \(differences.joined(separator: "; "))",
+            remedy: "plan and submit the row again")
+    }
+
+    /// Nil where the newest facts do not say.
+    private func difference(_ what: String, from old: String?, to new: String?) -> String? {
+        guard let new, new != old else { return nil }
+        return "\(what) \(old ?? "not known") is now \(new)"
+    }
+}
+
+extension RowCode {
+    /// The place in the list of codes: the lowest that applies is the one that a row carries.
+    package var rank: Int { RowCode.allCases.firstIndex(of: self) ?? 0 }
+}

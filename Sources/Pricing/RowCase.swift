@@ -1,0 +1,201 @@
+/// One row beside the facts that it is judged on.
+struct RowCase {
+    var row: BatchRow
+    var facts: SubscriptionFacts
+    /// The item that the row names, where the subscription has one.
+    var item: SubscriptionFacts.Item?
+    var context: JudgeContext
+    /// Every line of the batch that names this SKU of this subscription.
+    var linesOfSKU: [Int]
+    var dependencies: DependencyRules
+
+    /// The price of the running period; of an item that only joins at the renewal, the price it joins at.
+    var currentPrice: Int64? { item?.currentPrice ?? item?.renewalPrice }
+
+    /// Nil when nothing would change. A row that repeats the current price changes something where another
+    /// price was already set for the renewal.
+    var direction: PlanRow.Direction? {
+        guard let current = currentPrice else { return nil }
+        let base = row.newPrice == current ? item?.renewalPrice ?? current : current
+        if row.newPrice == base { return nil }
+        return row.newPrice > base ? .increase : .decrease
+    }
+
+    /// Offers in force on the other items of the subscription.
+    var otherOffers: [SubscriptionFacts.Offer] {
+        facts.items.filter { $0.sku != row.sku }.compactMap(\.offer).filter(\.isInForce)
+    }
+
+    /// The first code that applies, in the order of `RowCode`.
+    func firstFault() -> RowFault? {
+        for check in RowCase.checks {
+            if let fault = check(self) { return fault }
+        }
+        return nil
+    }
+
+    private static let checks: [@Sendable (RowCase) -> RowFault?] = [
+        { $0.currencyMismatch }, { $0.storefrontMismatch }, { $0.unknownItem },
+        { $0.duplicateRow }, { $0.noChange }, { $0.drifted }, { $0.conflictOpenChange },
+        { $0.dependent }, { $0.notActive }, { $0.autoRenewOff }, { $0.billingRetry },
+        { $0.gracePeriod }, { $0.itemInOffer }, { $0.indiaIncrease }, { $0.alreadyCommunicated },
+    ]
+}
+
+extension SubscriptionFacts.Offer {
+    /// Whether the running period or the next one is charged at the offer's price.
+    var isInForce: Bool { isRunning || (periodsLeft ?? 0) > 0 }
+}
+
+extension SubscriptionFacts {
+    /// The SKUs that renew. A subscription whose renewal as a whole is off lists none; its items then count
+    /// as they stand, so that a row is told the real reason.
+    var renewingSKUs: Set<String> {
+        let renewing = items.filter(\.renews)
+        guard renewing.isEmpty, status != 1 || autoRenews == false else {
+            return Set(renewing.map(\.sku))
+        }
+        return Set(items.map(\.sku))
+    }
+}
+
+extension RowCase {
+    private var currencyMismatch: RowFault? {
+        guard let currency = facts.currency, currency != row.currency else { return nil }
+        return RowFault(
+            .currencyMismatch, "the subscription is charged in \(currency), not \(row.currency)",
+            remedy: "give the price in \(currency)")
+    }
+
+    private var storefrontMismatch: RowFault? {
+        guard let wanted = row.storefront, let storefront = facts.storefront, wanted != storefront
+        else { return nil }
+        return RowFault(
+            .storefrontMismatch,
+            "the subscription belongs to storefront \(storefront), not \(wanted)",
+            remedy: "correct the storefront, or leave it out")
+    }
+
+    private var unknownItem: RowFault? {
+        guard facts.renewingSKUs.contains(row.sku), currentPrice != nil else {
+            let others = facts.renewingSKUs.sorted().prefix(10).joined(separator: ", ")
+            return RowFault(
+                .unknownItem, "\(row.sku) is not set to renew on this subscription",
+                remedy: others.isEmpty ? "remove the row" : "use one of \(others)")
+        }
+        return nil
+    }
+
+    private var duplicateRow: RowFault? {
+        guard linesOfSKU.count > 1 else { return nil }
+        let others = linesOfSKU.filter { $0 != row.line }.prefix(10).map(String.init)
+        return RowFault(
+            .duplicateRow,
+            "\(row.sku) of this subscription is also on line \(others.joined(separator: ", "))",
+            remedy: "keep one of the rows")
+    }
+
+    private var noChange: RowFault? {
+        guard direction == nil else { return nil }
+        return RowFault(
+            .noChange, "\(row.sku) already costs \(price(row.newPrice))", remedy: "remove the row")
+    }
+
+    private var drifted: RowFault? {
+        guard let expected = row.expectedPrice, let currentPrice, expected != currentPrice else {
+            return nil
+        }
+        return RowFault(
+            .drifted,
+            "\(row.sku) costs \(price(currentPrice)), not \(price(expected)) as expected",
+            remedy: "check the new price against the current one and correct expected_price")
+    }
+
+    private var conflictOpenChange: RowFault? {
+        if let open = context.openChanges.first(where: { $0.sku == row.sku && !$0.state.isFinal }) {
+            return RowFault(
+                .conflictOpenChange,
+                "a change of \(row.sku) to \(price(open.newPrice)) is \(open.state.rawValue)",
+                remedy: "wait until it ends, or abort it")
+        }
+        guard let increase = item?.increase, !increase.isCommunicated else { return nil }
+        return RowFault(
+            .conflictOpenChange,
+            "an increase of \(row.sku) that was not made here is \(increase.status)",
+            remedy: "wait until it took effect")
+    }
+
+    private var dependent: RowFault? {
+        guard !row.dependentSKUs.isEmpty else { return nil }
+        return dependencies.fault(
+            of: row, known: facts.renewingSKUs.union(context.siblingSKUs))
+    }
+
+    private var notActive: RowFault? {
+        switch facts.status {
+        case 1, 3, 4: return nil
+        default:
+            let status = facts.status.map(String.init) ?? "not known"
+            return RowFault(
+                .notActive, "the subscription is not active (status \(status))",
+                remedy: "remove the row")
+        }
+    }
+
+    private var autoRenewOff: RowFault? {
+        guard facts.autoRenews == false else { return nil }
+        return RowFault(
+            .autoRenewOff, "the subscriber has turned renewal off", remedy: "remove the row")
+    }
+
+    private var billingRetry: RowFault? {
+        // Apple sets the flag in a grace period too, which has its own code.
+        guard facts.status == 3 || (facts.isInBillingRetry && facts.status != 4) else { return nil }
+        return RowFault(
+            .billingRetry, "the App Store is retrying to charge the subscriber",
+            remedy: "try again when the subscription has recovered")
+    }
+
+    private var gracePeriod: RowFault? {
+        guard facts.status == 4 else { return nil }
+        return RowFault(
+            .gracePeriod, "the subscription is in its grace period",
+            remedy: "try again when the subscription has recovered")
+    }
+
+    private var itemInOffer: RowFault? {
+        guard let offer = item?.offer, offer.isInForce else { return nil }
+        return RowFault(
+            .itemInOffer, "\(row.sku) is in an offer\(offer.reason.map { " (\($0))" } ?? "")",
+            remedy: "try again when the offer has ended")
+    }
+
+    private var indiaIncrease: RowFault? {
+        guard direction == .increase, (facts.storefront ?? row.storefront) == "IND" else {
+            return nil
+        }
+        return RowFault(
+            .indiaIncrease, "Apple does not support price increases in India",
+            remedy: "remove the row")
+    }
+
+    private var alreadyCommunicated: RowFault? {
+        guard let increase = item?.increase, increase.isCommunicated else { return nil }
+        return RowFault(
+            .alreadyCommunicated,
+            "the subscriber was already told of an increase of \(row.sku)"
+                + (increase.price.map { " to \(price($0))" } ?? ""),
+            remedy: "wait until it took effect")
+    }
+
+    private func price(_ milliunits: Int64) -> String {
+        let code = facts.currency ?? row.currency
+        let decimals = Currency.apple.first { $0.code == code }?.decimals ?? 2
+        return "\(PriceText.decimal(milliunits, decimals: decimals)) \(code)"
+    }
+}
+
+extension SubscriptionFacts.Increase {
+    /// Whether the subscriber was told. A status that nobody knows has not been seen to be told.
+    var isCommunicated: Bool { status == "PENDING" || status == "ACCEPTED" }
+}
