@@ -1,0 +1,95 @@
+internal import COpenSSL
+internal import FoundationEssentials
+
+/// Owns one parsed `X509`.
+///
+/// Unchecked: never changed after `init`; what OpenSSL computes lazily inside is under its own lock.
+final class Certificate: @unchecked Sendable {
+    let pointer: OpaquePointer
+
+    init(owning pointer: OpaquePointer) {
+        self.pointer = pointer
+    }
+
+    deinit { X509_free(pointer) }
+
+    /// Reads one DER certificate with nothing after it; nil otherwise.
+    convenience init?(der: [UInt8]) {
+        let parsed = der.withUnsafeBufferPointer { buffer -> OpaquePointer? in
+            var cursor = buffer.baseAddress
+            guard let certificate = d2i_X509(nil, &cursor, buffer.count) else {
+                ERR_clear_error()
+                return nil
+            }
+            guard cursor == buffer.baseAddress.map({ $0 + buffer.count }) else {
+                X509_free(certificate)
+                return nil
+            }
+            return certificate
+        }
+        guard let parsed else { return nil }
+        self.init(owning: parsed)
+    }
+
+    /// Every certificate of a PEM text, in its order.
+    static func all(pem: [UInt8]) -> [Certificate] {
+        withMemoryBIO(pem) { bio in
+            var found: [Certificate] = []
+            while let certificate = PEM_read_bio_X509(bio, nil, { _, _, _, _ in 0 }, nil) {
+                found.append(Certificate(owning: certificate))
+            }
+            return found
+        } ?? []
+    }
+
+    func der() throws(JOSEError) -> [UInt8] {
+        let length = Int(i2d_X509(pointer, nil))
+        guard length > 0 else { throw openSSLFailure("certificate encoding") }
+        var der = [UInt8](repeating: 0, count: length)
+        let written = der.withUnsafeMutableBufferPointer { buffer in
+            var cursor = buffer.baseAddress
+            return i2d_X509(pointer, &cursor)
+        }
+        guard Int(written) == length else { throw openSSLFailure("certificate encoding") }
+        return der
+    }
+
+    func pem() throws(JOSEError) -> String {
+        try writtenPEM { bio in PEM_write_bio_X509(bio, pointer) }
+    }
+
+    var publicKey: EVPKey? {
+        let key = X509_get_pubkey(pointer)
+        if key == nil { ERR_clear_error() }
+        return key.map(EVPKey.init(owning:))
+    }
+
+    var isAuthority: Bool { X509_check_ca(pointer) == 1 }
+
+    /// True when the certificate carries the extension `oid` (dotted decimal).
+    func hasExtension(_ oid: String) -> Bool {
+        guard let object = OBJ_txt2obj(oid, 1) else {
+            ERR_clear_error()
+            return false
+        }
+        defer { ASN1_OBJECT_free(object) }
+        return X509_get_ext_by_OBJ(pointer, object, -1) >= 0
+    }
+
+    /// UNIX seconds; valid from the first on, no more at the second. nil when a date is unreadable.
+    var validity: Range<Int64>? {
+        guard let start = Self.seconds(X509_get0_notBefore(pointer)),
+            let end = Self.seconds(X509_get0_notAfter(pointer)), start < end
+        else { return nil }
+        return start..<end
+    }
+
+    private static func seconds(_ time: UnsafePointer<ASN1_TIME>?) -> Int64? {
+        var parts = tm()
+        guard let time, ASN1_TIME_to_tm(time, &parts) == 1 else {
+            ERR_clear_error()
+            return nil
+        }
+        return Int64(timegm(&parts))
+    }
+}

@@ -1,0 +1,161 @@
+internal import COpenSSL
+
+/// A private stand-in for the App Store's certificates: root, intermediate and leaf with the marker extensions,
+/// and TLS server certificates under the same root. For rehearsals and tests; Production trusts Apple's root only.
+package struct CertificateAuthority: Sendable {
+    /// What to make, with the faults that tests want.
+    package struct Profile: Sendable {
+        package var name = "Rehearsal"
+        /// UTC milliseconds; rounded down to seconds.
+        package var validFrom: Int64
+        /// UTC milliseconds; from here on the certificates are expired.
+        package var validUntil: Int64
+        package var leafHasMarker = true
+        package var intermediateHasMarker = true
+        /// False puts the leaf's key on P-384, which ES256 cannot use.
+        package var leafIsP256 = true
+
+        package init(validFrom: Int64, validUntil: Int64) {
+            self.validFrom = validFrom
+            self.validUntil = validUntil
+        }
+    }
+
+    private let root: Certificate
+    private let rootKey: EVPKey
+    private let intermediate: Certificate
+    private let leaf: Certificate
+    private let leafKey: EVPKey
+
+    /// Makes new keys and certificates valid in `[validFrom, validUntil)`.
+    package init(validFrom: Int64, validUntil: Int64) throws(JOSEError) {
+        try self.init(Profile(validFrom: validFrom, validUntil: validUntil))
+    }
+
+    /// Makes new keys and certificates as `profile` says.
+    package init(_ profile: Profile) throws(JOSEError) {
+        let (start, end) = (floorSeconds(profile.validFrom), floorSeconds(profile.validUntil))
+        guard start < end else { throw JOSEError(.certificate, "an empty validity") }
+        rootKey = try .generateP384()
+        root = try CertificateBuilder(
+            subject: "\(profile.name) Root CA", key: rootKey, validity: start..<end,
+            extensions: [
+                (NID_basic_constraints, "critical,CA:TRUE"),
+                (NID_key_usage, "critical,keyCertSign,cRLSign"),
+                (NID_subject_key_identifier, "hash"),
+            ], digest: .sha384
+        ).build()
+        let intermediateKey = try EVPKey.generateP384()
+        intermediate = try CertificateBuilder(
+            subject: "\(profile.name) Intermediate CA", key: intermediateKey,
+            issuer: (root, rootKey), validity: start..<end,
+            extensions: [
+                (NID_basic_constraints, "critical,CA:TRUE,pathlen:0"),
+                (NID_key_usage, "critical,keyCertSign,cRLSign"),
+                (NID_subject_key_identifier, "hash"),
+                (NID_authority_key_identifier, "keyid:always"),
+            ],
+            markers: profile.intermediateHasMarker ? [RootStore.intermediateMarker] : [],
+            digest: .sha384
+        ).build()
+        leafKey = try profile.leafIsP256 ? .generateP256() : .generateP384()
+        leaf = try CertificateBuilder(
+            subject: "\(profile.name) Receipt Signing", key: leafKey,
+            issuer: (intermediate, intermediateKey), validity: start..<end,
+            extensions: [
+                (NID_basic_constraints, "critical,CA:FALSE"),
+                (NID_key_usage, "critical,digitalSignature"),
+                (NID_subject_key_identifier, "hash"),
+                (NID_authority_key_identifier, "keyid:always"),
+            ],
+            markers: profile.leafHasMarker ? [RootStore.leafMarker] : [], digest: .sha384
+        ).build()
+    }
+
+    /// Everything, keys included, so that a rehearsal can go on after a restart: keep the file private.
+    package func storedPEM() throws(JOSEError) -> String {
+        try root.pem() + intermediate.pem() + leaf.pem() + rootKey.privatePEM()
+            + leafKey.privatePEM()
+    }
+
+    /// Reads what `storedPEM` wrote.
+    package init(storedPEM text: String) throws(JOSEError) {
+        let certificates = Certificate.all(pem: Array(text.utf8))
+        let keys = EVPKey.privateKeys(pem: text)
+        guard certificates.count == 3, keys.count == 2 else {
+            throw JOSEError(.certificate, "not a stored certificate authority")
+        }
+        (root, intermediate, leaf) = (certificates[0], certificates[1], certificates[2])
+        (rootKey, leafKey) = (keys[0], keys[1])
+    }
+
+    /// Leaf, intermediate, root.
+    package func chainDER() throws(JOSEError) -> [[UInt8]] {
+        [try leaf.der(), try intermediate.der(), try root.der()]
+    }
+
+    /// The root certificate, for `REPRICER_ROOT_CERTIFICATES` and as extra CA of a TLS client.
+    package func rootPEM() throws(JOSEError) -> String { try root.pem() }
+
+    /// The root as the only anchor.
+    package func trustedRoots() throws(JOSEError) -> TrustedRoots {
+        try TrustedRoots(der: [root.der()])
+    }
+
+    /// The leaf's key; throws where the profile put it on another curve.
+    package func signingKey() throws(JOSEError) -> ES256PrivateKey {
+        try ES256PrivateKey(key: leafKey)
+    }
+
+    /// A signer that keeps the header ready: make it once, sign often.
+    package func signer() throws(JOSEError) -> JWSSigner {
+        try JWSSigner(key: signingKey(), chainDER: chainDER())
+    }
+
+    /// A TLS server certificate straight under the root, with its key.
+    ///
+    /// - Parameters:
+    ///   - names: As OpenSSL writes subject alternative names.
+    ///   - validFrom: UTC milliseconds by the real clock, for TLS knows no other.
+    ///   - validUntil: UTC milliseconds.
+    package func serverIdentity(
+        names: [String] = ["DNS:localhost", "IP:127.0.0.1", "IP:::1"],
+        validFrom: Int64, validUntil: Int64
+    ) throws(JOSEError) -> (certificateChainPEM: String, keyPEM: String) {
+        let (start, end) = (floorSeconds(validFrom), floorSeconds(validUntil))
+        guard start < end else { throw JOSEError(.certificate, "an empty validity") }
+        let key = try EVPKey.generateP256()
+        let certificate = try CertificateBuilder(
+            subject: "localhost", key: key, issuer: (root, rootKey), validity: start..<end,
+            extensions: [
+                (NID_basic_constraints, "critical,CA:FALSE"),
+                (NID_key_usage, "critical,digitalSignature"),
+                (NID_ext_key_usage, "serverAuth"),
+                (NID_subject_key_identifier, "hash"),
+                (NID_authority_key_identifier, "keyid:always"),
+                (NID_subject_alt_name, names.joined(separator: ",")),
+            ], digest: .sha384
+        ).build()
+        return (try certificate.pem(), try key.privatePEM())
+    }
+}
+
+/// Signs payloads under one chain, with the `x5c` header that the App Store sends.
+package struct JWSSigner: Sendable {
+    private let key: ES256PrivateKey
+    private let header: [UInt8]
+
+    /// - Parameters:
+    ///   - key: Must be the key of the first certificate.
+    ///   - chainDER: Leaf, intermediate, root.
+    package init(key: ES256PrivateKey, chainDER: [[UInt8]], algorithm: String = "ES256") {
+        self.key = key
+        let list = chainDER.map { "\"\(Base64.encode($0))\"" }.joined(separator: ",")
+        header = Array("{\"alg\":\"\(algorithm)\",\"x5c\":[\(list)]}".utf8)
+    }
+
+    /// The compact JWS over `payload`.
+    package func sign(_ payload: [UInt8]) throws(JOSEError) -> String {
+        try signCompactJWS(header: header, payload: payload, key: key)
+    }
+}
