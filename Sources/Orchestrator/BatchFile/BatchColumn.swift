@@ -1,0 +1,31 @@
+/// The columns of a batch file, and the keys of its NDJSON form.
+package enum BatchColumn: String, Hashable, Sendable, CaseIterable {
+    case originalTransactionID = "original_transaction_id"
+    case sku
+    case price
+    case priceMilliunits = "price_milliunits"
+    case currency
+    case storefront
+    case dependentSKUs = "dependent_skus"
+    case expectedPrice = "expected_price"
+    case effectiveOnOrAfter = "effective_on_or_after"
+    /// Written beside refused rows, and skipped when such a file comes back.
+    case rejectCode = "reject_code"
+    case rejectReason = "reject_reason"
+
+    var isIgnored: Bool { self == .rejectCode || self == .rejectReason }
+
+    static let required: [BatchColumn] = [.originalTransactionID, .sku, .currency]
+}
+
+/// The unit of the prices of a batch; one for a whole file.
+package enum BatchPriceUnit: Hashable, Sendable {
+    case decimal, milliunits
+
+    package var column: BatchColumn {
+        switch self {
+        case .decimal: .price
+        case .milliunits: .priceMilliunits
+        }
+    }
+}

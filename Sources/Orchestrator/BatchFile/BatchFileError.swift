@@ -1,0 +1,25 @@
+/// Why a batch file cannot be used at all; faults of single rows are `RowFault`s.
+package struct BatchFileError: Error, Hashable, Sendable, CustomStringConvertible {
+    package enum Code: String, Hashable, Sendable, CaseIterable {
+        case unreadableFile = "unreadable_file"
+        case emptyFile = "empty_file"
+        case badEncoding = "bad_encoding"
+        case badHeader = "bad_header"
+        case unknownColumn = "unknown_column"
+        case duplicateColumn = "duplicate_column"
+        case missingColumn = "missing_column"
+        case priceColumns = "price_columns"
+    }
+
+    package var code: Code
+    package var file: String
+    /// Nil where no line is to blame.
+    package var line: Int?
+    package var message: String
+    package var remedy: String
+
+    /// `FILE:LINE: CODE: what is wrong; what to do`.
+    package var description: String {
+        "\(file):\(line.map { "\($0):" } ?? "") \(code.rawValue): \(message); \(remedy)"
+    }
+}

@@ -1,0 +1,232 @@
+import Pricing
+
+/// Makes a row of its cells, or says what is wrong with them: the first code in the order of `RowCode`.
+struct BatchRowBuilder {
+    static let skuScalarsMax = 128
+    static let transactionIDDigitsMax = 64
+
+    let rules: RulesInForce
+    let unit: BatchPriceUnit
+    /// Where numbers and texts are told apart (NDJSON).
+    let isTyped: Bool
+
+    func row(line: Int, _ cells: [BatchColumn: BatchCell]) throws(RowFault) -> BatchRow {
+        try malformed(cells)
+        let date = try date(cells[.effectiveOnOrAfter])
+        let storefront = try optionalText(cells[.storefront], "storefront")
+        let transactionID = try transactionID(cells[.originalTransactionID])
+        let sku = try sku(cells[.sku], "sku")
+        let dependents = try dependents(cells[.dependentSKUs])
+        let parsed = price(cells[unit.column])
+        // A price in steps that no currency has is told apart from what is no price at all.
+        if case .failure(let fault) = parsed, fault.code == .badPrice { throw fault }
+        let expected = try expectedPrice(cells[.expectedPrice])
+        let newPrice: Int64
+        switch parsed {
+        case .success(let milliunits): newPrice = milliunits
+        case .failure(let fault): throw fault
+        }
+        let currency = try currency(cells[.currency], price: newPrice)
+        return BatchRow(
+            line: line, originalTransactionID: transactionID, sku: sku, newPrice: newPrice,
+            currency: currency, storefront: storefront, dependentSKUs: dependents,
+            expectedPrice: expected, effectiveOnOrAfter: date)
+    }
+
+    private func malformed(_ cells: [BatchColumn: BatchCell]) throws(RowFault) {
+        for cell in cells.values {
+            let texts: [String] =
+                switch cell {
+                case .text(let text): [text]
+                case .texts(let texts): texts
+                case .number, .flag: []
+                }
+            guard texts.allSatisfy({ !$0.unicodeScalars.contains("\u{0}") }) else {
+                throw RowFault(
+                    .malformedRow, "the row holds a NUL character",
+                    remedy: "save the file as plain UTF-8 text")
+            }
+        }
+    }
+
+    private func date(_ cell: BatchCell?) throws(RowFault) -> CivilDate? {
+        guard let text = try optionalText(cell, "effective_on_or_after") else { return nil }
+        guard let date = CivilDate(text), date.year >= 1970 else {
+            throw RowFault(
+                .malformedRow, "effective_on_or_after \(shownInMessage(text)) is not a date",
+                remedy: "write it as YYYY-MM-DD")
+        }
+        return date
+    }
+
+    private func optionalText(_ cell: BatchCell?, _ name: String) throws(RowFault) -> String? {
+        switch cell {
+        case nil: return nil
+        case .text(let text): return text.isEmpty ? nil : text
+        case .number, .texts, .flag:
+            throw RowFault(.malformedRow, "\(name) is not a text", remedy: "write it in quotes")
+        }
+    }
+
+    private func transactionID(_ cell: BatchCell?) throws(RowFault) -> String {
+        guard case .text(let text)? = cell else {
+            throw RowFault(
+                .badTransactionID, "original_transaction_id is not a text",
+                remedy: "write its digits in quotes")
+        }
+        if isMangled(text) {
+            throw RowFault(
+                .badTransactionID,
+                "a spreadsheet has turned the id into the number \(shownInMessage(text))",
+                remedy: "format the column as text before pasting the ids, and export again")
+        }
+        guard !text.isEmpty, text.utf8.count <= BatchRowBuilder.transactionIDDigitsMax,
+            text.utf8.allSatisfy({ (0x30...0x39).contains($0) })
+        else {
+            throw RowFault(
+                .badTransactionID,
+                "original_transaction_id \(shownInMessage(text)) is not digits alone",
+                remedy: "use the subscription's original transaction id")
+        }
+        return text
+    }
+
+    /// Whether the text is a number in scientific notation, as spreadsheets write long ids.
+    private func isMangled(_ text: String) -> Bool {
+        let parts = text.split(omittingEmptySubsequences: false) { $0 == "E" || $0 == "e" }
+        guard parts.count == 2 else { return false }
+        let mantissa = parts[0].filter { $0 != "." && $0 != "," }
+        let exponent = parts[1].first == "+" ? parts[1].dropFirst() : parts[1]
+        return [mantissa, String(exponent)].allSatisfy { digits in
+            !digits.isEmpty && digits.utf8.allSatisfy { (0x30...0x39).contains($0) }
+        }
+    }
+
+    private func sku(_ cell: BatchCell?, _ name: String) throws(RowFault) -> String {
+        guard case .text(let text)? = cell else {
+            throw RowFault(.badSKU, "\(name) is not a text", remedy: "write it in quotes")
+        }
+        return try sku(text, name)
+    }
+
+    private func sku(_ text: String, _ name: String) throws(RowFault) -> String {
+        let scalars = text.unicodeScalars
+        guard let first = scalars.first, let last = scalars.last else {
+            throw RowFault(.badSKU, "\(name) is empty", remedy: "name the item")
+        }
+        guard scalars.count <= BatchRowBuilder.skuScalarsMax else {
+            throw RowFault(
+                .badSKU, "\(name) has \(scalars.count) characters",
+                remedy: "use at most \(BatchRowBuilder.skuScalarsMax)")
+        }
+        guard !scalars.contains(where: { $0.properties.generalCategory == .control }) else {
+            throw RowFault(
+                .badSKU, "\(name) holds a control character", remedy: "remove it")
+        }
+        guard !first.properties.isWhitespace, !last.properties.isWhitespace else {
+            throw RowFault(
+                .badSKU, "\(name) \(shownInMessage(text)) begins or ends with a blank",
+                remedy: "remove it")
+        }
+        return text
+    }
+
+    private func dependents(_ cell: BatchCell?) throws(RowFault) -> [String] {
+        let texts: [String]
+        switch cell {
+        case nil: texts = []
+        case .text(let text): texts = text.split(separator: ";").map(String.init)
+        case .texts(let list): texts = list
+        case .number, .flag:
+            throw RowFault(
+                .malformedRow, "dependent_skus is not a text",
+                remedy: "write SKUs separated by semicolons")
+        }
+        var skus: [String] = []
+        for text in texts { skus.append(try sku(text, "a dependent SKU")) }
+        return skus
+    }
+
+    private func expectedPrice(_ cell: BatchCell?) throws(RowFault) -> Int64? {
+        guard let cell, cell != .text("") || isTyped else { return nil }
+        switch price(cell) {
+        case .success(let milliunits): return milliunits
+        case .failure(let fault):
+            throw RowFault(.badPrice, "expected_price: \(fault.message)", remedy: fault.remedy)
+        }
+    }
+
+    private func price(_ cell: BatchCell?) -> Result<Int64, RowFault> {
+        let text: String
+        switch (unit, cell) {
+        case (.decimal, .text(let written)?): text = written
+        case (.milliunits, .text(let written)?) where !isTyped: text = written
+        case (.milliunits, .number(let written)?): text = written
+        case (.decimal, _): return .failure(notAPrice("it is not a text", "write \"12.99\""))
+        case (.milliunits, _): return .failure(notAPrice("it is not an integer", "write 12990"))
+        }
+        do throws(PriceText.Fault) {
+            switch unit {
+            case .decimal: return .success(try PriceText.milliunits(decimal: text))
+            case .milliunits: return .success(try PriceText.milliunits(integer: text))
+            }
+        } catch {
+            return .failure(fault(error, text))
+        }
+    }
+
+    private func fault(_ fault: PriceText.Fault, _ text: String) -> RowFault {
+        switch fault {
+        case .notANumber:
+            switch unit {
+            case .decimal:
+                notAPrice(
+                    "\(shownInMessage(text)) is not a plain decimal number", "write it like 12.99")
+            case .milliunits:
+                notAPrice("\(shownInMessage(text)) is not a plain integer", "write it like 12990")
+            }
+        case .tooLarge: notAPrice("\(shownInMessage(text)) is too large", "check the number")
+        case .notPositive:
+            notAPrice(
+                "a price of \(shownInMessage(text)) is not more than 0", "give the full new price")
+        case .tooManyDecimals:
+            RowFault(
+                .priceDecimals, "\(shownInMessage(text)) has more decimals than any currency",
+                remedy: "round the price")
+        }
+    }
+
+    private func notAPrice(_ message: String, _ remedy: String) -> RowFault {
+        RowFault(.badPrice, message, remedy: remedy)
+    }
+
+    private func currency(_ cell: BatchCell?, price: Int64) throws(RowFault) -> String {
+        guard case .text(let code)? = cell, let currency = rules.currency(code) else {
+            let text: String =
+                switch cell {
+                case .text(let text)?, .number(let text)?: shownInMessage(text)
+                case .texts, .flag, nil: "currency"
+                }
+            throw RowFault(
+                .unknownCurrency, "\(text) is not a currency of the App Store",
+                remedy: "use an ISO 4217 code such as USD, in capitals")
+        }
+        guard currency.accepts(milliunits: price) else {
+            throw RowFault(
+                .priceDecimals,
+                "\(PriceText.decimal(price, decimals: 3)) has more decimals than the "
+                    + "\(currency.decimals) that \(code) has",
+                remedy: "round the price")
+        }
+        return code
+    }
+}
+
+/// A value from the file in a message: in quotes, cut, without control characters.
+func shownInMessage(_ text: String) -> String {
+    let plain = text.prefix(60).map { character in
+        character.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
+            ? character : "?"
+    }
+    return "'\(String(plain))\(text.count > 60 ? "…" : "")'"
+}
