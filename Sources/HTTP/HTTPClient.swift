@@ -1,0 +1,134 @@
+import ServiceKit
+
+/// What one client may use.
+package struct HTTPClientLimits: Sendable {
+    /// Connections at once, each with a thread; further requests wait for one.
+    package var connectionsMax = 64
+    /// Requests that may wait for a connection; beyond it they fail as `overloaded`.
+    package var waitersMax = 10_000
+    /// For connecting and the TLS handshake, within the request's deadline.
+    package var connectTimeout = Duration.seconds(10)
+    /// From the call of `send` to the last byte of the response.
+    package var requestDeadline = Duration.seconds(30)
+    package var responseHeadBytesMax = 32 * 1024
+    package var responseBytesMax = 4 << 20
+    /// A connection unused for longer is not used again.
+    package var idleTimeout = Duration.seconds(50)
+
+    package init() {}
+
+    var message: MessageLimits {
+        var limits = MessageLimits()
+        limits.headBytesMax = responseHeadBytesMax
+        limits.bodyBytesMax = responseBytesMax
+        return limits
+    }
+}
+
+/// An HTTP/1.1 client of one host that keeps its connections.
+///
+/// It never repeats a request by itself: the error says whether the server may have seen it.
+package final class HTTPClient: Sendable {
+    private let origin: Origin
+    private let limits: HTTPClientLimits
+    private let pool: ConnectionPool
+
+    /// `baseURL` is `https://host[:port]`, or `http://` for this machine only.
+    ///
+    /// `extraCAFile` (PEM) is trusted beside the system's authorities.
+    package init(
+        baseURL: String, extraCAFile: String? = nil, limits: HTTPClientLimits = HTTPClientLimits()
+    ) throws(HTTPClientError) {
+        let origin = try Origin(baseURL)
+        let tls: TLSContext?
+        do throws(TLSContextError) {
+            tls = origin.isTLS ? try TLSContext(trustingSystemAnd: extraCAFile) : nil
+        } catch {
+            throw HTTPClientError(.badCAFile, error.reason)
+        }
+        self.origin = origin
+        self.limits = limits
+        pool = ConnectionPool(limits: limits) {
+            ClientConnection(origin: origin, tls: tls, limits: limits)
+        }
+        Signals.ignoreBrokenPipes()
+    }
+
+    deinit {
+        pool.close()
+    }
+
+    /// Sends and waits for the whole response, whatever its status; never beyond the deadline.
+    package func send(_ request: HTTPRequest) async throws(HTTPClientError) -> HTTPResponse {
+        let deadline = Deadline.now + limits.requestDeadline
+        guard let bytes = MessageWriter.bytes(request, host: origin.hostField) else {
+            throw HTTPClientError(.badRequest, "the request cannot be written as HTTP")
+        }
+        let connection = try await pool.acquire(until: deadline)
+        defer { pool.release(connection) }
+        let result = await withTaskCancellationHandler {
+            await connection.exchange(bytes, toHead: request.method == "HEAD", until: deadline)
+        } onCancel: {
+            connection.interrupter.interrupt()
+        }
+        return try result.get()
+    }
+
+    /// Refuses further requests and drops kept connections; running requests finish.
+    package func close() {
+        pool.close()
+    }
+}
+
+/// The host that a client talks to.
+struct Origin: Sendable, Equatable {
+    let isTLS: Bool
+    let host: String
+    let port: Int
+    /// The value of the Host field.
+    let hostField: String
+
+    init(_ text: String) throws(HTTPClientError) {
+        let schemes = [("https://", true), ("http://", false)]
+        guard let (scheme, isTLS) = schemes.first(where: { text.lowercased().hasPrefix($0.0) })
+        else { throw HTTPClientError(.badURL, "the URL must begin with https://") }
+        var authority = text.dropFirst(scheme.count)
+        if authority.last == "/" { authority.removeLast() }
+        guard !authority.contains(where: { "/?#@".contains($0) }) else {
+            throw HTTPClientError(.badURL, "the URL must be only https://host or https://host:port")
+        }
+        let standardPort = isTLS ? 443 : 80
+        let (host, portText) = Self.split(authority)
+        let digits = portText.map { Array($0.utf8)[...] }
+        guard let port = digits.map(MessageHead.decimal) ?? standardPort,
+            (1...65535).contains(port), Self.isHost(host)
+        else { throw HTTPClientError(.badURL, "the URL has no usable host and port") }
+        guard isTLS || AddressList.isLoopback(host) else {
+            throw HTTPClientError(.badURL, "http:// is only for this machine; use https://")
+        }
+        self.isTLS = isTLS
+        self.host = host
+        self.port = port
+        let name = host.contains(":") ? "[\(host)]" : host
+        hostField = port == standardPort ? name : "\(name):\(port)"
+    }
+
+    private static func split(_ authority: Substring) -> (host: String, port: Substring?) {
+        if authority.hasPrefix("["), let end = authority.firstIndex(of: "]") {
+            let rest = authority[end...].dropFirst()
+            let host = String(authority[..<end].dropFirst())
+            if rest.isEmpty { return (host, nil) }
+            return (host, rest.hasPrefix(":") ? rest.dropFirst() : "?")
+        }
+        guard let colon = authority.firstIndex(of: ":") else { return (String(authority), nil) }
+        return (String(authority[..<colon]), authority[colon...].dropFirst())
+    }
+
+    private static func isHost(_ host: String) -> Bool {
+        guard !host.contains(":") else { return AddressList.isNumeric(host) }
+        return !host.isEmpty
+            && host.utf8.allSatisfy { byte in
+                HTTPCharacters.isToken(byte) && byte != 0x25
+            }
+    }
+}

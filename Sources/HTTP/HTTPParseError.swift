@@ -1,0 +1,32 @@
+/// Why bytes are not a message that we accept.
+package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
+    package enum Kind: Sendable, CaseIterable {
+        case malformed, bodyTooLarge, targetTooLong, expectationUnknown, headTooLarge
+        case notImplemented, versionNotSupported
+        /// The input ended inside a message.
+        case truncated
+
+        /// The status that a server answers with.
+        package var status: Int {
+            switch self {
+            case .malformed, .truncated: 400
+            case .bodyTooLarge: 413
+            case .targetTooLong: 414
+            case .expectationUnknown: 417
+            case .headTooLarge: 431
+            case .notImplemented: 501
+            case .versionNotSupported: 505
+            }
+        }
+    }
+
+    package let kind: Kind
+    package let reason: String
+
+    package init(_ kind: Kind, _ reason: String) {
+        self.kind = kind
+        self.reason = reason
+    }
+
+    package var description: String { reason }
+}

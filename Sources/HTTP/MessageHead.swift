@@ -1,0 +1,142 @@
+/// The start line and the fields of a message, with what they mean for the connection.
+struct MessageHead: Sendable {
+    enum StartLine: Sendable, Equatable {
+        case request(method: String, target: String)
+        case response(status: Int)
+    }
+
+    /// How the end of the body is found.
+    enum Framing: Sendable, Equatable {
+        case length(Int)
+        case chunked
+        case untilClose
+    }
+
+    let start: StartLine
+    let minorVersion: Int
+    let headers: HTTPHeaders
+    let framing: Framing
+    let expectsContinue: Bool
+
+    /// Whether the sender lets the connection live on after this message.
+    var keepsAlive: Bool {
+        let options = headers.tokens("Connection")
+        if options.contains("close") || framing == .untilClose { return false }
+        return minorVersion >= 1 || options.contains("keep-alive")
+    }
+}
+
+/// Limits of one message; beyond them parsing fails instead of holding more memory.
+struct MessageLimits: Sendable {
+    var startLineBytesMax = 8 * 1024
+    var headBytesMax = 16 * 1024
+    var fieldsMax = 100
+    var bodyBytesMax = 1 << 20
+}
+
+extension MessageHead {
+    private static let methods: Set<String> = [
+        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
+    ]
+
+    /// Reads `METHOD target HTTP/1.1`.
+    static func requestLine(
+        _ line: ArraySlice<UInt8>
+    ) throws(HTTPParseError) -> (StartLine, minorVersion: Int) {
+        let parts = line.split(separator: 0x20, omittingEmptySubsequences: false)
+        guard parts.count == 3, let method = parts.first, let target = parts.dropFirst().first,
+            let version = parts.last
+        else { throw HTTPParseError(.malformed, "the request line does not have three parts") }
+        guard !method.isEmpty, method.allSatisfy(HTTPCharacters.isToken) else {
+            throw HTTPParseError(.malformed, "the method is not a token")
+        }
+        guard !target.isEmpty, target.allSatisfy(HTTPCharacters.isTarget) else {
+            throw HTTPParseError(.malformed, "the target holds a character that must be encoded")
+        }
+        let minor = try minorVersion(version)
+        let name = String(decoding: method, as: UTF8.self)
+        guard methods.contains(name) else {
+            throw HTTPParseError(.notImplemented, "the method is not supported")
+        }
+        let path = try originForm(String(decoding: target, as: UTF8.self))
+        return (.request(method: name, target: path), minor)
+    }
+
+    /// Reads `HTTP/1.1 200 OK`; the phrase may be missing.
+    static func statusLine(
+        _ line: ArraySlice<UInt8>
+    ) throws(HTTPParseError) -> (StartLine, minorVersion: Int) {
+        let parts = line.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
+        guard let version = parts.first, let code = parts.dropFirst().first, code.count == 3,
+            let status = decimal(code), (100...599).contains(status)
+        else { throw HTTPParseError(.malformed, "the status line is not HTTP") }
+        return (.response(status: status), try minorVersion(version))
+    }
+
+    private static func minorVersion(_ text: ArraySlice<UInt8>) throws(HTTPParseError) -> Int {
+        let digits = Array(text.suffix(3))
+        guard text.count == 8, text.starts(with: "HTTP/".utf8), let major = digits.first,
+            let minor = digits.last, digits[1] == 0x2E, (0x30...0x39).contains(major),
+            (0x30...0x39).contains(minor)
+        else { throw HTTPParseError(.malformed, "the version is not HTTP") }
+        guard major == 0x31 else {
+            throw HTTPParseError(.versionNotSupported, "only HTTP/1.0 and HTTP/1.1 are spoken")
+        }
+        return Int(minor - 0x30)
+    }
+
+    /// A proxy may send the absolute form; routes only know the path.
+    private static func originForm(_ target: String) throws(HTTPParseError) -> String {
+        if target.hasPrefix("/") || target == "*" { return target }
+        for scheme in ["http://", "https://"] where target.lowercased().hasPrefix(scheme) {
+            let rest = target.dropFirst(scheme.count)
+            guard let start = rest.firstIndex(where: { $0 == "/" || $0 == "?" }) else { return "/" }
+            return rest[start] == "/" ? String(rest[start...]) : "/" + rest[start...]
+        }
+        throw HTTPParseError(.malformed, "the target is not a path")
+    }
+
+    /// Reads `Name: value`.
+    static func field(
+        _ line: ArraySlice<UInt8>
+    ) throws(HTTPParseError) -> (name: String, value: String) {
+        guard let colon = line.firstIndex(of: 0x3A) else {
+            throw HTTPParseError(.malformed, "a header line has no colon")
+        }
+        let name = line[..<colon]
+        // A folded line or a blank before the colon is how requests are smuggled past a proxy.
+        guard !name.isEmpty, name.allSatisfy(HTTPCharacters.isToken) else {
+            throw HTTPParseError(.malformed, "a header name is not a token")
+        }
+        let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
+        let start = line[line.index(after: colon)...].drop(while: isBlank)
+        let value = start.lastIndex { !isBlank($0) }.map { start[...$0] } ?? []
+        guard value.allSatisfy(HTTPCharacters.isFieldValue) else {
+            throw HTTPParseError(.malformed, "a header value holds a control character")
+        }
+        return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
+    }
+
+    static func decimal(_ digits: ArraySlice<UInt8>) -> Int? {
+        // 15 digits stay far from overflow and above any limit.
+        guard (1...15).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) })
+        else {
+            return nil
+        }
+        return digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
+    }
+
+    static func hexadecimal(_ digits: ArraySlice<UInt8>) -> Int? {
+        guard (1...12).contains(digits.count) else { return nil }
+        var value = 0
+        for byte in digits {
+            switch byte {
+            case 0x30...0x39: value = value << 4 | Int(byte - 0x30)
+            case 0x41...0x46: value = value << 4 | Int(byte - 0x37)
+            case 0x61...0x66: value = value << 4 | Int(byte - 0x57)
+            default: return nil
+            }
+        }
+        return value
+    }
+}

@@ -1,0 +1,253 @@
+import COpenSSL
+import Glibc
+import ServiceKit
+
+/// Why bytes could not be moved.
+enum StreamError: Error, Equatable {
+    case timedOut
+    case lost(String)
+    case tls(String)
+}
+
+/// A point in time by which an operation must be done.
+typealias Deadline = ContinuousClock.Instant
+
+/// An open socket, closed with its last owner, so that nobody can meet a reused number.
+final class SocketDescriptor: Sendable {
+    let number: Int32
+
+    init(_ number: Int32) {
+        self.number = number
+    }
+
+    deinit {
+        close(number)
+    }
+
+    /// Makes every wait on the socket end; from any thread.
+    func breakOff() {
+        shutdown(number, Int32(SHUT_RDWR))
+    }
+}
+
+/// One connected socket, plain or TLS.
+///
+/// It blocks its thread, but never beyond a deadline.
+/// Owned by one task at a time; the descriptor underneath is non-blocking.
+final class SocketStream {
+    enum Readiness {
+        case ready, timedOut, stopped
+    }
+
+    private static let readBytes = 16 * 1024
+
+    let socket: SocketDescriptor
+    private var ssl: OpaquePointer?
+
+    /// Takes the descriptor over; it is closed with the stream.
+    init(descriptor: Int32) {
+        socket = SocketDescriptor(descriptor)
+        Self.prepare(descriptor)
+    }
+
+    deinit {
+        if let ssl { SSL_free(ssl) }
+    }
+
+    private var descriptor: Int32 { socket.number }
+
+    private static func prepare(_ descriptor: Int32) {
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        var yes: Int32 = 1
+        setsockopt(
+            descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    /// Waits for input; readable `stop` descriptors win over the socket.
+    func waitReadable(until deadline: Deadline, stop: Int32? = nil) -> Readiness {
+        if let ssl, SSL_pending(ssl) > 0 { return .ready }
+        return Self.wait(for: descriptor, events: POLLIN, until: deadline, stop: stop)
+    }
+
+    /// Whether nothing at all waits to be read: true of a kept connection that is still good.
+    var isQuiet: Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 0
+    }
+
+    /// Some bytes; empty at the end of the stream.
+    func read(until deadline: Deadline) throws(StreamError) -> [UInt8] {
+        while true {
+            var count = 0
+            let bytes = [UInt8](unsafeUninitializedCapacity: Self.readBytes) { buffer, used in
+                count = self.readOnce(buffer)
+                used = max(0, count)
+            }
+            if count > 0 { return bytes }
+            guard let wanted = try wantedEvents(after: count, isRead: true) else { return [] }
+            try waitOrThrow(for: wanted, until: deadline)
+        }
+    }
+
+    /// Writes everything; `onProgress` is called as soon as a first byte may have left.
+    func write(
+        _ bytes: [UInt8], until deadline: Deadline, onProgress: () -> Void = {}
+    ) throws(StreamError) {
+        var written = 0
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes { buffer in
+                self.writeOnce(UnsafeRawBufferPointer(rebasing: buffer[written...]))
+            }
+            if count > 0 {
+                written += count
+                onProgress()
+                continue
+            }
+            guard let wanted = try wantedEvents(after: count, isRead: false) else {
+                throw StreamError.lost("the connection was closed")
+            }
+            try waitOrThrow(for: wanted, until: deadline)
+        }
+    }
+
+    /// Says that nothing more will be sent; the peer may still be sending.
+    func endOutput() {
+        // One-sided and without waiting: the peer's own close is read, if at all, while draining.
+        if let ssl {
+            ERR_clear_error()
+            SSL_shutdown(ssl)
+        }
+        shutdown(descriptor, Int32(SHUT_WR))
+    }
+
+    /// Reads and drops input until its end, `bytesMax` or the deadline.
+    ///
+    /// Closing a socket with unread input resets it, and the peer would lose the last response.
+    func drain(bytesMax: Int, until deadline: Deadline) {
+        var total = 0
+        var buffer = [UInt8](repeating: 0, count: Self.readBytes)
+        while total < bytesMax {
+            // Below TLS on purpose: nobody will look at the bytes.
+            let count = recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
+            if count > 0 {
+                total += count
+                continue
+            }
+            guard count < 0, errno == EAGAIN || errno == EINTR else { return }
+            let readiness = Self.wait(for: descriptor, events: POLLIN, until: deadline, stop: nil)
+            guard readiness == .ready else { return }
+        }
+    }
+}
+
+extension SocketStream {
+    /// Connects; 0, or the error number.
+    func connect(to address: AddressList.Address, until deadline: Deadline) -> Int32 {
+        if address.connect(descriptor) == 0 { return 0 }
+        guard errno == EINPROGRESS else { return errno }
+        guard Self.wait(for: descriptor, events: POLLOUT, until: deadline, stop: nil) == .ready
+        else { return ETIMEDOUT }
+        var code: Int32 = 0
+        var size = socklen_t(MemoryLayout<Int32>.size)
+        getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &size)
+        return code
+    }
+
+    /// Why the peer's certificate was refused, if it was.
+    var verificationFailure: String? {
+        guard let ssl else { return nil }
+        let code = SSL_get_verify_result(ssl)
+        guard code != Int(X509_V_OK), let text = X509_verify_cert_error_string(code) else {
+            return nil
+        }
+        return String(cString: text)
+    }
+
+    /// Makes the stream speak TLS; `session` is owned by the stream from here on.
+    func startTLS(
+        _ session: OpaquePointer, asServer: Bool, until deadline: Deadline
+    ) throws(StreamError) {
+        ssl = session
+        guard SSL_set_fd(session, descriptor) == 1 else {
+            throw StreamError.tls(OpenSSLErrors.take())
+        }
+        while true {
+            ERR_clear_error()
+            let result = asServer ? SSL_accept(session) : SSL_connect(session)
+            if result == 1 { return }
+            let code = SSL_get_error(session, result)
+            switch code {
+            case SSL_ERROR_WANT_READ: try waitOrThrow(for: POLLIN, until: deadline)
+            case SSL_ERROR_WANT_WRITE: try waitOrThrow(for: POLLOUT, until: deadline)
+            case SSL_ERROR_SSL: throw StreamError.tls(OpenSSLErrors.take())
+            default: throw StreamError.lost("the connection ended in the TLS handshake")
+            }
+        }
+    }
+
+    private func readOnce(_ buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        guard let ssl else { return recv(descriptor, buffer.baseAddress, buffer.count, 0) }
+        ERR_clear_error()
+        return Int(SSL_read(ssl, buffer.baseAddress, Int32(clamping: buffer.count)))
+    }
+
+    private func writeOnce(_ buffer: UnsafeRawBufferPointer) -> Int {
+        guard let ssl else {
+            return send(
+                descriptor, buffer.baseAddress, buffer.count, Int32(MSG_NOSIGNAL))
+        }
+        ERR_clear_error()
+        return Int(SSL_write(ssl, buffer.baseAddress, Int32(clamping: buffer.count)))
+    }
+
+    /// What to wait for after a call that moved nothing; nil at an orderly end.
+    private func wantedEvents(
+        after count: Int, isRead: Bool
+    ) throws(StreamError) -> Int32? {
+        let code = errno
+        if let ssl {
+            switch SSL_get_error(ssl, Int32(clamping: count)) {
+            case SSL_ERROR_WANT_READ: return POLLIN
+            case SSL_ERROR_WANT_WRITE: return POLLOUT
+            case SSL_ERROR_ZERO_RETURN: return nil
+            case SSL_ERROR_SYSCALL where code != 0:
+                throw StreamError.lost(String(cString: strerror(code)))
+            default: throw StreamError.lost(OpenSSLErrors.take())
+            }
+        }
+        if count == 0 { return nil }
+        switch code {
+        case EAGAIN, EINTR: return isRead ? POLLIN : POLLOUT
+        default: throw StreamError.lost(String(cString: strerror(code)))
+        }
+    }
+
+    private func waitOrThrow(for events: Int32, until deadline: Deadline) throws(StreamError) {
+        switch Self.wait(for: descriptor, events: events, until: deadline, stop: nil) {
+        case .ready: return
+        case .timedOut, .stopped: throw StreamError.timedOut
+        }
+    }
+
+    /// Polls until something happens to the descriptor, its deadline passes or `stop` is readable.
+    static func wait(
+        for descriptor: Int32, events: Int32, until deadline: Deadline, stop: Int32?
+    ) -> Readiness {
+        // poll ignores a negative descriptor.
+        var entries = [
+            pollfd(fd: descriptor, events: Int16(events), revents: 0),
+            pollfd(fd: stop ?? -1, events: Int16(POLLIN), revents: 0),
+        ]
+        while true {
+            let left = deadline - .now
+            // Rounded up, or the last millisecond would be spent spinning.
+            let milliseconds = Int32(clamping: max(0, (left.milliseconds) + 1))
+            let count = poll(&entries, 2, left <= .zero ? 0 : milliseconds)
+            if count < 0 && errno == EINTR { continue }
+            if let last = entries.last, last.revents != 0 { return .stopped }
+            if let first = entries.first, first.revents != 0 { return .ready }
+            if left <= .zero { return .timedOut }
+        }
+    }
+}
