@@ -1,0 +1,177 @@
+/// The object ids of built-in types; fixed by PostgreSQL's catalogue since ever.
+struct TypeID: RawRepresentable, Hashable, Sendable {
+    let rawValue: UInt32
+
+    static let unspecified = TypeID(rawValue: 0)
+    static let bool = TypeID(rawValue: 16)
+    static let bytea = TypeID(rawValue: 17)
+    static let int8 = TypeID(rawValue: 20)
+    static let int4 = TypeID(rawValue: 23)
+    static let text = TypeID(rawValue: 25)
+    static let float8 = TypeID(rawValue: 701)
+    static let date = TypeID(rawValue: 1082)
+    static let timestamptz = TypeID(rawValue: 1184)
+    static let uuid = TypeID(rawValue: 2950)
+    static let jsonb = TypeID(rawValue: 3802)
+    static let boolArray = TypeID(rawValue: 1000)
+    static let byteaArray = TypeID(rawValue: 1001)
+    static let textArray = TypeID(rawValue: 1009)
+    static let int8Array = TypeID(rawValue: 1016)
+    static let timestamptzArray = TypeID(rawValue: 1185)
+    static let uuidArray = TypeID(rawValue: 2951)
+    static let jsonbArray = TypeID(rawValue: 3807)
+}
+
+/// One bound value, ready to be sent. Arrays travel in the binary format, where nothing needs
+/// escaping. A value that PostgreSQL cannot hold is remembered as the error to throw before sending.
+struct Binding: Sendable {
+    enum Value: Sendable {
+        case null
+        case text(String)
+        case binary([UInt8])
+        case refused(PostgresError)
+    }
+
+    let type: TypeID
+    let value: Value
+
+    static func text(_ value: String?, type: TypeID) -> Binding {
+        guard let value else { return Binding(type: type, value: .null) }
+        guard !value.utf8.contains(0) else {
+            return Binding(type: type, value: .refused(.nulInText))
+        }
+        return Binding(type: type, value: .text(value))
+    }
+
+    static func bytes(_ value: [UInt8]?) -> Binding {
+        Binding(type: .bytea, value: value.map { .binary($0) } ?? .null)
+    }
+
+    static func timestamp(_ value: Int64?) -> Binding {
+        guard let value else { return Binding(type: .timestamptz, value: .null) }
+        guard let microseconds = PostgresTime.microseconds(fromUnixMilliseconds: value) else {
+            return Binding(type: .timestamptz, value: .refused(.timeOutOfRange))
+        }
+        return Binding(type: .timestamptz, value: .binary(microseconds.bigEndianBytes))
+    }
+
+    static func textArray(_ values: [String?]) -> Binding {
+        array(values, type: .textArray, element: .text, encode: encodeText)
+    }
+
+    static func int8Array(_ values: [Int64?]) -> Binding {
+        array(values, type: .int8Array, element: .int8) { $0.bigEndianBytes }
+    }
+
+    static func boolArray(_ values: [Bool?]) -> Binding {
+        array(values, type: .boolArray, element: .bool) { [$0 ? 1 : 0] }
+    }
+
+    static func byteaArray(_ values: [[UInt8]?]) -> Binding {
+        array(values, type: .byteaArray, element: .bytea) { $0 }
+    }
+
+    static func timestampArray(_ values: [Int64?]) -> Binding {
+        array(values, type: .timestamptzArray, element: .timestamptz) {
+            value throws(PostgresError) in
+            guard let microseconds = PostgresTime.microseconds(fromUnixMilliseconds: value) else {
+                throw .timeOutOfRange
+            }
+            return microseconds.bigEndianBytes
+        }
+    }
+
+    static func uuidArray(_ values: [String?]) -> Binding {
+        array(values, type: .uuidArray, element: .uuid) { value throws(PostgresError) in
+            guard let bytes = uuidBytes(value) else {
+                throw PostgresError(.unrepresentableValue, "a bound value is not a UUID")
+            }
+            return bytes
+        }
+    }
+
+    static func jsonbArray(_ values: [String?]) -> Binding {
+        array(values, type: .jsonbArray, element: .jsonb) { value throws(PostgresError) in
+            // The binary jsonb format is a version byte and the text.
+            [1] + (try encodeText(value))
+        }
+    }
+
+    private static func encodeText(_ value: String) throws(PostgresError) -> [UInt8] {
+        guard !value.utf8.contains(0) else { throw .nulInText }
+        return Array(value.utf8)
+    }
+
+    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then
+    /// each element with its length (-1 is NULL).
+    private static func array<Element>(
+        _ values: [Element?], type: TypeID, element: TypeID,
+        encode: (Element) throws(PostgresError) -> [UInt8]
+    ) -> Binding {
+        var bytes: [UInt8] = []
+        let isEmpty = values.isEmpty
+        bytes += Int32(isEmpty ? 0 : 1).bigEndianBytes
+        bytes += Int32(values.contains { $0 == nil } ? 1 : 0).bigEndianBytes
+        bytes += element.rawValue.bigEndianBytes
+        guard !isEmpty else { return Binding(type: type, value: .binary(bytes)) }
+        bytes += Int32(clamping: values.count).bigEndianBytes
+        bytes += Int32(1).bigEndianBytes
+        for value in values {
+            guard let value else {
+                bytes += Int32(-1).bigEndianBytes
+                continue
+            }
+            do throws(PostgresError) {
+                let encoded = try encode(value)
+                bytes += Int32(clamping: encoded.count).bigEndianBytes
+                bytes += encoded
+            } catch {
+                return Binding(type: type, value: .refused(error))
+            }
+        }
+        return Binding(type: type, value: .binary(bytes))
+    }
+
+    /// The 16 bytes of the 8-4-4-4-12 form, in either case.
+    static func uuidBytes(_ text: String) -> [UInt8]? {
+        let characters = Array(text.utf8)
+        guard characters.count == 36 else { return nil }
+        var digits: [UInt8] = []
+        digits.reserveCapacity(32)
+        for (index, character) in characters.enumerated() {
+            if [8, 13, 18, 23].contains(index) {
+                guard character == UInt8(ascii: "-") else { return nil }
+            } else {
+                guard let digit = Hex.value(of: character) else { return nil }
+                digits.append(digit)
+            }
+        }
+        return stride(from: 0, to: 32, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+    }
+}
+
+extension PostgresError {
+    static let nulInText = PostgresError(
+        .nulInText, "a bound text holds U+0000, which PostgreSQL cannot store")
+    static let timeOutOfRange = PostgresError(
+        .unrepresentableValue, "a bound instant is outside PostgreSQL's range")
+}
+
+extension FixedWidthInteger {
+    var bigEndianBytes: [UInt8] {
+        withUnsafeBytes(of: bigEndian) { Array($0) }
+    }
+}
+
+enum Hex {
+    static let digits = Array("0123456789abcdef".utf8)
+
+    static func value(of character: UInt8) -> UInt8? {
+        switch character {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): character - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): character - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): character - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}

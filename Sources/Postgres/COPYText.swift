@@ -1,0 +1,105 @@
+/// Rows in the text format of COPY. Fill it row by row, hand over `take()` when it is large enough.
+package struct COPYText: Sendable {
+    /// Chunks of this size cost least by measurement.
+    package static let chunkBytes = 64 * 1024
+
+    package private(set) var bytes: [UInt8] = []
+    private var isRowStarted = false
+
+    package init() {}
+
+    package var isFull: Bool { bytes.count >= Self.chunkBytes }
+
+    /// The bytes so far; the buffer is empty afterwards.
+    package mutating func take() -> [UInt8] {
+        defer { bytes = [] }
+        return bytes
+    }
+
+    private mutating func separate() {
+        if isRowStarted { bytes.append(UInt8(ascii: "\t")) }
+        isRowStarted = true
+    }
+
+    private mutating func appendNull() {
+        bytes.append(UInt8(ascii: "\\"))
+        bytes.append(UInt8(ascii: "N"))
+    }
+
+    /// Throws `nulInText`.
+    package mutating func append(_ value: String?) throws(PostgresError) {
+        guard value?.utf8.contains(0) != true else { throw .nulInText }
+        separate()
+        guard let value else { return appendNull() }
+        for byte in value.utf8 {
+            switch byte {
+            case UInt8(ascii: "\\"), UInt8(ascii: "\t"), UInt8(ascii: "\n"), UInt8(ascii: "\r"):
+                bytes.append(UInt8(ascii: "\\"))
+                bytes.append(Self.letter(of: byte))
+            default:
+                bytes.append(byte)
+            }
+        }
+    }
+
+    package mutating func append(_ value: Int64?) {
+        separate()
+        guard let value else { return appendNull() }
+        bytes.append(contentsOf: String(value).utf8)
+    }
+
+    package mutating func append(_ value: Int?) {
+        append(value.map { Int64($0) })
+    }
+
+    package mutating func append(_ value: Bool?) {
+        separate()
+        guard let value else { return appendNull() }
+        bytes.append(UInt8(ascii: value ? "t" : "f"))
+    }
+
+    /// UTC milliseconds; throws `unrepresentableValue` outside the years 1 to 9999.
+    package mutating func append(timestamp value: Int64?) throws(PostgresError) {
+        guard let value else {
+            separate()
+            return appendNull()
+        }
+        guard let text = PostgresTime.text(unixMilliseconds: value) else { throw .timeOutOfRange }
+        separate()
+        bytes.append(contentsOf: text.utf8)
+    }
+
+    /// `bytea`.
+    package mutating func append(blob value: [UInt8]?) {
+        separate()
+        guard let value else { return appendNull() }
+        bytes.append(contentsOf: #"\\x"#.utf8)
+        for byte in value {
+            bytes.append(Hex.digits[Int(byte >> 4)])
+            bytes.append(Hex.digits[Int(byte & 15)])
+        }
+    }
+
+    /// `text[]`.
+    package mutating func append(texts values: [String]?) throws(PostgresError) {
+        guard let values else {
+            separate()
+            return appendNull()
+        }
+        try append(ArrayText.format(values))
+    }
+
+    package mutating func endRow() {
+        bytes.append(UInt8(ascii: "\n"))
+        isRowStarted = false
+    }
+
+    private static func letter(of byte: UInt8) -> UInt8 {
+        switch byte {
+        case UInt8(ascii: "\t"): UInt8(ascii: "t")
+        case UInt8(ascii: "\n"): UInt8(ascii: "n")
+        case UInt8(ascii: "\r"): UInt8(ascii: "r")
+        default: byte
+        }
+    }
+}

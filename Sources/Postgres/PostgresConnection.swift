@@ -1,0 +1,206 @@
+import CLibPQ
+import Glibc
+import ServiceKit
+
+/// One connection. Its blocking calls run on a thread of its own, never on Swift's shared pool.
+///
+/// A call always runs to its end, even when the waiting task is cancelled, so that a cancelled task
+/// never leaves a half-read result behind. After a connection loss every call throws; take a new
+/// connection.
+package actor PostgresConnection {
+    /// Statements in one pipeline.
+    package static let pipelineStatementsMax = 100_000
+
+    private let executor: ThreadExecutor
+    private var handle: ConnectionHandle?
+    var cache = StatementCache()
+    var isInTransactionBody = false
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        executor.asUnownedSerialExecutor()
+    }
+
+    private init(executor: ThreadExecutor) {
+        self.executor = executor
+    }
+
+    /// Connects by any form of connection string that libpq knows (URI, `key=value`, empty for the
+    /// `PG*` variables).
+    ///
+    /// The session is set to UTF-8, UTC and ISO dates. Throws `badConnectionString` or
+    /// `cannotConnect`.
+    package static func connect(
+        _ conninfo: String, applicationName: String, options: ConnectionOptions = .init()
+    ) async throws(PostgresError) -> PostgresConnection {
+        let connection = PostgresConnection(executor: ThreadExecutor(name: applicationName))
+        try await connection.open(conninfo, applicationName, options)
+        return connection
+    }
+
+    private func open(
+        _ conninfo: String, _ applicationName: String, _ options: ConnectionOptions
+    ) throws(PostgresError) {
+        try Self.checkSyntax(conninfo)
+        var settings: [(String, String)] = [
+            ("keepalives_idle", "30"), ("keepalives_interval", "10"), ("keepalives_count", "3"),
+            ("fallback_application_name", applicationName),
+        ]
+        if getenv("PGCONNECT_TIMEOUT") == nil {
+            let seconds = max(2, options.connectTimeout.wholeMilliseconds / 1000)
+            settings.append(("connect_timeout", String(seconds)))
+        }
+        // Settings before dbname are defaults that the connection string may override.
+        settings += [("dbname", conninfo), ("client_encoding", "UTF8")]
+        let keywords = settings.map { strdup($0.0) }
+        let values = settings.map { strdup($0.1) }
+        defer { (keywords + values).forEach { free($0) } }
+        let constKeywords = keywords.map { UnsafePointer($0) } + [nil]
+        let constValues = values.map { UnsafePointer($0) } + [nil]
+        guard let pointer = PQconnectdbParams(constKeywords, constValues, 1) else {
+            throw PostgresError(.cannotConnect, "libpq has no memory for a connection")
+        }
+        let handle = ConnectionHandle(pointer, executor: executor)
+        guard handle.isUp else {
+            var error = PostgresError(.cannotConnect, "cannot connect to the database")
+            error.message = handle.message
+            throw error
+        }
+        // Notices would go to stderr; nothing here depends on them.
+        _ = PQsetNoticeProcessor(pointer, { _, _ in }, nil)
+        self.handle = handle
+        try script(options.script)
+    }
+
+    private static func checkSyntax(_ conninfo: String) throws(PostgresError) {
+        guard !conninfo.utf8.contains(0) else { throw .nulInText }
+        let isURI = conninfo.hasPrefix("postgresql://") || conninfo.hasPrefix("postgres://")
+        guard isURI || conninfo.contains("=") else { return }
+        guard let parsed = PQconninfoParse(conninfo, nil) else {
+            // libpq's own message may quote the password, so it is dropped.
+            throw PostgresError(
+                .badConnectionString, "the connection string is neither a URI nor key=value pairs")
+        }
+        PQconninfoFree(parsed)
+    }
+
+    /// The connection, or why there is none any more.
+    func open() throws(PostgresError) -> ConnectionHandle {
+        guard let handle else {
+            throw PostgresError(.closed, "the connection was closed")
+        }
+        return handle
+    }
+
+    /// Ends the session. Later calls throw `closed`.
+    package func close() {
+        handle = nil
+    }
+
+    /// The server process behind this connection, for `pg_terminate_backend` in tests; 0 when none.
+    package var backendProcessID: Int32 { handle.map { PQbackendPID($0.pointer) } ?? 0 }
+
+    /// Statements that are prepared now, at most `StatementCache.limit`.
+    package var preparedStatementCount: Int { cache.count }
+
+    /// The session can be used by somebody else: it is up, outside a transaction, and the server
+    /// has not hung up meanwhile.
+    package var isReusable: Bool {
+        guard let handle, handle.isUp else { return false }
+        if handle.wait(for: POLLIN, timeout: 0) {
+            // Data without a question is a notice or the server's farewell.
+            guard PQconsumeInput(handle.pointer) == 1, handle.isUp else { return false }
+        }
+        return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && !isInTransactionBody
+    }
+
+    // MARK: Statements
+
+    /// Runs one statement, prepared on first use.
+    package func query(_ sql: SQL) throws(PostgresError) -> Rows {
+        let parameters = try Parameters(sql.bindings, statement: sql.name)
+        let key = StatementCache.Key(text: sql.text, types: sql.bindings.map(\.type))
+        do throws(PostgresError) {
+            return try run(key, parameters, statement: sql.name)
+        } catch  where error.isStalePlan {
+            // The table changed under the plan, or somebody discarded it: prepare once more.
+            cache.remove(key)
+            guard !isInTransaction else { throw error }
+            return try run(key, parameters, statement: sql.name)
+        }
+    }
+
+    /// Runs one statement; returns how many rows it changed.
+    @discardableResult
+    package func execute(_ sql: SQL) throws(PostgresError) -> Int {
+        try query(sql).affected
+    }
+
+    /// Runs several statements from one text, without values, as one implicit transaction unless
+    /// the text says otherwise.
+    package func script(_ text: String) throws(PostgresError) {
+        guard !text.utf8.contains(0) else { throw .nulInText }
+        let handle = try open()
+        let name = SQL(unsafe: text).name
+        _ = try check(PQexec(handle.pointer, text), handle, statement: name)
+    }
+
+    private func run(
+        _ key: StatementCache.Key, _ parameters: Parameters, statement: String
+    ) throws(PostgresError) -> Rows {
+        let handle = try open()
+        let name = try prepare(key, handle, statement: statement)
+        let result = parameters.withPointers { count, values, lengths, formats in
+            PQexecPrepared(handle.pointer, name, count, values, lengths, formats, 0)
+        }
+        return Rows(try check(result, handle, statement: statement))
+    }
+
+    private func prepare(
+        _ key: StatementCache.Key, _ handle: ConnectionHandle, statement: String
+    ) throws(PostgresError) -> String {
+        if let name = cache.name(for: key) { return name }
+        let name = cache.makeName()
+        let types = key.types.map(\.rawValue)
+        let result = PQprepare(handle.pointer, name, key.text, Int32(types.count), types)
+        _ = try check(result, handle, statement: statement)
+        cache.insert(key, name: name)
+        freeEvicted(handle)
+        return name
+    }
+
+    /// Tells the server to forget evicted statements, unless a failed transaction refuses everything.
+    func freeEvicted(_ handle: ConnectionHandle) {
+        guard !cache.evicted.isEmpty, PQtransactionStatus(handle.pointer) != PQTRANS_INERROR
+        else { return }
+        // One by one outside a savepoint would cost a round trip each; a name is unknown to the
+        // server only after DISCARD, which nobody here sends.
+        let text = cache.takeEvicted().map { "DEALLOCATE \($0)" }.joined(separator: "; ")
+        PQclear(PQexec(handle.pointer, text))
+    }
+
+    /// The result when it is a success; otherwise the error, and the result is cleared.
+    func check(
+        _ result: OpaquePointer?, _ handle: ConnectionHandle, statement: String
+    ) throws(PostgresError) -> ResultHandle {
+        guard let result else {
+            var error = PostgresError(connectionLostWith: handle.message)
+            error.statement = statement
+            throw error
+        }
+        let owned = ResultHandle(result)
+        let status = PQresultStatus(result)
+        if status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK || status == PGRES_EMPTY_QUERY {
+            return owned
+        }
+        if status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH {
+            abandonCopy(handle, status)
+            throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
+        }
+        throw PostgresError(result: result, connection: handle, statement: statement)
+    }
+
+    var isInTransaction: Bool {
+        guard let handle else { return false }
+        return PQtransactionStatus(handle.pointer) != PQTRANS_IDLE
+    }
+}

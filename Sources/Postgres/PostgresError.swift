@@ -1,0 +1,117 @@
+/// What went wrong between us and the database.
+///
+/// `description` is safe to log and to show: it never holds a statement's values or a connection
+/// string. `debugDescription` adds the server's detail and hint, which may quote row values.
+package struct PostgresError: Error, Sendable, Equatable {
+    package enum Code: String, Sendable {
+        /// The connection string cannot be parsed.
+        case badConnectionString
+        /// No connection could be made; nothing was executed.
+        case cannotConnect
+        /// The connection broke; a statement outside a transaction may or may not have been done.
+        case connectionLost
+        /// The connection broke while committing: the transaction may or may not be durable.
+        case commitOutcomeUnknown
+        /// The server answered with an error; see `sqlState`.
+        case server
+        /// `close()` was called before.
+        case closed
+        /// A transaction was begun inside another one, or the body ended it by itself.
+        case transactionMisused
+        /// A statement failed inside the body, which then returned as if nothing had happened.
+        case transactionAborted
+        /// PostgreSQL text cannot hold U+0000; nothing was sent.
+        case nulInText
+        /// A bound value cannot be represented (time out of range, malformed UUID); nothing was sent.
+        case unrepresentableValue
+        /// More parameters, statements or bytes than the protocol or our limits allow.
+        case tooLarge
+        /// The statement kind does not fit the call, such as COPY by `query`.
+        case wrongCall
+        /// The result has no such column.
+        case missingColumn
+        /// The column is NULL where a value was asked for.
+        case unexpectedNull
+        /// The column's text is not of the type asked for.
+        case undecodableColumn
+        /// `one()` on a result with no row or several.
+        case unexpectedRowCount
+        /// No connection became free in time.
+        case poolTimedOut
+        /// The pool was closed.
+        case poolClosed
+    }
+
+    /// The step of a transaction that failed, when it was not the body.
+    package enum Phase: String, Sendable {
+        case begin, rollback, commit
+    }
+
+    package let code: Code
+    /// Safe text: what failed, without values.
+    package let summary: String
+    package var sqlState: SQLState?
+    /// The server's primary message. It may quote values when `sqlState` is a data exception.
+    package var message: String?
+    package var detail: String?
+    package var hint: String?
+    package var constraint: String?
+    package var table: String?
+    package var column: String?
+    /// The `-- name:` of the statement, or its first words.
+    package var statement: String?
+    package var phase: Phase?
+    /// Complete text of the error that made the rollback necessary, when the rollback failed too.
+    package var underlying: String?
+
+    package init(_ code: Code, _ summary: String) {
+        self.code = code
+        self.summary = summary
+    }
+
+    /// The connection is unusable; on a fresh one the work may be tried again.
+    package var isConnectionLoss: Bool {
+        switch code {
+        case .cannotConnect, .connectionLost, .commitOutcomeUnknown:
+            true
+        case .server:
+            sqlState?.isConnectionException ?? false
+        case .badConnectionString, .closed, .transactionMisused, .transactionAborted, .nulInText,
+            .unrepresentableValue, .tooLarge, .wrongCall, .missingColumn, .unexpectedNull,
+            .undecodableColumn, .unexpectedRowCount, .poolTimedOut, .poolClosed:
+            false
+        }
+    }
+
+    /// The transaction was certainly rolled back and may succeed when run again.
+    package var isTransactionRetryable: Bool {
+        code == .server && (sqlState?.isTransactionRetryable ?? false)
+    }
+}
+
+extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {
+    package var description: String {
+        var text = "postgres.\(code.rawValue): \(summary)"
+        if let sqlState {
+            text += " [\(sqlState)]"
+            // Data exceptions quote the offending value in the primary message.
+            if let message, !sqlState.isDataException { text += " \(message)" }
+        }
+        if let constraint { text += " (constraint \(constraint))" }
+        if let phase { text += " (at \(phase.rawValue))" }
+        if let statement { text += " in \(statement)" }
+        return text
+    }
+
+    package var debugDescription: String {
+        var text = description
+        let extras = [
+            ("message", message), ("detail", detail), ("hint", hint), ("table", table),
+            ("column", column), ("underlying", underlying),
+        ]
+        for (name, value) in extras {
+            if let value { text += "; \(name): \(value)" }
+        }
+        return text
+    }
+}

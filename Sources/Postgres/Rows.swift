@@ -1,0 +1,209 @@
+import CLibPQ
+
+/// Owns one result of libpq and clears it at the end.
+///
+/// Unchecked because the pointer is not Sendable by itself: a `PGresult` is never changed after
+/// libpq returned it (libpq's documentation, "Behavior in Threaded Programs"), every access here
+/// only reads it, and `deinit` runs once, after the last reader.
+final class ResultHandle: @unchecked Sendable {
+    let pointer: OpaquePointer
+    let columns: [String: Int32]
+
+    init(_ pointer: OpaquePointer) {
+        self.pointer = pointer
+        var columns: [String: Int32] = [:]
+        for index in 0..<PQnfields(pointer) {
+            guard let name = PQfname(pointer, index) else { continue }
+            columns[String(cString: name)] = columns[String(cString: name)] ?? index
+        }
+        self.columns = columns
+    }
+
+    deinit {
+        PQclear(pointer)
+    }
+}
+
+/// The rows that a statement returned. A row keeps the whole result alive.
+package struct Rows: RandomAccessCollection, Sendable {
+    let handle: ResultHandle
+    package let startIndex = 0
+    package let endIndex: Int
+    /// Rows inserted, updated, deleted or selected.
+    package let affected: Int
+
+    init(_ handle: ResultHandle) {
+        self.handle = handle
+        endIndex = Int(PQntuples(handle.pointer))
+        affected = PQcmdTuples(handle.pointer).flatMap { Int(String(cString: $0)) } ?? 0
+    }
+
+    package subscript(position: Int) -> Row {
+        precondition(indices.contains(position), "row \(position) of \(count) does not exist")
+        return Row(handle: handle, index: Int32(position))
+    }
+
+    /// The only row; throws when there is none or more than one.
+    package func one() throws(PostgresError) -> Row {
+        guard count == 1 else {
+            throw PostgresError(.unexpectedRowCount, "one row expected, \(count) found")
+        }
+        return self[0]
+    }
+
+    /// The only row, or nil when there is none; throws when there are several.
+    package func oneOrNil() throws(PostgresError) -> Row? {
+        isEmpty ? nil : try one()
+    }
+}
+
+/// One row. Each accessor throws `missingColumn`, `unexpectedNull` or `undecodableColumn`.
+package struct Row: Sendable {
+    let handle: ResultHandle
+    let index: Int32
+
+    /// The raw bytes of the column's text form; nil for NULL.
+    private func withValue<T>(
+        _ column: String, _ type: String, _ decode: (UnsafeRawBufferPointer) -> T?
+    ) throws(PostgresError) -> T? {
+        guard let field = handle.columns[column] else {
+            throw PostgresError(.missingColumn, "the result has no column \(column)")
+        }
+        guard PQgetisnull(handle.pointer, index, field) == 0,
+            let start = PQgetvalue(handle.pointer, index, field)
+        else { return nil }
+        let length = Int(PQgetlength(handle.pointer, index, field))
+        guard let value = decode(UnsafeRawBufferPointer(start: start, count: length)) else {
+            throw PostgresError(.undecodableColumn, "column \(column) is not \(type)")
+        }
+        return value
+    }
+
+    private func required<T>(_ column: String, _ value: T?) throws(PostgresError) -> T {
+        guard let value else {
+            throw PostgresError(.unexpectedNull, "column \(column) is NULL")
+        }
+        return value
+    }
+
+    package func isNull(_ column: String) throws(PostgresError) -> Bool {
+        try withValue(column, "") { _ in true } == nil
+    }
+
+    package func textOrNil(_ column: String) throws(PostgresError) -> String? {
+        try withValue(column, "text") { String(decoding: $0, as: UTF8.self) }
+    }
+
+    package func text(_ column: String) throws(PostgresError) -> String {
+        try required(column, textOrNil(column))
+    }
+
+    package func int64OrNil(_ column: String) throws(PostgresError) -> Int64? {
+        try withValue(column, "a 64-bit integer") { Int64(String(decoding: $0, as: UTF8.self)) }
+    }
+
+    package func int64(_ column: String) throws(PostgresError) -> Int64 {
+        try required(column, int64OrNil(column))
+    }
+
+    package func intOrNil(_ column: String) throws(PostgresError) -> Int? {
+        try withValue(column, "an integer") { Int(String(decoding: $0, as: UTF8.self)) }
+    }
+
+    package func int(_ column: String) throws(PostgresError) -> Int {
+        try required(column, intOrNil(column))
+    }
+
+    package func doubleOrNil(_ column: String) throws(PostgresError) -> Double? {
+        // The server writes Infinity and NaN; Swift reads both.
+        try withValue(column, "a number") { Double(String(decoding: $0, as: UTF8.self)) }
+    }
+
+    package func double(_ column: String) throws(PostgresError) -> Double {
+        try required(column, doubleOrNil(column))
+    }
+
+    package func boolOrNil(_ column: String) throws(PostgresError) -> Bool? {
+        try withValue(column, "a boolean") { value in
+            switch String(decoding: value, as: UTF8.self) {
+            case "t": true
+            case "f": false
+            default: nil
+            }
+        }
+    }
+
+    package func bool(_ column: String) throws(PostgresError) -> Bool {
+        try required(column, boolOrNil(column))
+    }
+
+    /// `timestamptz` as UTC milliseconds, cut off below; infinity is undecodable.
+    package func millisecondsOrNil(_ column: String) throws(PostgresError) -> Int64? {
+        try withValue(column, "a finite timestamptz") { PostgresTime.milliseconds(parsing: $0) }
+    }
+
+    package func milliseconds(_ column: String) throws(PostgresError) -> Int64 {
+        try required(column, millisecondsOrNil(column))
+    }
+
+    /// `bytea`.
+    package func bytesOrNil(_ column: String) throws(PostgresError) -> [UInt8]? {
+        try withValue(column, "bytea") { value in
+            guard value.count >= 2, value.count % 2 == 0, value[0] == UInt8(ascii: "\\"),
+                value[1] == UInt8(ascii: "x")
+            else { return nil }
+            var bytes: [UInt8] = []
+            bytes.reserveCapacity(value.count / 2 - 1)
+            for position in stride(from: 2, to: value.count, by: 2) {
+                guard let high = Hex.value(of: value[position]),
+                    let low = Hex.value(of: value[position + 1])
+                else { return nil }
+                bytes.append(high << 4 | low)
+            }
+            return bytes
+        }
+    }
+
+    package func bytes(_ column: String) throws(PostgresError) -> [UInt8] {
+        try required(column, bytesOrNil(column))
+    }
+
+    /// A one-dimensional array of any type by its text form, NULL elements as nil.
+    package func optionalTextsOrNil(_ column: String) throws(PostgresError) -> [String?]? {
+        try withValue(column, "an array") {
+            ArrayText.parse(String(decoding: $0, as: UTF8.self))
+        }
+    }
+
+    package func optionalTexts(_ column: String) throws(PostgresError) -> [String?] {
+        try required(column, optionalTextsOrNil(column))
+    }
+
+    /// A one-dimensional array without NULL elements; a NULL element is `undecodableColumn`.
+    package func texts(_ column: String) throws(PostgresError) -> [String] {
+        try required(column, textsOrNil(column))
+    }
+
+    package func textsOrNil(_ column: String) throws(PostgresError) -> [String]? {
+        try elements(column, "an array without NULL") { $0 }
+    }
+
+    /// `bigint[]` without NULL elements.
+    package func int64s(_ column: String) throws(PostgresError) -> [Int64] {
+        try required(column, elements(column, "an array of integers") { Int64($0) })
+    }
+
+    private func elements<T>(
+        _ column: String, _ type: String, _ decode: (String) -> T?
+    ) throws(PostgresError) -> [T]? {
+        guard let texts = try optionalTextsOrNil(column) else { return nil }
+        var elements: [T] = []
+        for text in texts {
+            guard let text, let element = decode(text) else {
+                throw PostgresError(.undecodableColumn, "column \(column) is not \(type)")
+            }
+            elements.append(element)
+        }
+        return elements
+    }
+}

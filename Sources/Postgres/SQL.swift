@@ -1,0 +1,179 @@
+/// One statement: static text and bound values.
+///
+/// `"SELECT … WHERE id = \(id)"` binds `id`; nothing is ever spliced except by `\(unsafe:)`.
+/// Strings are bound without a type, so that the server infers uuid, date or text from the place;
+/// where it cannot (`jsonb_build_object`, `$1 IS NULL`) the statement says `::text`. Numbers,
+/// instants, JSON and arrays carry their type.
+package struct SQL: Sendable, ExpressibleByStringInterpolation {
+    /// The static pieces; a bound value stands between each two.
+    var pieces: [String]
+    var bindings: [Binding]
+
+    package init(stringLiteral value: String) {
+        pieces = [value]
+        bindings = []
+    }
+
+    package init(stringInterpolation: StringInterpolation) {
+        pieces = stringInterpolation.pieces
+        bindings = stringInterpolation.bindings
+    }
+
+    /// Text that is not checked: never build it from input.
+    package init(unsafe text: String) {
+        pieces = [text]
+        bindings = []
+    }
+
+    /// The text as sent, with `$1`, `$2` … for the bound values.
+    package var text: String {
+        var text = ""
+        for (index, piece) in pieces.enumerated() {
+            text += piece
+            if index < bindings.count { text += "$\(index + 1)" }
+        }
+        return text
+    }
+
+    package var bindingCount: Int { bindings.count }
+
+    /// The `-- name: …` of the first line, else the first words; safe to log.
+    package var name: String {
+        let first = (pieces.first ?? "").drop { $0.isWhitespace }
+        if first.hasPrefix("-- name:") {
+            let line = first.dropFirst("-- name:".count).prefix { !$0.isNewline }
+            return line.split(separator: " ").joined(separator: " ")
+        }
+        return first.split(whereSeparator: \.isWhitespace).prefix(3).joined(separator: " ")
+    }
+}
+
+extension SQL {
+    package struct StringInterpolation: StringInterpolationProtocol {
+        var pieces: [String] = [""]
+        var bindings: [Binding] = []
+
+        package init(literalCapacity: Int, interpolationCount: Int) {
+            pieces.reserveCapacity(interpolationCount + 1)
+            bindings.reserveCapacity(interpolationCount)
+        }
+
+        package mutating func appendLiteral(_ literal: String) {
+            pieces[pieces.count - 1] += literal
+        }
+
+        mutating func bind(_ binding: Binding) {
+            bindings.append(binding)
+            pieces.append("")
+        }
+
+        /// Raw text: identifiers and fragments from our own code, never from input.
+        package mutating func appendInterpolation(unsafe text: String) {
+            appendLiteral(text)
+        }
+
+        /// Another statement's text and values, renumbered.
+        package mutating func appendInterpolation(fragment sql: SQL) {
+            for (index, piece) in sql.pieces.enumerated() {
+                appendLiteral(piece)
+                if index < sql.bindings.count { bind(sql.bindings[index]) }
+            }
+        }
+    }
+}
+
+extension SQL.StringInterpolation {
+    package mutating func appendInterpolation(_ value: String?) {
+        bind(.text(value, type: .unspecified))
+    }
+
+    package mutating func appendInterpolation(_ value: Int?) {
+        bind(.text(value.map { String($0) }, type: .int8))
+    }
+
+    package mutating func appendInterpolation(_ value: Int64?) {
+        bind(.text(value.map { String($0) }, type: .int8))
+    }
+
+    package mutating func appendInterpolation(_ value: Int32?) {
+        bind(.text(value.map { String($0) }, type: .int4))
+    }
+
+    package mutating func appendInterpolation(_ value: Bool?) {
+        bind(.text(value.map { $0 ? "t" : "f" }, type: .bool))
+    }
+
+    package mutating func appendInterpolation(_ value: Double?) {
+        bind(.text(value.map { String($0) }, type: .float8))
+    }
+
+    /// `bytea`.
+    package mutating func appendInterpolation(_ value: [UInt8]?) {
+        bind(.bytes(value))
+    }
+
+    /// `timestamptz` from UTC milliseconds.
+    package mutating func appendInterpolation(timestamp value: Int64?) {
+        bind(.timestamp(value))
+    }
+
+    /// `date` from `YYYY-MM-DD`.
+    package mutating func appendInterpolation(date value: String?) {
+        bind(.text(value, type: .date))
+    }
+
+    package mutating func appendInterpolation(json value: String?) {
+        bind(.text(value, type: .jsonb))
+    }
+
+    package mutating func appendInterpolation(uuid value: String?) {
+        bind(.text(value, type: .uuid))
+    }
+
+    package mutating func appendInterpolation(_ values: [String]) {
+        bind(.textArray(values))
+    }
+
+    package mutating func appendInterpolation(texts values: [String?]) {
+        bind(.textArray(values))
+    }
+
+    package mutating func appendInterpolation(_ values: [Int]) {
+        bind(.int8Array(values.map { Int64($0) }))
+    }
+
+    package mutating func appendInterpolation(_ values: [Int64]) {
+        bind(.int8Array(values))
+    }
+
+    package mutating func appendInterpolation(ints values: [Int64?]) {
+        bind(.int8Array(values))
+    }
+
+    package mutating func appendInterpolation(bools values: [Bool?]) {
+        bind(.boolArray(values))
+    }
+
+    /// `timestamptz[]` from UTC milliseconds.
+    package mutating func appendInterpolation(timestamps values: [Int64?]) {
+        bind(.timestampArray(values))
+    }
+
+    /// `date[]` is bound as `text[]`: cast it in the statement (`::date[]`).
+    package mutating func appendInterpolation(dates values: [String?]) {
+        bind(.textArray(values))
+    }
+
+    package mutating func appendInterpolation(uuids values: [String?]) {
+        bind(.uuidArray(values))
+    }
+
+    package mutating func appendInterpolation(jsons values: [String?]) {
+        bind(.jsonbArray(values))
+    }
+
+    /// `bytea[]`.
+    package mutating func appendInterpolation(blobs values: [[UInt8]?]) {
+        bind(.byteaArray(values))
+    }
+}

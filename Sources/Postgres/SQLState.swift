@@ -1,0 +1,72 @@
+/// A five-character SQLSTATE. The first two characters are its class.
+package struct SQLState: Hashable, Sendable, CustomStringConvertible {
+    package let code: String
+
+    package init(_ code: String) {
+        self.code = code
+    }
+
+    /// The first two characters: `23` for integrity constraints, `08` for connections.
+    package var classCode: String { String(code.prefix(2)) }
+
+    package var description: String { code }
+
+    package static let serializationFailure = SQLState("40001")
+    package static let deadlockDetected = SQLState("40P01")
+    package static let notNullViolation = SQLState("23502")
+    package static let foreignKeyViolation = SQLState("23503")
+    package static let uniqueViolation = SQLState("23505")
+    package static let checkViolation = SQLState("23514")
+    package static let exclusionViolation = SQLState("23P01")
+    package static let raiseException = SQLState("P0001")
+    package static let insufficientPrivilege = SQLState("42501")
+    package static let undefinedTable = SQLState("42P01")
+    package static let undefinedColumn = SQLState("42703")
+    package static let undefinedSchema = SQLState("3F000")
+    package static let undefinedDatabase = SQLState("3D000")
+    package static let syntaxError = SQLState("42601")
+    package static let queryCanceled = SQLState("57014")
+    package static let adminShutdown = SQLState("57P01")
+    package static let crashShutdown = SQLState("57P02")
+    package static let cannotConnectNow = SQLState("57P03")
+    package static let lockNotAvailable = SQLState("55P03")
+    package static let readOnlyTransaction = SQLState("25006")
+    package static let inFailedTransaction = SQLState("25P02")
+    package static let featureNotSupported = SQLState("0A000")
+    package static let invalidStatementName = SQLState("26000")
+    package static let tooManyConnections = SQLState("53300")
+    package static let diskFull = SQLState("53100")
+
+    /// Class 08, or the server is going away or coming up.
+    package var isConnectionException: Bool {
+        classCode == "08" || self == .adminShutdown || self == .crashShutdown
+            || self == .cannotConnectNow
+    }
+
+    /// Class 23: a constraint refused the row.
+    package var isIntegrityConstraintViolation: Bool { classCode == "23" }
+
+    /// Class 22: a value did not fit its type.
+    package var isDataException: Bool { classCode == "22" }
+
+    /// Class 53: memory, disk or connections ran out.
+    package var isInsufficientResources: Bool { classCode == "53" }
+
+    /// The same transaction, run again from its start, may succeed.
+    package var isTransactionRetryable: Bool {
+        self == .serializationFailure || self == .deadlockDetected
+    }
+}
+
+/// A whole class of states, for `switch`: `case SQLStateClass("23"):`.
+package struct SQLStateClass: Hashable, Sendable {
+    package let code: String
+
+    package init(_ code: String) {
+        self.code = code
+    }
+
+    package static func ~= (pattern: SQLStateClass, state: SQLState) -> Bool {
+        state.classCode == pattern.code
+    }
+}
