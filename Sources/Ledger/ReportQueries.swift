@@ -1,0 +1,147 @@
+package import Postgres
+import ServiceKit
+
+/// Reads the views of schema `report`: each report is one snapshot, read page by page.
+package struct ReportStore: Sendable {
+    /// Rows fetched at a time: what a report of any size costs in memory.
+    package static let pageRows = 1000
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Gives the columns once, then the rows page by page: cells as text, nil for NULL.
+    ///
+    /// Throws a `ReportError`, or what the two closures throw.
+    package func read(
+        _ query: ReportQuery,
+        columns: @escaping @Sendable ([ReportColumn]) throws -> Void,
+        page: @escaping @Sendable ([[String?]]) throws -> Void
+    ) async throws {
+        if let batchID = query.batchID {
+            guard query.name.hasBatches else { throw ReportError.hasNoBatches(query.name) }
+            guard isUUID(batchID) else { throw ReportError.unknownBatch(batchID) }
+        }
+        do {
+            try await pool.withTransaction(.repeatableRead) { connection in
+                try await readSnapshot(query, on: connection, columns: columns, page: page)
+            }
+        } catch let error as PostgresError {
+            throw reportError(error, of: query.name)
+        }
+    }
+}
+
+private func readSnapshot(
+    _ query: ReportQuery, on connection: isolated PostgresConnection,
+    columns: ([ReportColumn]) throws -> Void, page: ([[String?]]) throws -> Void
+) async throws {
+    if let asOf = query.asOf {
+        _ = try connection.query(
+            """
+            -- name: setReportInstant
+            SELECT set_config('repricer.as_of', \(RFC3339.format(asOf)), true)
+            """)
+    }
+    if let batchID = query.batchID {
+        let found = try connection.query(
+            """
+            -- name: findReportedBatch
+            SELECT batch_id FROM report.batch_summary WHERE batch_id = \(uuid: batchID)
+            """)
+        guard !found.isEmpty else { throw ReportError.unknownBatch(batchID) }
+    }
+    let known = try reportColumns(query.name, on: connection)
+    guard !known.isEmpty else { throw ReportError.notReadable(query.name) }
+    try columns(known)
+    _ = try connection.execute(declareCursor(query, columns: known))
+    while true {
+        let rows = try connection.query(
+            """
+            -- name: fetchReportRows
+            FETCH FORWARD \(unsafe: "\(ReportStore.pageRows)") FROM report_rows
+            """
+        )
+        guard !rows.isEmpty else { return }
+        try page(
+            rows.map { row in try known.map { column in try row.textOrNil(column.name) } })
+    }
+}
+
+private func reportColumns(
+    _ name: ReportName, on connection: isolated PostgresConnection
+) throws -> [ReportColumn] {
+    let rows = try connection.query(
+        """
+        -- name: listReportColumns
+        SELECT a.attname::text AS name, format_type(a.atttypid, NULL) AS type,
+            coalesce(col_description(c.oid, a.attnum), '') AS meaning
+        FROM pg_class c
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'report' AND c.relkind = 'v' AND c.relname::text = \(name.rawValue)
+        ORDER BY a.attnum
+        """)
+    return try rows.map { row in
+        ReportColumn(
+            name: try row.text("name"), kind: columnKind(try row.text("type")),
+            meaning: try row.text("meaning"))
+    }
+}
+
+private func columnKind(_ type: String) -> ReportColumn.Kind {
+    switch type {
+    case "bigint", "integer", "smallint": .integer
+    case "boolean": .boolean
+    case "timestamp with time zone": .instant
+    case "date": .day
+    case "text[]": .list
+    default: .text
+    }
+}
+
+/// Each cell leaves the server as the text that the report shows, whatever the session's DateStyle.
+private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL {
+    let cells = columns.map { column in
+        let name = "\"\(column.name)\""
+        return switch column.kind {
+        case .instant:
+            "replace(to_char(\(name) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'), "
+                + "'.000Z', 'Z') AS \(name)"
+        case .day: "to_char(\(name), 'YYYY-MM-DD') AS \(name)"
+        case .list: "array_to_string(\(name), ';') AS \(name)"
+        case .boolean, .integer, .text: "\(name)::text AS \(name)"
+        }
+    }
+    let order = query.name.order.split(separator: ",").map { "v.\($0.drop { $0 == " " })" }
+    let start: SQL = """
+        -- name: declareReportRows
+        DECLARE report_rows NO SCROLL CURSOR FOR
+        SELECT \(unsafe: cells.joined(separator: ", "))
+        FROM report.\(unsafe: query.name.rawValue) v
+        """
+    guard let batchID = query.batchID else {
+        return "\(fragment: start) ORDER BY \(unsafe: order.joined(separator: ", "))"
+    }
+    return """
+        \(fragment: start) WHERE v.batch_id = \(uuid: batchID)
+        ORDER BY \(unsafe: order.joined(separator: ", "))
+        """
+}
+
+private func reportError(_ error: PostgresError, of name: ReportName) -> ReportError {
+    switch error.sqlState {
+    case .insufficientPrivilege?, .undefinedTable?, .undefinedSchema?: return .notReadable(name)
+    default: break
+    }
+    let isAway = error.isConnectionLoss || error.code == .poolTimedOut
+    return isAway ? .unavailable(error.description) : .failed(error.description)
+}
+
+private func isUUID(_ text: String) -> Bool {
+    let groups = text.split(separator: "-", omittingEmptySubsequences: false)
+    return groups.map(\.utf8.count) == [8, 4, 4, 4, 12]
+        && groups.allSatisfy { $0.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit } }
+}

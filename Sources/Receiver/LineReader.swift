@@ -1,0 +1,48 @@
+/// Cuts a stream of bytes into lines, with a bound on the memory that a line may take.
+struct LineReader {
+    enum Line: Equatable {
+        case bytes([UInt8])
+        /// Longer than the limit; its bytes were passed over.
+        case tooLong
+    }
+
+    private let limit: Int
+    private let nextChunk: () throws -> [UInt8]?
+    private var chunk: [UInt8] = []
+    private var position = 0
+    private(set) var number = 0
+
+    /// `nextChunk` gives nil at the end of the input.
+    init(limit: Int, nextChunk: @escaping () throws -> [UInt8]?) {
+        self.limit = limit
+        self.nextChunk = nextChunk
+    }
+
+    /// The next line without its end; nil after the last. `number` is then its number, from 1.
+    mutating func next() throws -> Line? {
+        var line: [UInt8] = []
+        var isTooLong = false
+        var hasBegun = false
+        while true {
+            if position == chunk.count {
+                guard let more = try nextChunk() else {
+                    guard hasBegun else { return nil }
+                    number += 1
+                    return isTooLong ? .tooLong : .bytes(line)
+                }
+                (chunk, position) = (more, 0)
+                continue
+            }
+            hasBegun = true
+            let end = chunk[position...].firstIndex(of: UInt8(ascii: "\n"))
+            let piece = chunk[position..<(end ?? chunk.count)]
+            isTooLong = isTooLong || line.count + piece.count > limit
+            if isTooLong { line = [] } else { line += piece }
+            position = end.map { $0 + 1 } ?? chunk.count
+            if end != nil {
+                number += 1
+                return isTooLong ? .tooLong : .bytes(line)
+            }
+        }
+    }
+}

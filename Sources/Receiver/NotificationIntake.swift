@@ -1,0 +1,94 @@
+package import Ledger
+package import ServiceKit
+
+/// What became of one payload.
+package enum IntakeOutcome: Hashable, Sendable {
+    /// Durable. `isNew` is false for one that was known; `understood` is false for evidence only.
+    case stored(isNew: Bool, understood: Bool)
+    case refused(NotificationRefusal)
+    /// Not stored; the sender should come again.
+    case unavailable(String)
+}
+
+/// The one way in for notifications, over HTTP and from files: verify, store, say what became of
+/// it.
+package final class NotificationIntake: Sendable {
+    private let crew: VerificationCrew
+    private let batcher: ArrivalBatcher
+    private let clock: any WallClock
+    private let metrics: Metrics
+
+    /// `threads` verify; `commit` is the store's `storeArrivals` but in tests.
+    package init(
+        check: @escaping NotificationCheck, threads: Int, clock: any WallClock, metrics: Metrics,
+        commit: @escaping ArrivalBatcher.Commit
+    ) {
+        crew = VerificationCrew(threads: threads, check: check)
+        batcher = ArrivalBatcher(commit: commit)
+        self.clock = clock
+        self.metrics = metrics
+        metrics.describe(
+            "repricer_notifications_total", "Payloads received, by what became of them.")
+        metrics.describe(
+            "repricer_notification_verify_seconds", "Time to verify one payload, waiting included.")
+        metrics.describe(
+            "repricer_notification_store_seconds", "Time until one payload is durable.")
+    }
+
+    package convenience init(
+        check: @escaping NotificationCheck, threads: Int, clock: any WallClock, metrics: Metrics,
+        store: NotificationStore
+    ) {
+        self.init(check: check, threads: threads, clock: clock, metrics: metrics) {
+            batch throws(ArrivalError) in
+            try await store.storeArrivals(batch, receivedAt: clock.nowMilliseconds())
+        }
+    }
+
+    /// Returns `stored` only once the payload is durable.
+    package func take(_ signedPayload: String) async -> IntakeOutcome {
+        let outcome = await judge(signedPayload)
+        metrics.increment("repricer_notifications_total", labels: ["outcome": label(of: outcome)])
+        return outcome
+    }
+
+    private func judge(_ signedPayload: String) async -> IntakeOutcome {
+        let timer = ContinuousClock()
+        let start = timer.now
+        let verified = await crew.verify(signedPayload, now: clock.nowMilliseconds())
+        metrics.observe(
+            "repricer_notification_verify_seconds", seconds: (timer.now - start) / .seconds(1))
+        switch verified {
+        case nil: return .unavailable("too many payloads wait for verification")
+        case .failure(let refusal): return .refused(refusal)
+        case .success(let arrival):
+            let verifiedAt = timer.now
+            let outcome = await store(arrival)
+            metrics.observe(
+                "repricer_notification_store_seconds",
+                seconds: (timer.now - verifiedAt) / .seconds(1))
+            return outcome
+        }
+    }
+
+    private func store(_ arrival: Arrival) async -> IntakeOutcome {
+        do throws(ArrivalError) {
+            let isNew = try await batcher.store(arrival)
+            return .stored(isNew: isNew, understood: arrival.understood)
+        } catch .refused(let why) {
+            return .refused(NotificationRefusal(.malformed, code: "unstorable_value", message: why))
+        } catch {
+            return .unavailable(error.description)
+        }
+    }
+
+    private func label(of outcome: IntakeOutcome) -> String {
+        switch outcome {
+        case .stored(isNew: false, _): "duplicate"
+        case .stored(isNew: true, understood: false): "not_understood"
+        case .stored(isNew: true, understood: true): "new"
+        case .refused(let refusal): refusal.code
+        case .unavailable: "unavailable"
+        }
+    }
+}

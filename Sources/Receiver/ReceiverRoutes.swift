@@ -1,0 +1,147 @@
+package import HTTP
+package import Ledger
+import Reports
+package import ServiceKit
+import Synchronization
+
+/// Whether the receiver may take notifications.
+package enum Readiness: Hashable, Sendable {
+    case ready
+    /// Why not, in words for a person.
+    case notReady(String)
+}
+
+/// Answers the requests of `HTTPServer`: notifications, health, metrics and the status pages.
+///
+/// It decides nothing about prices and keeps nothing: what is not in the database when it answers
+/// 200 is lost, so it answers 200 only after the commit.
+package final class ReceiverRoutes: Sendable {
+    private let intake: NotificationIntake
+    private let pages: StatusPages
+    private let token: ForwarderToken?
+    private let metrics: Metrics
+    private let log: Log
+    private let readiness: @Sendable () async -> Readiness
+    private let isDraining = Mutex(false)
+
+    /// `readiness` asks the database: reachable, and of the schema version that the program knows.
+    package init(
+        intake: NotificationIntake, reports: ReportStore, token: ForwarderToken?,
+        clock: any WallClock, metrics: Metrics, log: Log,
+        readiness: @escaping @Sendable () async -> Readiness
+    ) {
+        self.intake = intake
+        pages = StatusPages(reports: reports, clock: clock, log: log)
+        self.token = token
+        self.metrics = metrics
+        self.log = log
+        self.readiness = readiness
+        metrics.describe("repricer_http_requests_total", "Requests answered, by route and status.")
+    }
+
+    /// From now on notifications are answered 503, so that the sender turns to another replica.
+    package func drain() {
+        isDraining.withLock { $0 = true }
+    }
+
+    /// The handler for `HTTPServer`.
+    package func respond(to request: HTTPRequest) async -> HTTPResponse {
+        let (route, response) = await answer(request)
+        metrics.increment(
+            "repricer_http_requests_total",
+            labels: ["route": route, "status": "\(response.status)"])
+        return response
+    }
+
+    private func answer(_ request: HTTPRequest) async -> (route: String, HTTPResponse) {
+        let segments = request.pathSegments
+        switch (segments.first, segments.count) {
+        case ("notifications", 1):
+            return (
+                "notifications",
+                await only("POST", request) { await self.takeNotification(request) }
+            )
+        case ("healthz", 1):
+            return ("healthz", await only("GET", request) { .text(200, "ok\n") })
+        case ("readyz", 1):
+            return ("readyz", await only("GET", request) { await self.sayReady() })
+        case ("metrics", 1):
+            return ("metrics", await only("GET", request) { self.sayMetrics() })
+        case (nil, 0):
+            return ("index", await only("GET", request) { await self.pages.index() })
+        case ("batches", 2):
+            return ("batch", await only("GET", request) { await self.pages.batch(segments[1]) })
+        default:
+            return ("none", .text(404, "no such page; see GET /\n"))
+        }
+    }
+
+    private func only(
+        _ method: String, _ request: HTTPRequest, _ answer: () async -> HTTPResponse
+    ) async -> HTTPResponse {
+        guard request.method == method else {
+            var response = HTTPResponse.text(405, "\(request.path) takes \(method)\n")
+            response.headers["Allow"] = method
+            return response
+        }
+        return await answer()
+    }
+
+    private func takeNotification(_ request: HTTPRequest) async -> HTTPResponse {
+        if let token, !token.accepts(request.headers["Authorization"]) {
+            var response = problem(
+                401, "bad_token", "the forwarder's bearer token is missing or wrong")
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        }
+        if isDraining.withLock({ $0 }) { return comeAgain("draining", "shutting down") }
+        switch Envelope.payload(in: request.body) {
+        case .failure(let refusal): return refused(refusal)
+        case .success(let payload): return await take(payload)
+        }
+    }
+
+    private func take(_ payload: String) async -> HTTPResponse {
+        switch await intake.take(payload) {
+        case .stored(let isNew, let understood):
+            return .json(200, "{\"stored\":true,\"new\":\(isNew),\"understood\":\(understood)}\n")
+        case .refused(let refusal):
+            return refused(refusal)
+        case .unavailable(let why):
+            log.warning("notification not stored", ["why": why])
+            return comeAgain("unavailable", "not stored; send it again")
+        }
+    }
+
+    private func refused(_ refusal: NotificationRefusal) -> HTTPResponse {
+        log.notice("notification refused", ["code": refusal.code, "why": refusal.message])
+        switch refusal.kind {
+        case .malformed: return problem(400, refusal.code, refusal.message)
+        case .forbidden: return problem(403, refusal.code, refusal.message)
+        }
+    }
+
+    private func comeAgain(_ code: String, _ message: String) -> HTTPResponse {
+        var response = problem(503, code, message)
+        response.headers["Retry-After"] = "5"
+        return response
+    }
+
+    private func problem(_ status: Int, _ code: String, _ message: String) -> HTTPResponse {
+        .json(status, "{\"error\":\(jsonString(code)),\"message\":\(jsonString(message))}\n")
+    }
+
+    private func sayReady() async -> HTTPResponse {
+        if isDraining.withLock({ $0 }) { return .text(503, "draining\n") }
+        switch await readiness() {
+        case .ready: return .text(200, "ready\n")
+        case .notReady(let why): return .text(503, "\(why)\n")
+        }
+    }
+
+    private func sayMetrics() -> HTTPResponse {
+        HTTPResponse(
+            status: 200, contentType: "text/plain; version=0.0.4; charset=utf-8",
+            text: metrics.render())
+    }
+}
