@@ -1,6 +1,7 @@
 /// Base64url without padding (RFC 7515), and the standard alphabet that `x5c` uses.
 ///
-/// Table loops over bytes: the String-level replacements of Foundation cost more than the signature check.
+/// Table loops over bytes: the String-level replacements of Foundation cost more than the signature
+/// check.
 package enum Base64URL {
     /// Encodes without padding.
     package static func encode(_ bytes: some Collection<UInt8>) -> String {

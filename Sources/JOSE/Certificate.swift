@@ -3,7 +3,8 @@ internal import FoundationEssentials
 
 /// Owns one parsed `X509`.
 ///
-/// Unchecked: never changed after `init`; what OpenSSL computes lazily inside is under its own lock.
+/// Unchecked: never changed after `init`; what OpenSSL computes lazily inside is under its own
+/// lock.
 final class Certificate: @unchecked Sendable {
     let pointer: OpaquePointer
 

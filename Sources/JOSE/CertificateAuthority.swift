@@ -1,7 +1,8 @@
 internal import COpenSSL
 
-/// A private stand-in for the App Store's certificates: root, intermediate and leaf with the marker extensions,
-/// and TLS server certificates under the same root. For rehearsals and tests; Production trusts Apple's root only.
+/// A private stand-in for the App Store's certificates: root, intermediate and leaf with the marker
+/// extensions, and TLS server certificates under the same root. For rehearsals and tests;
+/// Production trusts Apple's root only.
 package struct CertificateAuthority: Sendable {
     /// What to make, with the faults that tests want.
     package struct Profile: Sendable {
@@ -72,7 +73,8 @@ package struct CertificateAuthority: Sendable {
         ).build()
     }
 
-    /// Everything, keys included, so that a rehearsal can go on after a restart: keep the file private.
+    /// Everything, keys included, so that a rehearsal can go on after a restart: keep the file
+    /// private.
     package func storedPEM() throws(JOSEError) -> String {
         try root.pem() + intermediate.pem() + leaf.pem() + rootKey.privatePEM()
             + leafKey.privatePEM()

@@ -87,7 +87,8 @@ final class RootStore: @unchecked Sendable {
         return try checkedPath(context, intermediate: intermediate)
     }
 
-    /// The path must be leaf, the intermediate that was sent, and a root: no detour that OpenSSL may have found.
+    /// The path must be leaf, the intermediate that was sent, and a root: no detour that OpenSSL
+    /// may have found.
     private func checkedPath(
         _ context: OpaquePointer, intermediate: Certificate
     ) throws(JOSEError) -> Range<Int64> {

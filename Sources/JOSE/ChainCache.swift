@@ -1,6 +1,7 @@
 internal import Synchronization
 
-/// Chains that were verified, by the decoded header that carried them; the least recently used leave first.
+/// Chains that were verified, by the decoded header that carried them; the least recently used
+/// leave first.
 ///
 /// Only a chain whose signature also verified enters, so that a forger cannot fill the cache.
 final class ChainCache: Sendable {

@@ -1,6 +1,7 @@
 internal import COpenSSL
 
-/// A digest algorithm, fetched once: the implicit fetch of each call takes a lock that threads contend for.
+/// A digest algorithm, fetched once: the implicit fetch of each call takes a lock that threads
+/// contend for.
 ///
 /// Unchecked: an `EVP_MD` is immutable and reference counted.
 struct Digest: @unchecked Sendable {

@@ -2,8 +2,8 @@ internal import COpenSSL
 
 /// Owns one `EVP_PKEY`.
 ///
-/// Unchecked: the pointer is never changed after `init`, and OpenSSL 3 allows concurrent signing, verifying
-/// and exporting with one key because each operation makes its own context.
+/// Unchecked: the pointer is never changed after `init`, and OpenSSL 3 allows concurrent signing,
+/// verifying and exporting with one key because each operation makes its own context.
 final class EVPKey: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -101,7 +101,8 @@ func writtenPEM(_ write: (OpaquePointer) -> Int32) throws(JOSEError) -> String {
         .withMemoryRebound(to: UInt8.self) { String(decoding: $0, as: UTF8.self) }
 }
 
-/// For failures that no input causes. The error queue is emptied: it is per thread and would mislead the next.
+/// For failures that no input causes. The error queue is emptied: it is per thread and would
+/// mislead the next.
 func openSSLFailure(_ what: String) -> JOSEError {
     ERR_clear_error()
     return JOSEError(.library, "\(what) failed inside OpenSSL")

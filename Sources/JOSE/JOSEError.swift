@@ -46,7 +46,8 @@ package struct JOSEError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Safe to show and to log.
     package var description: String { "\(code.rawValue): \(detail)" }
 
-    /// True where the text is no JWS of the expected form at all; false where it is one that we refuse.
+    /// True where the text is no JWS of the expected form at all; false where it is one that we
+    /// refuse.
     package var isMalformed: Bool {
         switch code {
         case .tooLarge, .malformed, .header, .certificate: true

@@ -1,11 +1,12 @@
 internal import FoundationEssentials
 
-/// Verifies what the App Store signs: ES256 under a chain of exactly three certificates that leads to a
-/// configured root.
+/// Verifies what the App Store signs: ES256 under a chain of exactly three certificates that leads
+/// to a configured root.
 ///
-/// The order is fixed, cheapest first and nothing believed early: size, shape, header, chain, signature. The
-/// payload is handed out only at the end. Its signing time is read before, because the chain must be valid at
-/// that time; a forged time gains nothing, since the signature over it is checked under the same chain.
+/// The order is fixed, cheapest first and nothing believed early: size, shape, header, chain,
+/// signature. The payload is handed out only at the end. Its signing time is read before, because
+/// the chain must be valid at that time; a forged time gains nothing, since the signature over it
+/// is checked under the same chain.
 package final class JWSVerifier: Sendable {
     private struct Header: Decodable {
         var alg: String
@@ -41,8 +42,8 @@ package final class JWSVerifier: Sendable {
     ///
     /// - Parameters:
     ///   - jws: The compact form.
-    ///   - validAt: Reads the signing time (UTC milliseconds) from the payload, which is not proved yet: use it
-    ///     for nothing else. nil means that the payload has none; `now` is taken instead.
+    ///   - validAt: Reads the signing time (UTC milliseconds) from the payload, which is not proved
+    ///     yet: use it for nothing else. nil means that the payload has none; `now` is taken instead.
     ///   - now: UTC milliseconds.
     package func verify(
         _ jws: String, validAt: (_ payload: [UInt8]) -> Int64?, now: Int64

@@ -1,0 +1,65 @@
+/// An error code of the Advanced Commerce API, known or not.
+///
+/// The first three of its seven digits are the HTTP status. Where an answer carried no code, the
+/// raw value is the bare HTTP status.
+package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    package let rawValue: Int
+
+    package init(rawValue: Int) {
+        self.rawValue = rawValue
+    }
+
+    /// True where the answer was not one of the App Store's: a proxy's page, or an empty body.
+    package var isBareStatus: Bool { rawValue < 1000 }
+
+    /// The HTTP status that belongs to the code.
+    package var httpStatus: Int { isBareStatus ? rawValue : rawValue / 10_000 }
+
+    /// The App Store's name; nil for codes that are not documented.
+    package var name: String? { Self.names[rawValue] ?? Self.serverAPINames[rawValue] }
+
+    /// True for codes that the page of Change Subscription Price lists.
+    package var isListedForPriceChange: Bool { Self.listedForPriceChange.contains(rawValue) }
+
+    package var description: String { name.map { "\(rawValue) \($0)" } ?? "\(rawValue)" }
+}
+
+extension APIErrorCode {
+    package static let invalidConsistencyToken = APIErrorCode(rawValue: 4_000_082)
+    package static let repeatedRequestReferenceID = APIErrorCode(rawValue: 4_000_097)
+    package static let alreadyCommunicated = APIErrorCode(rawValue: 4_000_205)
+
+    /// What to do next about a refused price change.
+    package enum Disposition: String, Hashable, Sendable, CaseIterable {
+        /// The same request again, with the same reference id.
+        case retrySame
+        /// Read the status, take the new consistency token, ask anew under a new reference id.
+        case refresh
+        /// Perhaps done by an earlier try: read the status before anything else.
+        case look
+        /// The App Store's last word on this change.
+        case reject
+        /// Not about this change but about our key or our way to the App Store: stop calling, raise
+        /// the alarm.
+        case haltService
+        /// Too many calls: the same request again at the instant that the answer named.
+        case waitUntil
+    }
+
+    /// - Parameter onRetry: True when an earlier try of the same intent may have arrived.
+    package func disposition(onRetry: Bool) -> Disposition {
+        if self == .invalidConsistencyToken { return .refresh }
+        if self == .repeatedRequestReferenceID { return .look }
+        if self == .alreadyCommunicated { return onRetry ? .look : .reject }
+        // The twins of "not found" that the App Store Server API calls retryable.
+        if rawValue == 4_040_002 || rawValue == 4_040_004 { return .retrySame }
+        switch httpStatus {
+        case 401: return .haltService
+        case 408, 500...599: return .retrySame
+        case 429: return .waitUntil
+        // A refusal without a code comes from something between us and the App Store: rejecting the
+        // rows of a batch one by one for a wrong address or a proxy would lose them all.
+        default: return isBareStatus ? .haltService : .reject
+        }
+    }
+}

@@ -1,0 +1,160 @@
+internal import HTTP
+package import JOSE
+package import ServiceKit
+
+/// Calls the Advanced Commerce API and the App Store Server API.
+///
+/// It keeps no state but the token: whether and when a call is repeated is the scheduler's to
+/// decide.
+package struct AppStoreClient: Sendable {
+    private let http: any HTTPSending
+    private let token: BearerToken
+    private let clock: any WallClock
+    private let reader: AnswerReader
+
+    /// - Parameters:
+    ///   - http: Bound to the App Store's host.
+    ///   - token: For our key and bundle id.
+    ///   - clock: The time for answers without a date, and from which waits are counted.
+    ///   - verifier: Proves the signed parts of answers.
+    ///   - bundleID: Ours.
+    ///   - environment: The one that this instance serves.
+    package init(
+        http: any HTTPSending, token: BearerToken, clock: any WallClock, verifier: JWSVerifier,
+        bundleID: String, environment: AppStoreEnvironment
+    ) {
+        self.http = http
+        self.token = token
+        self.clock = clock
+        reader = AnswerReader(verifier: verifier, bundleID: bundleID, environment: environment)
+    }
+
+    /// Change Subscription Price.
+    ///
+    /// - Parameters:
+    ///   - transactionID: The subscription's original transaction id, or its latest one.
+    ///   - request: What to change.
+    package func changePrice(
+        transactionID: String, request: PriceChangeCall
+    ) async -> CallOutcome<SignedAnswer> {
+        let body: [UInt8]
+        do {
+            body = try WirePriceChange(request).encoded()
+        } catch {
+            return .notSent(reason: "the request cannot be encoded")
+        }
+        let path = "/advancedCommerce/v1/subscription/changePrice"
+        return await call(
+            HTTPRequest(
+                method: "POST", target: "\(path)/\(PercentCoding.encode(transactionID))",
+                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body)
+        ) { body, now throws(AnswerReader.Failure) in
+            try reader.signedAnswer(body, call: request, transactionID: transactionID, now: now)
+        }
+    }
+
+    /// Get All Subscription Statuses: one reading for each subscription of the customer.
+    ///
+    /// - Parameter transactionID: Any transaction id of the customer.
+    package func subscriptionStatuses(
+        transactionID: String
+    ) async -> CallOutcome<[StatusReading]> {
+        let path = "/inApps/v1/subscriptions"
+        return await call(
+            HTTPRequest(
+                method: "GET", target: "\(path)/\(PercentCoding.encode(transactionID))")
+        ) { body, now throws(AnswerReader.Failure) in
+            try reader.statuses(body, now: now)
+        }
+    }
+
+    private func call<Value: Sendable>(
+        _ request: HTTPRequest,
+        read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
+    ) async -> CallOutcome<Value> {
+        let response: HTTPResponse
+        do {
+            response = try await sendAuthorised(request)
+        } catch {
+            switch error {
+            case .signing(let error): return .notSent(reason: "no token: \(error)")
+            case .http(let error):
+                return error.requestMayHaveArrived
+                    ? .unknownOutcome(reason: "\(error)", raw: nil)
+                    : .notSent(reason: "\(error)")
+            }
+        }
+        return outcome(response, read: read)
+    }
+
+    private enum SendError: Error {
+        case signing(JOSEError)
+        case http(HTTPClientError)
+    }
+
+    /// A 401 is a definite refusal, so one more try with a fresh token doubles nothing.
+    private func sendAuthorised(
+        _ request: HTTPRequest
+    ) async throws(SendError) -> HTTPResponse {
+        let (first, used) = try await send(request)
+        guard first.status == 401 else { return first }
+        token.invalidate(used)
+        return try await send(request).response
+    }
+
+    private func send(
+        _ request: HTTPRequest
+    ) async throws(SendError) -> (response: HTTPResponse, token: String) {
+        let current: String
+        do {
+            current = try token.current()
+        } catch {
+            throw .signing(error)
+        }
+        var request = request
+        request.headers["Authorization"] = "Bearer \(current)"
+        request.headers["Accept"] = "application/json"
+        request.headers["User-Agent"] = "repricer"
+        do {
+            return (try await http.send(request), current)
+        } catch {
+            throw .http(error)
+        }
+    }
+
+    private func outcome<Value: Sendable>(
+        _ response: HTTPResponse,
+        read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
+    ) -> CallOutcome<Value> {
+        let raw = RawAnswer(response)
+        let now = clock.nowMilliseconds()
+        if (200...299).contains(response.status) {
+            do {
+                return .answered(try read(response.body, now), raw: raw)
+            } catch {
+                return .unknownOutcome(reason: error.reason, raw: raw)
+            }
+        }
+        let error = decodeWire(WireError.self, response.body)
+        let code = APIErrorCode(status: response.status, code: error?.errorCode)
+        let message = error?.errorMessage?.text ?? ""
+        switch response.status {
+        case 429:
+            return .throttled(
+                until: RetryAfter.instant(response.headers["Retry-After"], now: now), raw: raw)
+        case 408, 500...599:
+            return .unknownOutcome(reason: "the App Store answered \(code)", raw: raw)
+        default:
+            return .refused(code: code, message: message, raw: raw)
+        }
+    }
+}
+
+extension APIErrorCode {
+    /// Believes the body's code only where it agrees with the status line.
+    init(status: Int, code: Int?) {
+        let bare = APIErrorCode(rawValue: status)
+        let named = code.map(APIErrorCode.init(rawValue:)) ?? bare
+        self = named.httpStatus == status ? named : bare
+    }
+}

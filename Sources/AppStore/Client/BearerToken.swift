@@ -1,0 +1,89 @@
+internal import FoundationEssentials
+package import JOSE
+package import ServiceKit
+internal import Synchronization
+
+/// Makes the JWT that every call carries, and reuses it for most of its life.
+///
+/// The App Store judges `iat` and `exp` by real time. On a virtual clock that runs thousands of
+/// times faster a token would be dead before it arrives: a rehearsal gives the system's clock here,
+/// as it does for TLS.
+package final class BearerToken: Sendable {
+    /// The App Store allows at most 60 minutes.
+    package static let lifeSeconds: Int64 = 20 * 60
+    /// A token is replaced after 80 % of its life, so that none expires on its way.
+    private static let reuseSeconds = lifeSeconds * 8 / 10
+
+    private struct Header: Encodable {
+        var alg = "ES256"
+        var kid: String
+        var typ = "JWT"
+    }
+
+    private struct Claims: Encodable {
+        var iss: String
+        var iat: Int64
+        var exp: Int64
+        var aud = "appstoreconnect-v1"
+        var bid: String
+    }
+
+    private struct Held {
+        var token: String
+        var issuedAt: Int64
+    }
+
+    private let key: ES256PrivateKey
+    private let keyID: String
+    private let issuerID: String
+    private let bundleID: String
+    private let clock: any WallClock
+    private let held = Mutex<Held?>(nil)
+
+    package init(
+        key: ES256PrivateKey, keyID: String, issuerID: String, bundleID: String,
+        clock: any WallClock
+    ) {
+        self.key = key
+        self.keyID = keyID
+        self.issuerID = issuerID
+        self.bundleID = bundleID
+        self.clock = clock
+    }
+
+    /// The token to send now.
+    package func current() throws(JOSEError) -> String {
+        let now = clock.nowMilliseconds() / 1000
+        let reusable = held.withLock { held in
+            // A clock that was set back makes the token one from the future, which is refused.
+            held.flatMap { (0..<Self.reuseSeconds).contains(now - $0.issuedAt) ? $0.token : nil }
+        }
+        if let reusable { return reusable }
+        // Two callers may sign at once; both tokens are good, and the later one stays.
+        let token = try make(issuedAt: now)
+        held.withLock { $0 = Held(token: token, issuedAt: now) }
+        return token
+    }
+
+    /// Forgets `token` after a 401, unless another has taken its place already.
+    package func invalidate(_ token: String? = nil) {
+        held.withLock { held in
+            if token == nil || held?.token == token { held = nil }
+        }
+    }
+
+    private func make(issuedAt: Int64) throws(JOSEError) -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        let claims = Claims(
+            iss: issuerID, iat: issuedAt, exp: issuedAt + Self.lifeSeconds, bid: bundleID)
+        let parts: (header: Data, claims: Data)
+        do {
+            parts = (try encoder.encode(Header(kid: keyID)), try encoder.encode(claims))
+        } catch {
+            throw JOSEError(.header, "the token cannot be encoded")
+        }
+        return try signCompactJWS(
+            header: Array(parts.header), payload: Array(parts.claims), key: key)
+    }
+}

@@ -1,0 +1,57 @@
+package import HTTP
+package import Pricing
+
+/// What became of one call to the App Store. Nothing is thrown: each outcome has its own next step.
+package enum CallOutcome<Value: Sendable>: Sendable {
+    /// Done, verified and decoded.
+    case answered(Value, raw: RawAnswer)
+    /// Definitely not done; `APIErrorCode.disposition` says what next.
+    case refused(code: APIErrorCode, message: String, raw: RawAnswer)
+    /// Definitely not done: too many calls; not before this instant.
+    case throttled(until: Instant, raw: RawAnswer)
+    /// Perhaps done: repeat with the same reference id, or read the status.
+    case unknownOutcome(reason: String, raw: RawAnswer?)
+    /// Definitely not done: nothing reached the App Store.
+    case notSent(reason: String)
+}
+
+extension CallOutcome: Equatable where Value: Equatable {}
+
+/// An answer as it came, bounded, fit for a `text` column.
+package struct RawAnswer: Hashable, Sendable {
+    /// Longer bodies are cut here.
+    package static let bodyBytesMax = 64 << 10
+
+    package var status: Int
+    /// Invalid UTF-8 and U+0000 are replaced by U+FFFD.
+    package var body: String
+    package var isTruncated: Bool
+
+    package init(_ response: HTTPResponse) {
+        status = response.status
+        isTruncated = response.body.count > Self.bodyBytesMax
+        body = WireText.storable(
+            String(decoding: response.body.prefix(Self.bodyBytesMax), as: UTF8.self))
+    }
+}
+
+/// The verified answer to a price change.
+package struct SignedAnswer: Hashable, Sendable {
+    package var event: SubscriptionEvent
+    /// The compact JWS as received.
+    package var signedTransactionInfo: String?
+    /// The compact JWS as received.
+    package var signedRenewalInfo: String?
+}
+
+/// The verified state of one subscription, read from the App Store.
+package struct StatusReading: Hashable, Sendable {
+    package var originalTransactionID: String
+    /// 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked; others are kept.
+    package var status: Int?
+    package var event: SubscriptionEvent
+    /// The compact JWS as received.
+    package var signedTransactionInfo: String?
+    /// The compact JWS as received.
+    package var signedRenewalInfo: String?
+}

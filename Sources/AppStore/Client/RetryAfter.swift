@@ -1,0 +1,48 @@
+internal import Pricing
+internal import ServiceKit
+
+/// Reads `Retry-After`: the App Store sends UNIX milliseconds; proxies send seconds or a date.
+enum RetryAfter {
+    /// The limits are counted by the hour: no honest wait is longer than this.
+    static let waitMax: Int64 = 2 * 60 * 60 * 1000
+    /// Where nothing usable was said.
+    static let waitDefault: Int64 = 60 * 1000
+
+    /// Never before `now`, never later than `waitMax` after it.
+    static func instant(_ value: String?, now: Int64) -> Instant {
+        let latest = sum(now, waitMax)
+        let named = value.flatMap { milliseconds($0, now: now) } ?? sum(now, waitDefault)
+        return Instant(milliseconds: min(max(named, now), latest))
+    }
+
+    private static func milliseconds(_ value: String, now: Int64) -> Int64? {
+        let text = value.filter { $0 != " " && $0 != "\t" }
+        guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
+            return httpDate(value)
+        }
+        guard let number = Int64(text) else { return .max }
+        if number >= 1_000_000_000_000 { return number }
+        // Thirty years of waiting mean a point in time.
+        if number >= 1_000_000_000 { return number * 1000 }
+        return sum(now, number * 1000)
+    }
+
+    /// `Sun, 06 Nov 1994 08:49:37 GMT`
+    private static func httpDate(_ value: String) -> Int64? {
+        let parts = value.split(separator: " ").map(String.init)
+        guard parts.count == 6, parts[5] == "GMT", parts[1].count == 2,
+            let month = months.firstIndex(of: parts[2])
+        else { return nil }
+        let number = month < 9 ? "0\(month + 1)" : "\(month + 1)"
+        return RFC3339.parse("\(parts[3])-\(number)-\(parts[1])T\(parts[4])Z")
+    }
+
+    private static let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
+
+    private static func sum(_ left: Int64, _ right: Int64) -> Int64 {
+        let (sum, overflow) = left.addingReportingOverflow(right)
+        return overflow ? .max : sum
+    }
+}

@@ -1,0 +1,52 @@
+package import JOSE
+
+/// Why a notification was not accepted.
+package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// Not a signed payload at all: HTTP 400.
+    case malformed(JOSEError)
+    /// Signed by somebody else, or about something else: HTTP 403.
+    case refused(Refusal)
+
+    package enum Refusal: Hashable, Sendable {
+        case signature(JOSEError)
+        case bundle
+        case appID
+        case environment
+        case nestedSignature(JOSEError)
+        case nestedBundle
+        case nestedEnvironment
+        /// Transaction and renewal speak of two subscriptions.
+        case nestedSubscription
+    }
+
+    /// Stable and short, for logs and metrics.
+    package var code: String {
+        switch self {
+        case .malformed(let error): error.code.rawValue
+        case .refused(.signature(let error)): error.code.rawValue
+        case .refused(.bundle): "wrong_bundle"
+        case .refused(.appID): "wrong_app_id"
+        case .refused(.environment): "wrong_environment"
+        case .refused(.nestedSignature(let error)): "nested_\(error.code.rawValue)"
+        case .refused(.nestedBundle): "nested_wrong_bundle"
+        case .refused(.nestedEnvironment): "nested_wrong_environment"
+        case .refused(.nestedSubscription): "nested_other_subscription"
+        }
+    }
+
+    /// Safe to show: nothing of the payload is in it.
+    package var description: String {
+        switch self {
+        case .malformed(let error): "\(error)"
+        case .refused(.signature(let error)): "\(error)"
+        case .refused(.bundle): "\(code): the bundle id is not ours"
+        case .refused(.appID): "\(code): the app's Apple id is not ours"
+        case .refused(.environment): "\(code): the environment is not ours"
+        case .refused(.nestedSignature(let error)): "nested_\(error)"
+        case .refused(.nestedBundle): "\(code): the transaction's bundle id is not ours"
+        case .refused(.nestedEnvironment): "\(code): a nested environment is not ours"
+        case .refused(.nestedSubscription):
+            "\(code): transaction and renewal are of different subscriptions"
+        }
+    }
+}

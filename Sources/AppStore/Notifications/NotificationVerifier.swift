@@ -1,0 +1,117 @@
+package import JOSE
+package import Pricing
+
+/// Decides whether a notification is the App Store's and about our app, and decodes it.
+///
+/// Outer signature, content, nested signatures, content of these, in this order. What is genuine
+/// but of a shape that we do not know is no error: it comes back without an event, to be kept raw.
+package struct NotificationVerifier: Sendable {
+    private let verifier: JWSVerifier
+    private let bundleID: String
+    private let appAppleID: Int64?
+    private let environment: AppStoreEnvironment
+
+    /// - Parameters:
+    ///   - verifier: Shared with others, for its cache.
+    ///   - bundleID: Ours.
+    ///   - appAppleID: Ours; compared in Production only, where nil refuses everything.
+    ///   - environment: The one that this instance serves.
+    package init(
+        verifier: JWSVerifier, bundleID: String, appAppleID: Int64?,
+        environment: AppStoreEnvironment
+    ) {
+        self.verifier = verifier
+        self.bundleID = bundleID
+        self.appAppleID = appAppleID
+        self.environment = environment
+    }
+
+    /// Verifies in full; throws where the sender, the app or the environment is wrong.
+    package func verify(
+        signedPayload: String, nowMilliseconds: Int64
+    ) throws(NotificationError) -> VerifiedNotification {
+        let payload: [UInt8]
+        do {
+            payload = try verifier.payload(of: signedPayload, now: nowMilliseconds)
+        } catch {
+            throw error.isMalformed ? .malformed(error) : .refused(.signature(error))
+        }
+        let parts = NotificationParts(payload: payload, rawSignedPayload: signedPayload)
+        if let wire = parts.wire {
+            try checkContent(wire)
+            try checkNested(wire.data, parts.pair, now: nowMilliseconds)
+        }
+        return parts.notification(receivedAt: Instant(milliseconds: nowMilliseconds))
+    }
+
+    /// Decodes a payload that was verified before and stored since; never fails.
+    package func decode(signedPayload: String, receivedAt: Instant) -> VerifiedNotification {
+        Self.decode(signedPayload: signedPayload, receivedAt: receivedAt)
+    }
+
+    /// Decodes a payload that was verified before and stored since; never fails.
+    ///
+    /// - Parameters:
+    ///   - signedPayload: From our own database only: nothing is proved here.
+    ///   - receivedAt: Stands in where the payload has no time of its own.
+    package static func decode(signedPayload: String, receivedAt: Instant) -> VerifiedNotification {
+        // Text that is no JWS decodes like an empty payload: an id of its own, and no event.
+        let payload = (try? CompactJWS(parsing: signedPayload))?.payload
+        return NotificationParts(
+            payload: payload ?? Array(signedPayload.utf8), rawSignedPayload: signedPayload
+        ).notification(receivedAt: receivedAt)
+    }
+
+    private func checkContent(_ wire: WireNotification) throws(NotificationError) {
+        if let container = wire.data ?? wire.summary ?? wire.appData {
+            try check(container, environment: container.environment?.text)
+        } else if let token = wire.externalPurchaseToken {
+            let isSandbox = token.externalPurchaseId?.text.hasPrefix("SANDBOX") ?? false
+            let environment: AppStoreEnvironment = isSandbox ? .sandbox : .production
+            try check(token, environment: environment.rawValue)
+        } else if let stray = wire.bundleId?.text, stray != bundleID {
+            // Another app's transaction is signed by the same chain; it must not pass as an unknown
+            // shape.
+            throw .refused(.bundle)
+        }
+    }
+
+    private func check(
+        _ container: WireNotification.Container, environment: String?
+    ) throws(NotificationError) {
+        guard container.bundleId?.text == bundleID else { throw .refused(.bundle) }
+        switch self.environment {
+        case .sandbox: break
+        case .production:
+            guard let appAppleID, container.appAppleId == appAppleID else {
+                throw .refused(.appID)
+            }
+        }
+        guard environment == self.environment.rawValue else { throw .refused(.environment) }
+    }
+
+    private func checkNested(
+        _ data: WireNotification.Container?, _ pair: SignedPair?, now: Int64
+    ) throws(NotificationError) {
+        for jws in [data?.signedTransactionInfo, data?.signedRenewalInfo] {
+            guard let jws else { continue }
+            do {
+                _ = try verifier.payload(of: jws, now: now)
+            } catch {
+                // What is no JWS at all claims nothing and yields no event: an unknown shape, not a
+                // forgery.
+                if error.code == .malformed { continue }
+                throw .refused(.nestedSignature(error))
+            }
+        }
+        do {
+            try pair?.check(bundleID: bundleID, environment: environment)
+        } catch {
+            switch error {
+            case .bundle: throw .refused(.nestedBundle)
+            case .environment: throw .refused(.nestedEnvironment)
+            case .subscription: throw .refused(.nestedSubscription)
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+package import Pricing
+
+/// The environments under the name that this module's users know.
+package typealias AppStoreEnvironment = StoreEnvironment
+
+/// A notification that the App Store signed for our app, decoded as far as it can be.
+///
+/// Every extracted text has U+0000 replaced by U+FFFD, because PostgreSQL cannot store it.
+package struct VerifiedNotification: Hashable, Sendable {
+    /// The App Store's id, or `sha256:` and the payload's digest where it gave none: what
+    /// deduplicates.
+    package var notificationUUID: String
+    /// As the App Store wrote it, known or not; nil where it is missing.
+    package var type: String?
+    package var subtype: String?
+    /// The payload's `signedDate`, else that of its parts, else when we received it.
+    package var signedAt: Instant
+    package var originalTransactionID: String?
+    /// nil for everything that says nothing about one subscription, or that we cannot read.
+    package var event: SubscriptionEvent?
+    /// The compact JWS as received.
+    package var rawSignedPayload: String
+}
