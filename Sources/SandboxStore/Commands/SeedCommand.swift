@@ -1,0 +1,80 @@
+import ServiceKit
+
+extension SandboxCommand {
+    static func seed(_ words: [String], output: @Sendable (String) -> Void) throws {
+        let arguments = try Arguments(words, known: storeFlags.union(["subscriptions", "batch"]))
+        let setup = try StoreSetup(arguments)
+        guard
+            let count = try arguments.integer(
+                "subscriptions", in: 1...Int64(SampleMaker.subscriptionsMax))
+        else { throw SandboxError(.usage, "--subscriptions is required") }
+        guard try setup.folder.loadStore() == nil else {
+            throw SandboxError(
+                .conflict, "\(setup.folder.path) has a store already; use another folder")
+        }
+        let keys = try StoreKeys.loadOrMake(in: setup.folder)
+        var store = setup.make(start: setup.clock?.start ?? SystemClock().nowMilliseconds())
+        let sample = SampleMaker(
+            options: store.options, start: store.start, count: Int(count)
+        ).make()
+        let statements = Statements(
+            identity: store.identity, signer: try keys.authority.signer())
+        var lines: [UInt8] = []
+        for index in sample.subscriptions.indices {
+            var subscription = sample.subscriptions[index]
+            let event = StoreEngine.latestEvent(of: &subscription, options: store.options)
+            lines += Array("{\"signedPayload\":\"\(try statements.signed(event))\"}\n".utf8)
+            store.subscriptions.append(subscription)
+        }
+        let batch = SampleRow.file(sample.rows)
+        try setup.folder.write("subscriptions.ndjson", lines)
+        try setup.folder.write("batch.csv", batch)
+        if let path = arguments["batch"] { try write(batch, to: path, setup, output) }
+        try setup.folder.save(store)
+        let refused = sample.rows.count { $0.code != nil }
+        if arguments["batch"] != "-" {
+            output(
+                "\(sample.subscriptions.count) subscriptions, \(sample.rows.count) rows "
+                    + "(\(refused) to be refused) in \(setup.folder.path)\n")
+        }
+    }
+
+    static func sampleBatch(_ words: [String], output: @Sendable (String) -> Void) throws {
+        let arguments = try Arguments(words, known: ["data", "out"])
+        let setup = try StoreSetup(
+            try Arguments(
+                ["--data", try arguments.required("data")], known: storeFlags))
+        let target = try arguments.required("out")
+        guard let batch = try setup.folder.readText("batch.csv") else {
+            throw SandboxError(
+                .inputRejected, "\(setup.folder.path) has no sample batch; run seed first")
+        }
+        try write(batch, to: target, setup, output)
+    }
+
+    private static func write(
+        _ batch: String, to path: String, _ setup: StoreSetup, _ output: (String) -> Void
+    ) throws(SandboxError) {
+        if path == "-" { return output(batch) }
+        try setup.folder.write(try StoreFolder.absolute(path), batch)
+    }
+}
+
+extension StoreEngine {
+    /// The newest notification that a subscription of the past would have brought, signed when it happened.
+    static func latestEvent(
+        of subscription: inout StoreSubscription, options: Options
+    ) -> StoreEvent {
+        var engine = StoreEngine(options: options, now: subscription.lastSignedAt)
+        if subscription.status == .billingRetry {
+            engine.notify(.didFailToRenew, nil, &subscription)
+        } else if !subscription.autoRenews {
+            engine.notify(.didChangeRenewalStatus, .autoRenewDisabled, &subscription)
+        } else if subscription.renewalCount > 0 {
+            engine.notify(.didRenew, nil, &subscription)
+        } else {
+            engine.notify(.subscribed, .initialBuy, &subscription)
+        }
+        return engine.takeOutgoing()[0]
+    }
+}

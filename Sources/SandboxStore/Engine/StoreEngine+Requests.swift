@@ -1,0 +1,145 @@
+/// Requests: what the App Store checks before it takes a change, and what it then records.
+extension StoreEngine {
+    /// The two signed statements of a response, before they are signed.
+    struct Answer: Hashable, Sendable {
+        var subscription: StoreSubscription
+        var signedAt: Int64
+        var consistencyToken: String
+    }
+
+    /// Change Subscription Price. The caller has advanced the engine to the instant of the call.
+    mutating func changePrice(
+        transaction: String, request: ChangePriceRequest
+    ) throws(StoreError) -> Answer {
+        var subscription = try find(transaction)
+        if let digest = subscription.answered[request.info.referenceID] {
+            // A repeat of a request whose answer was lost gets the answer again, nothing else happens.
+            guard digest == request.digest else { throw .repeatedRequestReferenceID }
+            return statement(of: &subscription)
+        }
+        try check(request, for: subscription)
+        var changes: [(index: Int, change: PendingChange)] = []
+        for item in request.items {
+            changes.append(try judge(item, of: subscription))
+        }
+        try checkOpenDependents(request, subscription)
+        for (index, change) in changes {
+            subscription.items[index].change =
+                change.price == subscription.items[index].price
+                ? nil : change
+        }
+        subscription.answered[request.info.referenceID] = request.digest
+        touch(&subscription)
+        let answer = statement(of: &subscription)
+        notify(.priceChange, nil, &subscription)
+        put(subscription)
+        return Answer(
+            subscription: answer.subscription, signedAt: answer.signedAt,
+            consistencyToken: answer.consistencyToken)
+    }
+
+    /// Cancel a Subscription: it runs to the end of the period.
+    mutating func cancel(
+        transaction: String, info: RequestInfo, storefront: String?
+    ) throws(StoreError) -> Answer {
+        var subscription = try find(transaction)
+        if subscription.answered[info.referenceID] != nil { return statement(of: &subscription) }
+        if let storefront, storefront != subscription.storefront { throw .mismatchedStorefront }
+        guard subscription.isBilledOrWaiting else { throw .subscriptionDoesNotExist }
+        guard subscription.autoRenews else { throw .notEligible }
+        try checkToken(info, subscription)
+        subscription.answered[info.referenceID] = "cancel"
+        turnOffRenewal(&subscription)
+        let answer = statement(of: &subscription)
+        put(subscription)
+        return answer
+    }
+
+    /// The signed state of a subscription now; reading it is a statement too.
+    mutating func status(transaction: String) throws(StoreError) -> Answer {
+        var subscription = try find(transaction)
+        return statement(of: &subscription)
+    }
+
+    private mutating func statement(of subscription: inout StoreSubscription) -> Answer {
+        let signedAt = sign(&subscription)
+        subscriptions[subscription.originalTransactionID] = subscription
+        return Answer(
+            subscription: subscription, signedAt: signedAt,
+            consistencyToken: consistencyToken(of: subscription))
+    }
+
+    private func find(_ transaction: String) throws(StoreError) -> StoreSubscription {
+        guard !transaction.isEmpty, transaction.utf8.count <= 18,
+            transaction.utf8.allSatisfy({ (48...57).contains($0) })
+        else { throw .invalidTransactionID }
+        guard let found = subscription(ofTransaction: transaction) else {
+            throw .transactionNotFound
+        }
+        return found
+    }
+
+    private func checkToken(
+        _ info: RequestInfo, _ subscription: StoreSubscription
+    ) throws(StoreError) {
+        guard let token = info.consistencyToken else { return }
+        if token != consistencyToken(of: subscription) { throw .invalidConsistencyToken }
+    }
+
+    private func check(
+        _ request: ChangePriceRequest, for subscription: StoreSubscription
+    ) throws(StoreError) {
+        if let storefront = request.storefront, storefront != subscription.storefront {
+            throw .mismatchedStorefront
+        }
+        if let currency = request.currency, currency != subscription.currency {
+            throw .invalidCurrency
+        }
+        switch subscription.status {
+        case .active: break
+        case .gracePeriod, .billingRetry: throw .notEligible
+        case .expired, .revoked: throw .subscriptionDoesNotExist
+        }
+        guard subscription.autoRenews else { throw .notEligible }
+        try checkToken(request.info, subscription)
+    }
+
+    private func judge(
+        _ wanted: ChangePriceRequest.Item, of subscription: StoreSubscription
+    ) throws(StoreError) -> (index: Int, change: PendingChange) {
+        guard let index = subscription.items.firstIndex(where: { $0.sku == wanted.sku }),
+            !subscription.items[index].isLeaving
+        else { throw .notSetToRenew }
+        let item = subscription.items[index]
+        if item.offer != nil { throw .notEligible }
+        if item.change?.isCommunicated == true { throw .alreadyCommunicated }
+        let isIncrease = wanted.price > item.price
+        if isIncrease, subscription.storefront == "IND" { throw .indiaIncrease }
+        let step = Markets.priceStep(of: subscription.currency) ?? 10
+        guard wanted.price % step == 0 else { throw .malformedPayload }
+        let rule = ConsentRule(subscription: subscription, calendar: options.calendar, now: now)
+        let needsConsent = rule.needsConsent(item: item, price: wanted.price)
+        let dates = rule.schedule(isIncrease: isIncrease, needsConsent: needsConsent)
+        let increase = PendingIncrease(
+            needsConsent: needsConsent, communicatesAt: dates.tellsAt,
+            dependentSKUs: wanted.dependentSKUs)
+        return (
+            index,
+            PendingChange(
+                price: wanted.price, effectiveAt: dates.effectiveAt,
+                kind: isIncrease ? .increase(increase) : .decrease)
+        )
+    }
+
+    /// The dependency rules hold across the increases that are already open, not in one request alone.
+    private func checkOpenDependents(
+        _ request: ChangePriceRequest, _ subscription: StoreSubscription
+    ) throws(StoreError) {
+        var parents = request.items.map { ($0.sku, $0.dependentSKUs) }
+        for item in subscription.items where !request.items.contains(where: { $0.sku == item.sku })
+        {
+            if let open = item.change?.increase { parents.append((item.sku, open.dependentSKUs)) }
+        }
+        try DependentSKUs.check(parents)
+    }
+}

@@ -1,0 +1,43 @@
+import JOSE
+
+/// Checks the JWT of a call as Apple describes it: ES256 by the known key, and every claim.
+struct BearerCheck: Sendable {
+    static let audience = "appstoreconnect-v1"
+    static let lifetimeSecondsMax: Int64 = 3600
+
+    var key: ES256PublicKey
+    var keyID: String
+    var issuerID: String
+    var bundleID: String
+    /// Two programs on one fast clock read it moments apart, which are hours of store time.
+    var leewaySeconds: Int64
+
+    func isAuthorized(_ header: String?, now: Int64) -> Bool {
+        guard let header, header.hasPrefix("Bearer ") else { return false }
+        // A token that cannot be read is one that is not accepted.
+        guard let token = try? CompactJWS(parsing: String(header.dropFirst(7)), limit: 16 * 1024),
+            let head = JSONValue.parse(token.header)?.object,
+            head["alg"]?.string == "ES256", head["kid"]?.string == keyID,
+            head["typ"]?.string == "JWT",
+            key.isValid(signature: token.signature, over: token.signingInput),
+            let claims = JSONValue.parse(token.payload)?.object
+        else { return false }
+        return areAccepted(claims, now: now / 1000)
+    }
+
+    private func areAccepted(_ claims: [String: JSONValue], now: Int64) -> Bool {
+        guard claims["iss"]?.string == issuerID, claims["bid"]?.string == bundleID,
+            claims["aud"]?.string == BearerCheck.audience,
+            let expiresAt = claims["exp"]?.integer, (0...32_503_680_000).contains(expiresAt)
+        else { return false }
+        if let issued = claims["iat"] {
+            guard let issuedAt = issued.integer, (0...expiresAt).contains(issuedAt),
+                issuedAt <= now + leewaySeconds,
+                expiresAt - issuedAt <= BearerCheck.lifetimeSecondsMax
+            else { return false }
+        } else if expiresAt > now + leewaySeconds + BearerCheck.lifetimeSecondsMax {
+            return false
+        }
+        return expiresAt + leewaySeconds > now
+    }
+}

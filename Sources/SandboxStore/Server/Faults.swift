@@ -1,0 +1,96 @@
+/// A fault of an API call, as `POST /sandbox/faults` orders it.
+struct CallFault: Hashable, Sendable {
+    enum Kind: String, Hashable, Sendable, CaseIterable {
+        /// The connection breaks before the request has any effect.
+        case dropBefore = "drop_before"
+        /// The request takes effect, its answer is lost.
+        case dropAfter = "drop_after"
+        case http500 = "http_500"
+        case http429 = "http_429"
+        /// The request takes effect, its answer comes after `seconds`.
+        case late
+        /// The request takes effect, the answer is no JSON.
+        case garbage
+        /// A repeat of a request id is refused with 4000097.
+        case refuseRepeats = "refuse_repeats"
+    }
+
+    var kind: Kind
+    /// Real seconds, for `late`.
+    var seconds: Double
+}
+
+/// A fault of notifications.
+struct NotificationFault: Hashable, Sendable {
+    enum Kind: String, Hashable, Sendable, CaseIterable {
+        case duplicate, reorder, delay, lose
+    }
+
+    var kind: Kind
+    /// Real seconds, for `delay` and `reorder`.
+    var seconds: Double
+}
+
+/// Faults that wait for their next occasions.
+struct FaultQueue: Sendable {
+    static let countMax: Int64 = 1_000_000
+
+    private var calls: [String: [(fault: CallFault, left: Int64)]] = [:]
+    private var notifications: [(fault: NotificationFault, left: Int64)] = []
+
+    /// Adds what a request body orders; a sentence says what is wrong with it.
+    mutating func add(_ body: [UInt8]) -> String? {
+        guard let fields = JSONValue.parse(body)?.object else {
+            return "the body is no JSON object"
+        }
+        let count = fields.present("count")?.integer ?? 1
+        guard (1...FaultQueue.countMax).contains(count) else { return "count must be 1 or more" }
+        guard let kind = fields.present("kind")?.string else { return "kind is missing" }
+        let seconds: Double =
+            switch fields.present("seconds") {
+            case .integer(let whole): Double(whole)
+            case .number(let value): value
+            case .none, .null, .bool, .string, .array, .object: 0
+            }
+        guard (0...86_400).contains(seconds) else { return "seconds must be 0 to 86400" }
+        let endpoint = fields.present("endpoint")?.string ?? "notifications"
+        if endpoint == "notifications" {
+            guard let kind = NotificationFault.Kind(rawValue: kind) else {
+                return "unknown kind; notifications know duplicate, reorder, delay, lose"
+            }
+            let fault = NotificationFault(kind: kind, seconds: seconds > 0 ? seconds : 1)
+            notifications.append((fault, count))
+            return nil
+        }
+        guard let kind = CallFault.Kind(rawValue: kind) else {
+            let known = CallFault.Kind.allCases.map(\.rawValue).joined(separator: ", ")
+            return "unknown kind; calls know \(known)"
+        }
+        guard ["changePrice", "cancel", "status", "history", "test"].contains(endpoint) else {
+            return "unknown endpoint"
+        }
+        let fault = CallFault(kind: kind, seconds: seconds > 0 ? seconds : 35)
+        calls[endpoint, default: []].append((fault, count))
+        return nil
+    }
+
+    mutating func clear() {
+        calls = [:]
+        notifications = []
+    }
+
+    mutating func takeCallFault(_ endpoint: String) -> CallFault? {
+        guard var waiting = calls[endpoint], let first = waiting.first else { return nil }
+        waiting[0].left -= 1
+        if waiting[0].left <= 0 { waiting.removeFirst() }
+        calls[endpoint] = waiting
+        return first.fault
+    }
+
+    mutating func takeNotificationFault() -> NotificationFault? {
+        guard let first = notifications.first else { return nil }
+        notifications[0].left -= 1
+        if notifications[0].left <= 0 { notifications.removeFirst() }
+        return first.fault
+    }
+}

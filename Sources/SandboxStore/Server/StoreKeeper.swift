@@ -1,0 +1,227 @@
+import JOSE
+import ServiceKit
+
+/// The one owner of the store: engine, outbox, faults, limits and journal, on the store's clock.
+actor StoreKeeper {
+    let clock: any WallClock
+    private var engine: StoreEngine
+    private var outbox: NotificationOutbox
+    private var faults = FaultQueue()
+    private var limits: RateLimits
+    private var records: [CallRecord] = []
+    private var tests: [String: (payload: String, attempt: NotificationOutbox.Attempt)] = [:]
+    private var seenReferences: Set<String> = []
+    private let calls: JournalFile
+    private let deliveries: JournalFile
+
+    /// Replays the journal, so that a restarted store is the store that was stopped.
+    init(
+        store: StoreFile, folder: StoreFolder, clock: any WallClock, realSecond: Int64
+    ) throws(SandboxError) {
+        self.clock = clock
+        let isProduction = store.identity.environment == "Production"
+        engine = StoreEngine(
+            options: store.options, now: store.start, subscriptions: store.subscriptions)
+        outbox = NotificationOutbox(retries: isProduction, realSecond: realSecond)
+        limits = RateLimits(isProduction: isProduction)
+        let earlier = try JournalFile.lines(of: folder.file("calls.ndjson"), as: CallRecord.self)
+        for record in earlier {
+            StoreKeeper.replay(record, engine: &engine, outbox: &outbox)
+        }
+        records = earlier
+        seenReferences = Set(earlier.filter(\.applied).compactMap(\.requestReferenceId))
+        for event in engine.advance(to: clock.nowMilliseconds()) {
+            outbox.enqueue(event, at: event.signedAt)
+        }
+        let sent = try JournalFile.lines(
+            of: folder.file("deliveries.ndjson"), as: DeliveryRecord.self)
+        for record in sent {
+            outbox.restore(.init(at: record.at, result: record.result), of: record.uuid)
+        }
+        calls = try JournalFile(path: folder.file("calls.ndjson"))
+        deliveries = try JournalFile(path: folder.file("deliveries.ndjson"))
+    }
+
+    private static func replay(
+        _ record: CallRecord, engine: inout StoreEngine, outbox: inout NotificationOutbox
+    ) {
+        guard record.applied else { return }
+        var events = engine.advance(to: record.at)
+        // What succeeded once succeeds again: the engine is deterministic.
+        switch record.endpoint {
+        case "changePrice":
+            if let request = try? ChangePriceRequest(Array((record.body ?? "").utf8)) {
+                _ = try? engine.changePrice(transaction: record.transactionId, request: request)
+            }
+        case "cancel":
+            if let body = JSONValue.parse(Array((record.body ?? "").utf8))?.object,
+                let info = try? RequestInfo(body)
+            {
+                _ = try? engine.cancel(
+                    transaction: record.transactionId, info: info, storefront: nil)
+            }
+        case "status": _ = try? engine.status(transaction: record.transactionId)
+        default: break
+        }
+        events += engine.takeOutgoing()
+        for event in events { outbox.enqueue(event, at: event.signedAt) }
+    }
+
+    /// Lets the store's time pass; returns the instant of the next thing to do.
+    func tick() -> Int64? {
+        let now = clock.nowMilliseconds()
+        send(engine.advance(to: now), now: now)
+        return engine.nextActionAt
+    }
+
+    private func send(_ events: [StoreEvent], now: Int64) {
+        for event in events {
+            outbox.enqueue(event, at: event.signedAt)
+            if let fault = faults.takeNotificationFault() {
+                outbox.apply(fault, to: event.notificationUUID, now: now)
+            }
+        }
+    }
+
+    /// What the route should do with an answer.
+    enum Outcome: Sendable {
+        case answer(StoreEngine.Answer)
+        case refused(StoreError, retryAfter: Int64?)
+    }
+
+    /// Takes the rate and the fault of a call; a refusal by the rate comes before any fault.
+    func begin(_ endpoint: String) -> (fault: CallFault?, retryAfter: Int64?) {
+        let now = clock.nowMilliseconds()
+        if let retryAfter = limits.take(endpoint, now: now) { return (nil, retryAfter) }
+        return (faults.takeCallFault(endpoint), nil)
+    }
+
+    func changePrice(
+        transaction: String, body: [UInt8], fault: CallFault?
+    ) throws(SandboxError) -> Outcome {
+        try call("changePrice", transaction, body, fault) { (engine, repeated) throws(StoreError) in
+            let request = try ChangePriceRequest(body)
+            if repeated, fault?.kind == .refuseRepeats { throw .repeatedRequestReferenceID }
+            return try engine.changePrice(transaction: transaction, request: request)
+        }
+    }
+
+    func cancel(
+        transaction: String, body: [UInt8], fault: CallFault?
+    ) throws(SandboxError) -> Outcome {
+        try call("cancel", transaction, body, fault) { (engine, _) throws(StoreError) in
+            guard let fields = JSONValue.parse(body)?.object else { throw .malformedPayload }
+            let info = try RequestInfo(fields)
+            let storefront = try ChangePriceRequest.storefront(in: fields)
+            return try engine.cancel(
+                transaction: transaction, info: info, storefront: storefront)
+        }
+    }
+
+    func status(transaction: String, fault: CallFault?) throws(SandboxError) -> Outcome {
+        try call("status", transaction, [], fault) { (engine, _) throws(StoreError) in
+            try engine.status(transaction: transaction)
+        }
+    }
+
+    /// Records a call that ended before the engine saw it.
+    func recordRefusal(
+        _ endpoint: String, _ transaction: String, _ body: [UInt8], _ error: StoreError?,
+        fault: CallFault?
+    ) throws(SandboxError) {
+        let reference = StoreKeeper.reference(in: body)
+        try record(
+            CallRecord(
+                at: clock.nowMilliseconds(), endpoint: endpoint, transactionId: transaction,
+                requestReferenceId: reference, status: error?.httpStatus ?? 0,
+                errorCode: error?.rawValue, applied: false,
+                repeated: reference.map(seenReferences.contains) ?? false,
+                fault: fault?.kind.rawValue))
+    }
+
+    private func call(
+        _ endpoint: String, _ transaction: String, _ body: [UInt8], _ fault: CallFault?,
+        _ apply: (inout StoreEngine, Bool) throws(StoreError) -> StoreEngine.Answer
+    ) throws(SandboxError) -> Outcome {
+        let now = max(clock.nowMilliseconds(), engine.now)
+        send(engine.advance(to: now), now: now)
+        let reference = StoreKeeper.reference(in: body)
+        let repeated = reference.map(seenReferences.contains) ?? false
+        var entry = CallRecord(
+            at: now, endpoint: endpoint, transactionId: transaction,
+            requestReferenceId: reference, status: 200, errorCode: nil, applied: true,
+            repeated: repeated, fault: fault?.kind.rawValue,
+            body: body.isEmpty ? nil : String(decoding: body, as: UTF8.self))
+        let result = Result { () throws(StoreError) in try apply(&engine, repeated) }
+        switch result {
+        case .success(let answer):
+            if let reference { seenReferences.insert(reference) }
+            try record(entry)
+            send(engine.takeOutgoing(), now: now)
+            return .answer(answer)
+        case .failure(let error):
+            entry.status = error.httpStatus
+            entry.errorCode = error.rawValue
+            entry.applied = false
+            entry.body = nil
+            try record(entry)
+            return .refused(error, retryAfter: nil)
+        }
+    }
+
+    private func record(_ entry: CallRecord) throws(SandboxError) {
+        records.append(entry)
+        try calls.append(entry)
+    }
+
+    private static func reference(in body: [UInt8]) -> String? {
+        JSONValue.parse(body)?.object?["requestInfo"]?.object?["requestReferenceId"]?.string
+    }
+
+    func nextDelivery() -> NotificationOutbox.Delivery? {
+        outbox.next(now: clock.nowMilliseconds())
+    }
+
+    func delivered(_ index: Int, _ result: NotificationOutbox.Result) throws(SandboxError) {
+        let now = clock.nowMilliseconds()
+        let uuid = outbox.entries[index].event.notificationUUID
+        outbox.record(result, of: index, at: now)
+        try deliveries.append(DeliveryRecord(uuid: uuid, at: now, result: result))
+    }
+
+    /// The receiver was not there at all: on a fast clock that costs no attempt.
+    func postpone(_ index: Int) {
+        outbox.postpone(index, to: clock.nowMilliseconds() + outbox.realSecond / 5)
+    }
+
+    /// Remembers a test notification by its token.
+    func addTest(_ token: String, payload: String, result: NotificationOutbox.Result) {
+        let attempt = NotificationOutbox.Attempt(at: clock.nowMilliseconds(), result: result)
+        tests[token] = (payload, attempt)
+    }
+
+    func test(_ token: String) -> (payload: String, attempt: NotificationOutbox.Attempt)? {
+        tests[token]
+    }
+
+    /// A filtered page of the notification history.
+    func history(_ query: HistoryQuery) -> HistoryPage {
+        query.page(of: outbox.entries)
+    }
+
+    func addFault(_ body: [UInt8]) -> String? { faults.add(body) }
+
+    func clearFaults() { faults.clear() }
+
+    func callRecords() -> [CallRecord] { records }
+
+    func state() -> StoreState {
+        StoreState(
+            now: max(engine.now, clock.nowMilliseconds()), engine: engine, outbox: outbox,
+            records: records)
+    }
+
+    func subscription(_ transaction: String) -> StoreSubscription? {
+        engine.subscription(ofTransaction: transaction)
+    }
+}

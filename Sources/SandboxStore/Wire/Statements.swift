@@ -1,0 +1,153 @@
+import Foundation
+
+/// Whose subscriptions these are, as the payloads name it.
+struct StoreIdentity: Codable, Hashable, Sendable {
+    var bundleID: String
+    var appAppleID: Int64
+    /// `Production` or `Sandbox`.
+    var environment: String
+
+    var productID: String { "\(bundleID).subscription" }
+}
+
+/// Signs one payload; the seam between the store and its keys.
+protocol StatementSigner: Sendable {
+    func sign(_ payload: [UInt8]) throws -> String
+}
+
+/// Turns subscriptions into the payloads that Apple would sign.
+struct Statements: Sendable {
+    static let taxCode = "C003-00-1"
+
+    var identity: StoreIdentity
+    var signer: any StatementSigner
+
+    /// The two statements of a response.
+    func signed(_ answer: StoreEngine.Answer) throws -> (transaction: String, renewal: String) {
+        let transaction = transaction(answer.subscription, signedAt: answer.signedAt)
+        let renewal = renewal(
+            answer.subscription, signedAt: answer.signedAt, token: answer.consistencyToken)
+        return (try sign(transaction), try sign(renewal))
+    }
+
+    /// `signedPayload` of one notification; its nested statements are signed at the same instant.
+    func signed(_ event: StoreEvent) throws -> String {
+        let parts = try signed(
+            StoreEngine.Answer(
+                subscription: event.subscription, signedAt: event.signedAt,
+                consistencyToken: event.consistencyToken))
+        let isProduction = identity.environment == "Production"
+        return try sign(
+            NotificationPayload(
+                notificationType: event.kind.rawValue, subtype: event.subtype?.rawValue,
+                notificationUUID: event.notificationUUID, signedDate: event.signedAt,
+                data: .init(
+                    appAppleId: isProduction ? identity.appAppleID : nil,
+                    bundleId: identity.bundleID, environment: identity.environment,
+                    status: event.subscription.status.rawValue,
+                    signedTransactionInfo: parts.transaction, signedRenewalInfo: parts.renewal)))
+    }
+
+    /// The `TEST` notification, which carries no subscription.
+    func signedTest(uuid: String, signedAt: Int64) throws -> String {
+        let isProduction = identity.environment == "Production"
+        return try sign(
+            NotificationPayload(
+                notificationType: "TEST", notificationUUID: uuid, signedDate: signedAt,
+                data: .init(
+                    appAppleId: isProduction ? identity.appAppleID : nil,
+                    bundleId: identity.bundleID, environment: identity.environment)))
+    }
+
+    func transaction(_ subscription: StoreSubscription, signedAt: Int64) -> TransactionPayload {
+        let price = subscription.chargedPrice
+        return TransactionPayload(
+            originalTransactionId: subscription.id,
+            transactionId: String(subscription.transactionID),
+            webOrderLineItemId: String(subscription.transactionID - 1_000_000_000_000_000),
+            bundleId: identity.bundleID, productId: identity.productID,
+            subscriptionGroupIdentifier: "21000001", purchaseDate: subscription.purchasedAt,
+            originalPurchaseDate: subscription.startedAt, expiresDate: subscription.expiresAt,
+            appAccountToken: subscription.appAccountToken, signedDate: signedAt,
+            revocationReason: subscription.revokedAt == nil ? nil : 0,
+            revocationDate: subscription.revokedAt, environment: identity.environment,
+            storefront: subscription.storefront,
+            storefrontId: Markets.byStorefront[subscription.storefront]?.storefrontID ?? "0",
+            transactionReason: subscription.renewalCount == 0 ? "PURCHASE" : "RENEWAL",
+            price: price, currency: subscription.currency,
+            appTransactionId: "7\(subscription.id)",
+            advancedCommerceInfo: .init(
+                descriptors: DescriptorsPayload(), taxExclusivePrice: price,
+                taxCode: Statements.taxCode, period: subscription.period.rawValue,
+                requestReferenceId: subscription.purchaseReferenceID,
+                items: subscription.items.map { item in
+                    .init(
+                        SKU: item.sku, displayName: item.displayName,
+                        description: item.description, price: item.price,
+                        offer: item.offer.map {
+                            offer(of: subscription, $0, count: $0.periodCount)
+                        },
+                        revocationDate: subscription.revokedAt)
+                }))
+    }
+
+    func renewal(
+        _ subscription: StoreSubscription, signedAt: Int64, token: String
+    ) -> RenewalPayload {
+        let items = subscription.renewingItems.map { renewalItem($0, subscription) }
+        let statuses = subscription.renewingItems.compactMap { $0.change?.increase?.status }
+        let status: Int? =
+            statuses.contains(.pending) ? 0 : statuses.contains(.accepted) ? 1 : nil
+        return RenewalPayload(
+            originalTransactionId: subscription.id, autoRenewProductId: identity.productID,
+            productId: identity.productID, autoRenewStatus: subscription.autoRenews ? 1 : 0,
+            isInBillingRetryPeriod: subscription.status == .billingRetry
+                || subscription.status == .gracePeriod,
+            expirationIntent: subscription.expirationIntent, priceIncreaseStatus: status,
+            gracePeriodExpiresDate: subscription.graceEndsAt, signedDate: signedAt,
+            environment: identity.environment,
+            recentSubscriptionStartDate: subscription.startedAt,
+            renewalDate: subscription.expiresAt,
+            renewalPrice: items.isEmpty
+                ? nil : items.reduce(0) { $0 + ($1.offer?.price ?? $1.price) },
+            currency: subscription.currency, appTransactionId: "7\(subscription.id)",
+            appAccountToken: subscription.appAccountToken,
+            advancedCommerceInfo: .init(
+                consistencyToken: token, descriptors: DescriptorsPayload(), items: items,
+                period: subscription.period.rawValue,
+                requestReferenceId: subscription.purchaseReferenceID,
+                taxCode: Statements.taxCode))
+    }
+
+    private func renewalItem(
+        _ item: StoreItem, _ subscription: StoreSubscription
+    ) -> RenewalPayload.Item {
+        let next = item.offer.flatMap { $0.periodsLeft > 0 ? $0 : nil }
+        return RenewalPayload.Item(
+            SKU: item.sku, displayName: item.displayName, description: item.description,
+            price: item.renewalPrice(nextRenewalAt: subscription.expiresAt),
+            offer: next.map { offer(of: subscription, $0, count: $0.periodsLeft) },
+            priceIncreaseInfo: item.change.flatMap { change in
+                change.increase.map { increase in
+                    .init(
+                        status: increase.status.rawValue, price: change.price,
+                        dependentSKUs: increase.dependentSKUs.isEmpty
+                            ? nil : increase.dependentSKUs)
+                }
+            })
+    }
+
+    private func offer(
+        of subscription: StoreSubscription, _ offer: StoreOffer, count: Int
+    ) -> OfferPayload {
+        OfferPayload(
+            price: offer.price, period: subscription.period.rawValue, periodCount: count,
+            reason: offer.reason)
+    }
+
+    private func sign(_ payload: some Encodable) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return try signer.sign(Array(encoder.encode(payload)))
+    }
+}

@@ -1,0 +1,88 @@
+/// Apple's error codes that this store answers with; the first three digits are the HTTP status.
+enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
+    case invalidTransactionID = 4_000_006
+    case startDateTooFarInPast = 4_000_012
+    case startDateAfterEndDate = 4_000_013
+    case invalidPaginationToken = 4_000_014
+    case invalidStartDate = 4_000_015
+    case invalidEndDate = 4_000_016
+    case invalidNotificationType = 4_000_018
+    case multipleFilters = 4_000_019
+    case invalidStorefront = 4_000_028
+    case invalidStatus = 4_000_031
+    case invalidAppAccountToken = 4_000_033
+    case invalidCurrency = 4_000_053
+    case nullRequestInfo = 4_000_079
+    case nullRequestReferenceID = 4_000_080
+    case invalidRequestReferenceID = 4_000_081
+    case invalidConsistencyToken = 4_000_082
+    case negativePrice = 4_000_086
+    case skuLengthExceeded = 4_000_087
+    case repeatedRequestReferenceID = 4_000_097
+    case nullItems = 4_000_101
+    case nullItem = 4_000_102
+    case nullSKU = 4_000_105
+    case nullPrice = 4_000_109
+    case mismatchedStorefront = 4_000_133
+    case malformedPayload = 4_000_173
+    case dependentsShared = 4_000_192
+    case dependentsChained = 4_000_193
+    case itemRepeated = 4_000_194
+    case alreadyCommunicated = 4_000_205
+    case notSetToRenew = 4_000_220
+    case indiaIncrease = 4_000_221
+    case unauthorized = 4_010_000
+    case subscriptionDoesNotExist = 4_030_008
+    case notEligible = 4_030_010
+    case testNotificationNotFound = 4_040_008
+    case transactionNotFound = 4_040_010
+    case rateLimitExceeded = 4_290_000
+    case internalError = 5_000_000
+
+    var httpStatus: Int { rawValue / 10_000 }
+
+    var message: String {
+        switch self {
+        case .invalidTransactionID: "The transaction identifier is not valid."
+        case .startDateTooFarInPast: "The start date is too long ago."
+        case .startDateAfterEndDate: "The start date is not before the end date."
+        case .invalidPaginationToken: "The pagination token is not valid."
+        case .invalidStartDate: "The start date is not valid."
+        case .invalidEndDate: "The end date is not valid."
+        case .invalidNotificationType: "The notification type is not valid."
+        case .multipleFilters: "Only one of transaction identifier and type may be given."
+        case .invalidStorefront: "The storefront is not valid."
+        case .invalidStatus: "The status is not valid."
+        case .invalidAppAccountToken: "The appAccountToken must be a UUID or empty."
+        case .invalidCurrency: "The currency is not valid."
+        case .nullRequestInfo: "The field requestInfo is required."
+        case .nullRequestReferenceID: "The field requestReferenceId is required."
+        case .invalidRequestReferenceID: "The requestReferenceId must be a UUID."
+        case .invalidConsistencyToken: "The consistencyToken is not the current one."
+        case .negativePrice: "The price must be a positive number."
+        case .skuLengthExceeded: "The SKU is longer than 128 characters."
+        case .repeatedRequestReferenceID: "The requestReferenceId was used before."
+        case .nullItems: "The field items is required and must not be empty."
+        case .nullItem: "An element of items is null."
+        case .nullSKU: "The field SKU is required."
+        case .nullPrice: "The field price is required."
+        case .mismatchedStorefront: "The storefront is not the subscription's."
+        case .malformedPayload: "The payload is malformed."
+        case .dependentsShared: "dependentSKUs can't be shared between several SKUs."
+        case .dependentsChained: "dependentSKUs can't have dependents of their own."
+        case .itemRepeated: "The same SKU can't be repeated in a request."
+        case .alreadyCommunicated: "The price increase has already been communicated."
+        case .notSetToRenew: "The SKU must be one that is set to renew."
+        case .indiaIncrease: "Price increases are not supported in India."
+        case .unauthorized: "Unauthorized."
+        case .subscriptionDoesNotExist: "The subscription doesn't exist."
+        case .notEligible: "The subscription isn't eligible for the requested change."
+        case .testNotificationNotFound: "Test notification not found."
+        case .transactionNotFound: "Transaction id not found."
+        case .rateLimitExceeded: "Rate limit exceeded."
+        case .internalError: "An unknown error occurred."
+        }
+    }
+
+    var body: String { "{\"errorCode\":\(rawValue),\"errorMessage\":\"\(message)\"}" }
+}
