@@ -108,6 +108,10 @@ actor ClientConnection {
         _ bytes: [UInt8], toHead: Bool, on stream: SocketStream, until deadline: Deadline,
         _ mayHaveArrived: inout Bool
     ) throws(HTTPClientError) -> HTTPResponse {
+        // A turn that came too late must not still send something.
+        guard .now < deadline else {
+            throw HTTPClientError(.timedOut, "the deadline passed before the request was sent")
+        }
         var writeFailure: StreamError?
         do throws(StreamError) {
             try stream.write(bytes, until: deadline) { mayHaveArrived = true }

@@ -87,6 +87,7 @@ package final class HTTPServer: Service {
                     self.connections.leave()
                 }
             }
+            listener.refuseFurther()
         }
     }
 

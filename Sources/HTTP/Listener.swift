@@ -38,6 +38,11 @@ final class Listener: Sendable {
         _ = write(stopInput, &byte, 1)
     }
 
+    /// Lets the system refuse new connections while the accepted ones are being finished.
+    func refuseFurther() {
+        shutdown(descriptor, Int32(SHUT_RDWR))
+    }
+
     var isStopping: Bool {
         var entry = pollfd(fd: stopDescriptor, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, 0) > 0

@@ -80,7 +80,7 @@ extension MessageHead {
             (0x30...0x39).contains(minor)
         else { throw HTTPParseError(.malformed, "the version is not HTTP") }
         guard major == 0x31 else {
-            throw HTTPParseError(.versionNotSupported, "only HTTP/1.0 and HTTP/1.1 are spoken")
+            throw HTTPParseError(.versionNotSupported, "only HTTP 1.0 and 1.1 are spoken")
         }
         return Int(minor - 0x30)
     }

@@ -1,0 +1,205 @@
+import Foundation
+import ServiceKit
+import Testing
+
+@testable import HTTP
+
+@Suite struct HTTPClientTests {
+    private static let get = HTTPRequest(method: "GET", target: "/a")
+    private static let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+    private func client(
+        _ port: Int, _ change: (inout HTTPClientLimits) -> Void = { _ in }
+    ) throws -> HTTPClient {
+        var limits = HTTPClientLimits()
+        change(&limits)
+        return try HTTPClient(baseURL: "http://127.0.0.1:\(port)", limits: limits)
+    }
+
+    private func failure(_ client: HTTPClient, _ request: HTTPRequest = get) async throws
+        -> HTTPClientError
+    {
+        do throws(HTTPClientError) {
+            let response = try await client.send(request)
+            Issue.record("answered \(response.status)")
+            throw HTTPClientError(.badRequest, "unexpected answer")
+        } catch {
+            return error
+        }
+    }
+
+    @Test func client_withBodies_exchangesThemOverOneConnection() async throws {
+        try await withServer(
+            handler: { HTTPResponse(status: 201, headers: $0.headers, body: $0.body) },
+            { server, port in
+                let client = try self.client(port)
+                for size in [0, 1, 100_000] {
+                    let body = [UInt8](repeating: 7, count: size)
+                    let headers = HTTPHeaders([("X-A", "b")])
+                    let request = HTTPRequest(
+                        method: "POST", target: "/", headers: headers, body: body)
+                    var chunked = request
+                    chunked.headers["Transfer-Encoding"] = "chunked"
+
+                    let response = try await client.send(request)
+                    let answer = try await client.send(chunked)
+
+                    #expect(response.status == 201 && response.body == body)
+                    #expect(answer.body == body)
+                    #expect(response.headers["x-a"] == "b")
+                    #expect(response.headers["Host"] == "127.0.0.1:\(port)")
+                }
+                #expect(server.connectionCount == 1)
+                client.close()
+            })
+    }
+
+    @Test func client_withManyRequests_staysWithinItsConnections() async throws {
+        try await withServer { server, port in
+            let client = try self.client(port) { $0.connectionsMax = 3 }
+
+            let statuses = try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<60 { group.addTask { try await client.send(Self.get).status } }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+
+            #expect(statuses == [Int](repeating: 200, count: 60))
+            #expect(server.connectionCount <= 3)
+            client.close()
+        }
+    }
+
+    static let responses: [(String, String)] = [
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok"),
+        ("HTTP/1.1 200 OK\r\n\r\nuntil the end", "until the end"),
+        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx", "x"),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok"),
+    ]
+
+    @Test(arguments: responses)
+    func client_onAnyFraming_readsTheBody(text: String, body: String) async throws {
+        let server = try ScriptedServer([[.answer(text)]])
+
+        let response = try await client(server.port).send(Self.get)
+
+        #expect(response.body == Array(body.utf8))
+    }
+
+    @Test func client_whenTheKeptConnectionWasClosed_opensAnother() async throws {
+        let server = try ScriptedServer([[.answer(Self.ok)], [.answer(Self.ok)]])
+        let client = try client(server.port)
+
+        let first = try await client.send(Self.get)
+        while server.closedConnections == 0 { await Task.yield() }
+        let second = try await client.send(Self.get)
+
+        #expect(first.status == 200 && second.status == 200)
+        #expect(server.connections == 2)
+    }
+
+    static let broken: [(String, HTTPClientError.Code)] = [
+        ("", .connectionLost),
+        ("HTTP/1.1 200 OK\r\nContent-Le", .connectionLost),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", .connectionLost),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", .connectionLost),
+        ("SSH-2.0-OpenSSH\r\n", .malformedResponse),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+            .malformedResponse
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", .responseTooLarge),
+        ("HTTP/1.1 200 OK\r\n\r\n\(String(repeating: "a", count: 2000))", .responseTooLarge),
+        (
+            "HTTP/1.1 200 OK\r\nA: \(String(repeating: "a", count: 40_000))\r\n\r\n",
+            .responseTooLarge
+        ),
+    ]
+
+    @Test(arguments: broken)
+    func client_onABrokenResponse_saysThatTheRequestMayHaveArrived(
+        text: String, code: HTTPClientError.Code
+    ) async throws {
+        let server = try ScriptedServer([[.answer(text)]])
+
+        let error = try await failure(client(server.port) { $0.responseBytesMax = 1000 })
+
+        #expect(error.code == code)
+        #expect(error.requestMayHaveArrived)
+    }
+
+    @Test func client_withoutAnAnswer_timesOut() async throws {
+        let server = try ScriptedServer([[.silence]])
+
+        let error = try await failure(
+            client(server.port) { $0.requestDeadline = .milliseconds(100) })
+
+        #expect(error.code == .timedOut)
+        #expect(error.requestMayHaveArrived)
+        server.stop()
+    }
+
+    @Test func client_whenNoConnectionBecomesFree_timesOutUnsent() async throws {
+        let client = try client(1) {
+            $0.connectionsMax = 0
+            $0.requestDeadline = .milliseconds(20)
+        }
+
+        let error = try await failure(client)
+
+        #expect(error.code == .timedOut)
+        #expect(!error.requestMayHaveArrived)
+    }
+
+    @Test func client_whenCancelled_returnsAtOnce() async throws {
+        let server = try ScriptedServer([[.silence]])
+        let client = try client(server.port)
+        let sending = Task { try await failure(client) }
+        while server.connections == 0 { await Task.yield() }
+
+        sending.cancel()
+
+        let error = try await sending.value
+        #expect(error.code == .cancelled)
+        server.stop()
+    }
+
+    @Test func client_whenNobodyListens_cannotConnect() async throws {
+        let port = try Listener(host: "127.0.0.1", port: 0).port
+
+        let error = try await failure(client(port))
+
+        #expect(error.code == .cannotConnect)
+        #expect(!error.requestMayHaveArrived)
+    }
+
+    @Test func client_whenClosed_sendsNothing() async throws {
+        let client = try client(1)
+
+        client.close()
+
+        #expect(try await failure(client).code == .closed)
+    }
+
+    @Test func client_with2MegabytesTooMany_readsThe413() async throws {
+        try await withServer { _, port in
+            let body = [UInt8](repeating: 0x61, count: 2_097_152)
+            let request = HTTPRequest(method: "POST", target: "/", body: body)
+
+            let response = try await self.client(port).send(request)
+
+            #expect(response.status == 413)
+        }
+    }
+
+    @Test func client_onHead_doesNotWaitForABody() async throws {
+        try await withServer { _, port in
+            let client = try self.client(port)
+
+            let head = try await client.send(HTTPRequest(method: "HEAD", target: "/"))
+            let next = try await client.send(Self.get)
+
+            #expect(head.headers["Content-Length"] == "8" && head.body.isEmpty)
+            #expect(next.status == 200)
+        }
+    }
+}

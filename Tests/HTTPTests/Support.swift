@@ -1,0 +1,238 @@
+import Foundation
+import ServiceKit
+import Synchronization
+
+@testable import HTTP
+
+/// Runs a server while `body` talks to it, then stops it and waits until it has drained.
+///
+/// The body may block: it has a thread of its own, as Swift's shared pool must stay free.
+func withServer(
+    tls: ServerIdentity? = nil, limits: HTTPServerLimits = .quick,
+    handler: @escaping HTTPServer.Handler = {
+        .text(200, "\($0.method) \($0.target) \($0.body.count)")
+    },
+    _ body: @Sendable @escaping (_ server: HTTPServer, _ port: Int) async throws -> Void
+) async throws {
+    let server = try HTTPServer(
+        host: "127.0.0.1", port: 0, tls: tls, limits: limits, log: .silent, handler: handler)
+    let port = try server.bind()
+    let running = Task { try await server.run() }
+    let result = await onOwnThread { try await body(server, port) }
+    running.cancel()
+    try await running.value
+    try result.get()
+}
+
+func onOwnThread<T: Sendable>(
+    _ body: @Sendable @escaping () async throws -> T
+) async -> Result<T, any Error> {
+    let executor = ThreadExecutor(name: "test")
+    return await withTaskExecutorPreference(executor) {
+        do { return .success(try await body()) } catch { return .failure(error) }
+    }
+}
+
+extension HTTPServerLimits {
+    /// Generous enough for a busy machine, quick where a test must see the limit.
+    static var quick: HTTPServerLimits {
+        var limits = HTTPServerLimits()
+        limits.requestDeadline = .seconds(20)
+        limits.drainTimeout = .seconds(5)
+        return limits
+    }
+}
+
+/// A client that sends what it likes.
+final class RawClient {
+    private let stream: SocketStream
+    private let deadline = Deadline.now + .seconds(20)
+
+    init(port: Int) throws {
+        let addresses = AddressList(host: "127.0.0.1", port: port, isPassive: false)
+        guard let address = addresses.entries.first else { throw StreamError.lost("no address") }
+        stream = SocketStream(descriptor: address.openSocket())
+        let code = stream.connect(to: address, until: deadline)
+        guard code == 0 else { throw StreamError.lost(String(cString: strerror(code))) }
+    }
+
+    func send(_ text: String) throws {
+        try stream.write(Array(text.utf8), until: deadline)
+    }
+
+    func send(_ bytes: [UInt8]) throws {
+        try stream.write(bytes, until: deadline)
+    }
+
+    func endOutput() {
+        stream.endOutput()
+    }
+
+    /// Whether an answer or the end comes within a few milliseconds.
+    func hasAnswer(within time: Duration) -> Bool {
+        stream.waitReadable(until: .now + time) == .ready
+    }
+
+    /// Everything up to the end of the connection.
+    func readToEnd() throws -> String {
+        var all: [UInt8] = []
+        while true {
+            let bytes = try stream.read(until: deadline)
+            guard !bytes.isEmpty else { return String(decoding: all, as: UTF8.self) }
+            all += bytes
+        }
+    }
+
+    /// Everything until the text has come.
+    func read(until mark: String) throws -> String {
+        var all = ""
+        while !all.contains(mark) {
+            let bytes = try stream.read(until: deadline)
+            guard !bytes.isEmpty else { throw StreamError.lost("ended before \(mark): \(all)") }
+            all += String(decoding: bytes, as: UTF8.self)
+        }
+        return all
+    }
+}
+
+/// A server that answers each connection by a script: what to send after each request head.
+final class ScriptedServer: Sendable {
+    enum Step: Sendable {
+        /// Waits for a whole request, then sends this.
+        case answer(String)
+        /// Waits for a whole request, then for the client to go away.
+        case silence
+    }
+
+    let port: Int
+    private let listener: Listener
+    private let accepted = Mutex(0)
+    private let finished = Mutex(0)
+
+    var connections: Int { accepted.withLock { $0 } }
+    var closedConnections: Int { finished.withLock { $0 } }
+
+    /// One script for each connection in turn; after its script a connection is closed.
+    init(_ scripts: [[Step]]) throws {
+        let listener = try Listener(host: "127.0.0.1", port: 0)
+        self.listener = listener
+        port = listener.port
+        Thread.detachNewThread { [self] in
+            for script in scripts {
+                guard serve(script) else { return }
+                finished.withLock { $0 += 1 }
+            }
+            listener.refuseFurther()
+        }
+    }
+
+    func stop() {
+        listener.stop()
+    }
+
+    private func serve(_ script: [Step]) -> Bool {
+        let deadline = Deadline.now + .seconds(20)
+        guard
+            SocketStream.wait(
+                for: listener.descriptor, events: POLLIN, until: deadline,
+                stop: listener.stopDescriptor) == .ready
+        else { return false }
+        let stream = SocketStream(descriptor: accept(listener.descriptor, nil, nil))
+        accepted.withLock { $0 += 1 }
+        var parser = MessageParser(role: .request, limits: MessageLimits())
+        for step in script {
+            guard waitForRequest(stream, &parser, deadline) else { return true }
+            switch step {
+            case .answer(let text):
+                // The client may have closed already; the script does not mind.
+                try? stream.write(Array(text.utf8), until: deadline)
+            case .silence:
+                _ = stream.waitReadable(until: deadline, stop: listener.stopDescriptor)
+            }
+        }
+        return true
+    }
+
+    private func waitForRequest(
+        _ stream: SocketStream, _ parser: inout MessageParser, _ deadline: Deadline
+    ) -> Bool {
+        while true {
+            // A script is for sound requests; anything else ends the connection.
+            while let event = try? parser.next() { if case .message = event { return true } }
+            guard let bytes = try? stream.read(until: deadline), !bytes.isEmpty else {
+                return false
+            }
+            parser.append(bytes)
+        }
+    }
+}
+
+/// A door that opens once.
+final class Gate: Sendable {
+    private let stream: AsyncStream<Void>
+    private let continuation: AsyncStream<Void>.Continuation
+
+    init() {
+        (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+    }
+
+    func open() {
+        continuation.finish()
+    }
+
+    func wait() async {
+        for await _ in stream {}
+    }
+}
+
+/// Certificates for the tests, made once by the openssl command in a temporary folder.
+struct TestCertificates: Sendable {
+    let caFile: String
+    let loopback: ServerIdentity
+    let elsewhere: ServerIdentity
+
+    static let shared = Result { try TestCertificates() }
+
+    private init() throws {
+        let folder = FileManager.default.temporaryDirectory
+            .appendingPathComponent("http-tests-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
+        func make(_ name: String, _ more: [String]) throws {
+            try Self.openssl(
+                ["req", "-x509"] + key + [
+                    "-keyout", path("\(name).key"), "-out", path("\(name).pem"),
+                ]
+                    + ["-subj", "/CN=\(name)"] + more)
+        }
+        func identity(_ name: String, san: String) throws -> ServerIdentity {
+            try make(
+                name,
+                [
+                    "-CA", path("ca.pem"), "-CAkey", path("ca.key"),
+                    "-addext", "subjectAltName=\(san)", "-addext", "basicConstraints=CA:FALSE",
+                ])
+            return ServerIdentity(
+                certificateChainPEM: try String(
+                    contentsOfFile: path("\(name).pem"), encoding: .utf8),
+                privateKeyPEM: try String(contentsOfFile: path("\(name).key"), encoding: .utf8))
+        }
+        try make("ca", [])
+        caFile = path("ca.pem")
+        loopback = try identity("loopback", san: "IP:127.0.0.1,DNS:localhost")
+        elsewhere = try identity("elsewhere", san: "IP:192.0.2.1,DNS:elsewhere.example")
+    }
+
+    private static func openssl(_ arguments: [String]) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = ["openssl"] + arguments
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else {
+            throw StreamError.lost("openssl \(arguments) failed")
+        }
+    }
+}
