@@ -1,0 +1,48 @@
+package import Postgres
+
+/// Why migrations cannot be read or applied.
+package enum MigrationError: Error, Sendable, Equatable {
+    case directoryUnreadable(path: String)
+    case noMigrations(path: String)
+    /// Not `NNNN_what.sql`.
+    case badFileName(String)
+    case notText(file: String)
+    case duplicateVersion(Int, files: [String])
+    case missingVersion(Int)
+    /// The file's text is not what was applied under this number.
+    case editedAfterApply(version: Int, file: String)
+    /// The database has a migration that the directory lacks: it was migrated by a newer release.
+    case databaseIsNewer(version: Int, name: String)
+    /// The file failed; its transaction was rolled back.
+    case failed(version: Int, file: String, PostgresError)
+    case database(PostgresError)
+}
+
+extension MigrationError: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .directoryUnreadable(let path):
+            "migrations.unreadable: cannot read the directory \(path)"
+        case .noMigrations(let path):
+            "migrations.none: no NNNN_what.sql in \(path)"
+        case .badFileName(let name):
+            "migrations.file_name: \(name) is not named NNNN_what.sql (small letters, digits, _)"
+        case .notText(let file):
+            "migrations.not_text: \(file) is not UTF-8 text"
+        case .duplicateVersion(let version, let files):
+            "migrations.duplicate: \(files.joined(separator: " and ")) share the number \(version)"
+        case .missingVersion(let version):
+            "migrations.gap: number \(version) is missing"
+        case .editedAfterApply(let version, let file):
+            "migrations.edited: \(file) was changed after version \(version) was applied; "
+                + "restore the file and write a new migration"
+        case .databaseIsNewer(let version, let name):
+            "migrations.newer: the database has version \(version) (\(name)), which is not in the "
+                + "directory; use the release that applied it"
+        case .failed(_, let file, let error):
+            "migrations.failed: \(file) was rolled back: \(error)"
+        case .database(let error):
+            "migrations.database: \(error)"
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import Postgres
+
+/// The statements of the migrator. Only its owner writes this table; everybody who may use the
+/// schema may read it, since every program compares the version at start.
+enum SchemaQueries {
+    static let tablePresence: SQL = """
+        -- name: migrationTablePresence
+        SELECT to_regclass('repricer.schema_migrations') IS NOT NULL AS is_present
+        """
+
+    static let version: SQL = """
+        -- name: schemaVersion
+        SELECT coalesce(max(version), 0) AS version FROM repricer.schema_migrations
+        """
+
+    static let applied: SQL = """
+        -- name: appliedMigrations
+        SELECT version, name, checksum, applied_at
+        FROM repricer.schema_migrations
+        ORDER BY version
+        """
+
+    /// Held until the transaction ends. The number only has to differ from other users of the
+    /// database's advisory locks.
+    static let lock: SQL = """
+        -- name: lockMigrations
+        SELECT pg_advisory_xact_lock(7265707269636572)
+        """
+
+    static let createTable = """
+        CREATE SCHEMA IF NOT EXISTS repricer;
+        CREATE TABLE IF NOT EXISTS repricer.schema_migrations (
+            version integer NOT NULL,
+            name text NOT NULL,
+            checksum text NOT NULL,
+            applied_at timestamptz NOT NULL,
+            CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
+        );
+        COMMENT ON TABLE repricer.schema_migrations IS
+            'Which files of Migrations/ were applied, with the SHA-256 of their text.';
+        GRANT SELECT ON repricer.schema_migrations TO PUBLIC;
+        """
+
+    static func checksum(of text: String) -> SQL {
+        """
+        -- name: migrationChecksum
+        SELECT encode(sha256(\(Array(text.utf8))), 'hex') AS checksum
+        """
+    }
+
+    static func record(_ migration: Migration, checksum: String, at instant: Int64) -> SQL {
+        """
+        -- name: recordMigration
+        INSERT INTO repricer.schema_migrations (version, name, checksum, applied_at)
+        VALUES (\(migration.version), \(migration.name), \(checksum), \(timestamp: instant))
+        """
+    }
+}

@@ -1,0 +1,15 @@
+package import Postgres
+
+/// The schema that this program was written for: the highest number in `Migrations/`.
+///
+/// The service refuses to start on any other.
+package let expectedSchemaVersion = 4
+
+/// The highest migration that was applied to the database; 0 when none was.
+package func schemaVersion(
+    _ connection: PostgresConnection
+) async throws(PostgresError) -> Int {
+    let presence = try await connection.query(SchemaQueries.tablePresence).one()
+    guard try presence.bool("is_present") else { return 0 }
+    return try await connection.query(SchemaQueries.version).one().int("version")
+}
