@@ -1,0 +1,202 @@
+package import Postgres
+
+/// Batches: submitting, deciding, looking.
+package enum BatchQueries {
+    package struct Batch: Sendable, Equatable {
+        package var batchID: String
+        package var name: String
+        package var state: String
+        package var planHash: String
+        package var rowCount: Int64
+        package var rejectedRowCount: Int64
+        package var submittedBy: String
+        package var submittedAt: Int64
+        package var decidedBy: String?
+        package var decidedAt: Int64?
+        package var isPaused: Bool
+        package var pausedReason: String?
+    }
+
+    package struct NewBatch: Sendable {
+        package var batchID: String
+        package var name: String
+        package var contentSHA256: String
+        package var planHash: String
+        package var asOf: Int64
+        package var rowCount: Int
+        package var rejectedRowCount: Int
+
+        package init(
+            batchID: String, name: String, contentSHA256: String, planHash: String, asOf: Int64,
+            rowCount: Int, rejectedRowCount: Int
+        ) {
+            self.batchID = batchID
+            self.name = name
+            self.contentSHA256 = contentSHA256
+            self.planHash = planHash
+            self.asOf = asOf
+            self.rowCount = rowCount
+            self.rejectedRowCount = rejectedRowCount
+        }
+    }
+
+    /// The live batch with the same content, if there is one.
+    package static func batchID(
+        ofContent sha256: String, on connection: isolated PostgresConnection
+    ) throws -> String? {
+        try connection.query(
+            """
+            -- name: batchOfContent
+            SELECT batch_id FROM repricer.batches
+            WHERE content_sha256 = \(sha256) AND state IN ('awaiting_approval', 'approved')
+            """
+        ).oneOrNil().map { try $0.text("batch_id") }
+    }
+
+    package static func insert(_ batch: NewBatch) -> SQL {
+        """
+        -- name: insertBatch
+        INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
+            row_count, rejected_row_count, submitted_at)
+        VALUES (\(uuid: batch.batchID), \(batch.name), \(batch.contentSHA256), \(batch.planHash),
+            \(timestamp: batch.asOf), \(batch.rowCount), \(batch.rejectedRowCount),
+            \(timestamp: batch.asOf))
+        """
+    }
+
+    package static func recordSubmission(_ batch: NewBatch) -> SQL {
+        """
+        -- name: recordSubmission
+        INSERT INTO repricer.decisions (decided_at, action, batch_id, detail)
+        VALUES (\(timestamp: batch.asOf), 'submit', \(uuid: batch.batchID), \(batch.planHash))
+        """
+    }
+
+    package static func all(on connection: isolated PostgresConnection) throws -> [Batch] {
+        try connection.query(
+            """
+            -- name: allBatches
+            SELECT * FROM repricer.batches ORDER BY submitted_at, batch_id
+            """
+        ).map(read)
+    }
+
+    package static func find(
+        _ batchID: String, on connection: isolated PostgresConnection
+    ) throws -> Batch? {
+        try connection.query(
+            """
+            -- name: findBatch
+            SELECT * FROM repricer.batches WHERE batch_id = \(uuid: batchID)
+            """
+        ).oneOrNil().map(read)
+    }
+
+    private static func read(_ row: Row) throws -> Batch {
+        Batch(
+            batchID: try row.text("batch_id"), name: try row.text("name"),
+            state: try row.text("state"), planHash: try row.text("plan_hash"),
+            rowCount: try row.int64("row_count"),
+            rejectedRowCount: try row.int64("rejected_row_count"),
+            submittedBy: try row.text("submitted_by"),
+            submittedAt: try row.milliseconds("submitted_at"),
+            decidedBy: try row.textOrNil("decided_by"),
+            decidedAt: try row.millisecondsOrNil("decided_at"),
+            isPaused: try row.bool("is_paused"), pausedReason: try row.textOrNil("paused_reason"))
+    }
+
+    package static func approve(
+        _ batchID: String, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: approveBatch
+            SELECT repricer.approve_batch(\(uuid: batchID), \(timestamp: at)) AS rows
+            """
+        ).one().int64("rows")
+    }
+
+    /// `newState` is `rejected` or `aborted`; returns how many changes were withdrawn.
+    package static func withdraw(
+        _ batchID: String, newState: String, reason: String?, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: withdrawBatch
+            SELECT repricer.withdraw_batch(\(uuid: batchID), \(timestamp: at), \(newState)::text,
+                \(reason)::text) AS rows
+            """
+        ).one().int64("rows")
+    }
+
+    /// nil pauses or resumes everything.
+    package static func setPause(
+        _ batchID: String?, isPaused: Bool, at: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: setPause
+            SELECT repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused))
+            """)
+    }
+
+    package static func isEverythingPaused(
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: isEverythingPaused
+            SELECT is_paused FROM repricer.service_controls
+            """
+        ).one().bool("is_paused")
+    }
+
+    /// Rows by state, of one batch or of all.
+    package static func stateCounts(
+        batchID: String?, on connection: isolated PostgresConnection
+    ) throws -> [String: Int64] {
+        let rows = try connection.query(
+            """
+            -- name: stateCounts
+            SELECT state, count(*) AS rows FROM repricer.price_changes
+            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+            GROUP BY state
+            """)
+        var counts: [String: Int64] = [:]
+        for row in rows { counts[try row.text("state")] = try row.int64("rows") }
+        return counts
+    }
+
+    /// Refused rows of a batch by row code.
+    package static func rejectCounts(
+        batchID: String?, on connection: isolated PostgresConnection
+    ) throws -> [String: Int64] {
+        let rows = try connection.query(
+            """
+            -- name: rejectCounts
+            SELECT code, count(*) AS rows FROM repricer.batch_rejects
+            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+            GROUP BY code
+            """)
+        var counts: [String: Int64] = [:]
+        for row in rows { counts[try row.text("code")] = try row.int64("rows") }
+        return counts
+    }
+
+    /// Dependents' cancellations by state.
+    package static func dependentCounts(
+        batchID: String?, on connection: isolated PostgresConnection
+    ) throws -> [String: Int64] {
+        let rows = try connection.query(
+            """
+            -- name: dependentCounts
+            SELECT state, count(*) AS rows FROM repricer.dependent_cancellations
+            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+            GROUP BY state
+            """)
+        var counts: [String: Int64] = [:]
+        for row in rows { counts[try row.text("state")] = try row.int64("rows") }
+        return counts
+    }
+}

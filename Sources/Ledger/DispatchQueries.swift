@@ -1,0 +1,190 @@
+package import Postgres
+package import Pricing
+
+/// The road of a call: due changes, the intent, its outcome. Business instants decide what is due; leases and
+/// retries live in real time, since a dead process is dead in real time.
+package enum DispatchQueries {
+    /// A change that is not final, as the scheduler judges it.
+    package struct OpenChange: Sendable {
+        package var originalTransactionID: String
+        package var changeID: String
+        package var batchID: String
+        package var line: Int
+        package var sku: String
+        package var state: ChangeState
+        package var currency: String
+        package var storefront: String
+        package var period: String
+        package var currentPrice: Int64
+        package var newPrice: Int64
+        package var dependentSKUs: [String]
+        package var effectiveOnOrAfter: String?
+        package var forecastConsent: Consent
+        package var sendBy: Instant
+        package var dueEffectiveAt: Instant
+        package var isReady: Bool
+        package var goesAlone: Bool
+        package var isPaused: Bool
+    }
+
+    /// Wakes parked changes whose instant has come; returns how many.
+    package static func wake(
+        now: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.execute(
+            """
+            -- name: wakeParkedChanges
+            UPDATE repricer.price_changes c SET is_ready = true
+            FROM (
+                SELECT original_transaction_id, change_id FROM repricer.price_changes
+                WHERE state = 'queued' AND NOT is_ready AND send_after <= \(timestamp: now)
+                ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            ) due
+            WHERE c.original_transaction_id = due.original_transaction_id
+                AND c.change_id = due.change_id
+            """)
+    }
+
+    /// The buckets with due changes, earliest deadline first: one probe of the index each.
+    package static func dueBuckets(
+        realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: dueBuckets
+            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket),
+                LATERAL (
+                    SELECT c.send_by FROM repricer.price_changes c
+                    JOIN repricer.batches a ON a.batch_id = c.batch_id AND NOT a.is_paused
+                    WHERE c.bucket = b.bucket::smallint AND c.state = 'queued' AND c.is_ready
+                        AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+                    ORDER BY c.send_by LIMIT 1
+                ) first
+            ORDER BY first.send_by
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    /// Locks the subscriptions of a bucket's most urgent changes. One with a call in flight, or with
+    /// notifications not yet folded, waits: its facts are not the newest.
+    package static func lockDue(
+        bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        let rows = try connection.query(
+            """
+            -- name: lockDueSubscriptions
+            SELECT s.original_transaction_id
+            FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id AND NOT b.is_paused
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = c.original_transaction_id
+            WHERE c.bucket = \(bucket)::smallint AND c.state = 'queued' AND c.is_ready
+                AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+                AND NOT EXISTS (
+                    SELECT 1 FROM repricer.price_change_requests r
+                    WHERE r.original_transaction_id = c.original_transaction_id
+                        AND r.state IN ('sending', 'unknown'))
+                AND NOT EXISTS (
+                    SELECT 1 FROM repricer.inbox i
+                    WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
+            ORDER BY c.send_by LIMIT \(limit)
+            FOR UPDATE OF s SKIP LOCKED
+            """)
+        var seen: Set<String> = []
+        return try rows.map { try $0.text("original_transaction_id") }
+            .filter { seen.insert($0).inserted }
+    }
+
+    /// The open changes of locked subscriptions, read after the lock; those with a call in flight are left out.
+    package static func openChanges(
+        _ ids: [String], withoutInFlight: Bool = true, on connection: isolated PostgresConnection
+    ) throws -> [String: [OpenChange]] {
+        let rows = try connection.query(
+            """
+            -- name: openChanges
+            SELECT c.*, to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before, b.is_paused
+            FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE c.original_transaction_id = ANY (\(ids)::text[])
+                AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                    'pending_consent', 'accepted')
+                AND NOT (\(withoutInFlight) AND EXISTS (
+                    SELECT 1 FROM repricer.price_change_requests r
+                    WHERE r.original_transaction_id = c.original_transaction_id
+                        AND r.state IN ('sending', 'unknown')))
+            ORDER BY c.original_transaction_id, c.send_by, c.change_id
+            """)
+        var changes: [String: [OpenChange]] = [:]
+        for row in rows {
+            let change = try read(row)
+            changes[change.originalTransactionID, default: []].append(change)
+        }
+        return changes
+    }
+
+    private static func read(_ row: Row) throws -> OpenChange {
+        guard let state = ChangeState(rawValue: try row.text("state")),
+            let consent = Consent(rawValue: try row.text("forecast_consent"))
+        else { throw LedgerError.unreadable("price_changes.state or forecast_consent") }
+        return OpenChange(
+            originalTransactionID: try row.text("original_transaction_id"),
+            changeID: try row.text("change_id"), batchID: try row.text("batch_id"),
+            line: try row.int("line"), sku: try row.text("sku"), state: state,
+            currency: try row.text("currency"), storefront: try row.text("storefront"),
+            period: try row.text("period"), currentPrice: try row.int64("current_price_milliunits"),
+            newPrice: try row.int64("new_price_milliunits"),
+            dependentSKUs: try row.texts("dependent_skus"),
+            effectiveOnOrAfter: try row.textOrNil("not_before"), forecastConsent: consent,
+            sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
+            dueEffectiveAt: Instant(milliseconds: try row.milliseconds("due_effective_at")),
+            isReady: try row.bool("is_ready"), goesAlone: try row.bool("goes_alone"),
+            isPaused: try row.bool("is_paused"))
+    }
+
+    /// Ends a change before any call, with the row code that the new judgement gave.
+    package static func end(
+        _ id: String, _ changeID: String, _ state: ChangeState, reason: String, at: Int64
+    ) -> SQL {
+        """
+        -- name: endChange
+        UPDATE repricer.price_changes SET state = \(state.rawValue), reason = \(reason),
+            ended_at = \(timestamp: at), state_since = \(timestamp: at)
+        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
+        """
+    }
+
+    /// Moves the live plan of a queued change to the renewal that it can still make.
+    package static func replan(
+        _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
+        effectiveAt: Instant,
+        isReady: Bool
+    ) -> SQL {
+        """
+        -- name: replanChange
+        UPDATE repricer.price_changes SET send_after = \(timestamp: sendAfter?.milliseconds),
+            send_by = \(timestamp: sendBy.milliseconds),
+            due_effective_at = \(timestamp: effectiveAt.milliseconds), is_ready = \(isReady)
+        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID) AND state = 'queued'
+        """
+    }
+
+    package static func history(
+        _ id: String, _ changeIDs: [String], _ state: ChangeState, at: Int64, kind: String,
+        evidenceID: String, reason: String?
+    ) -> SQL {
+        """
+        -- name: recordStep
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT \(id)::text, change_id, \(timestamp: at), \(state.rawValue)::text, \(kind)::text,
+            \(evidenceID)::text, \(reason)::text
+        FROM unnest(\(uuids: changeIDs)::uuid[]) AS change_id
+        ON CONFLICT DO NOTHING
+        """
+    }
+}
+
+extension DispatchQueries {
+    /// A change that ended frees its SKUs for other batches.
+    package static func releaseRoles(of id: String) -> SQL { FoldQueries.releaseRoles(id) }
+}

@@ -1,0 +1,119 @@
+package import Postgres
+package import Pricing
+
+/// The inbox, and the decoded statements that a fold reads.
+package enum EventQueries {
+    /// A notification that waits to be folded, with its evidence.
+    package struct Waiting: Sendable {
+        package var originalTransactionID: String
+        package var notificationUUID: String
+        /// UTC milliseconds: stands in for a `signedDate` that is missing.
+        package var receivedAt: Int64
+        package var signedPayload: String
+    }
+
+    /// The buckets with work, so that an idle service asks one small question.
+    package static func bucketsWithWork(
+        on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: inboxBuckets
+            SELECT DISTINCT bucket FROM repricer.inbox WHERE error IS NULL
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    /// The subscriptions of a bucket that have waited longest.
+    package static func waitingSubscriptions(
+        bucket: Int, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: waitingSubscriptions
+            SELECT original_transaction_id FROM repricer.inbox
+            WHERE bucket = \(bucket)::smallint AND error IS NULL
+            GROUP BY original_transaction_id
+            ORDER BY min(received_at) LIMIT \(limit)
+            """
+        ).map { try $0.text("original_transaction_id") }
+    }
+
+    /// What waits for these subscriptions.
+    package static func waiting(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [Waiting] {
+        try connection.query(
+            """
+            -- name: waitingNotifications
+            SELECT i.original_transaction_id, i.notification_uuid, i.received_at, n.signed_payload
+            FROM repricer.inbox i
+            JOIN repricer.notifications n
+                ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
+            WHERE i.original_transaction_id = ANY (\(ids)::text[]) AND i.error IS NULL
+            """
+        ).map { row in
+            Waiting(
+                originalTransactionID: try row.text("original_transaction_id"),
+                notificationUUID: try row.text("notification_uuid"),
+                receivedAt: try row.milliseconds("received_at"),
+                signedPayload: try row.text("signed_payload"))
+        }
+    }
+
+    package static func deleteWaiting(_ ids: [String], uuids: [String]) -> SQL {
+        """
+        -- name: deleteWaiting
+        DELETE FROM repricer.inbox
+        WHERE original_transaction_id = ANY (\(ids)::text[])
+            AND notification_uuid = ANY (\(uuids)::text[])
+        """
+    }
+
+    /// Sets one aside with the reason, so that it never stops the ones behind it.
+    package static func setAside(_ id: String, uuid: String, error: String) -> SQL {
+        """
+        -- name: setAsideNotification
+        UPDATE repricer.inbox SET error = \(error)
+        WHERE original_transaction_id = \(id) AND notification_uuid = \(uuid)
+        """
+    }
+
+    /// Keeps the decoded statements. One told twice is kept once.
+    package static func insert(_ events: [SubscriptionEvent]) throws -> SQL {
+        let statements = try events.map { try JSONText.encode($0) }
+        return """
+            -- name: insertSubscriptionEvents
+            INSERT INTO repricer.subscription_events
+                (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement)
+            SELECT * FROM unnest(
+                \(events.map(\.originalTransactionID))::text[],
+                \(timestamps: events.map { $0.key.signedAt.milliseconds })::timestamptz[],
+                \(events.map(\.key.evidenceID))::text[],
+                \(events.map(\.source.rawValue))::text[],
+                \(texts: events.map(\.type))::text[],
+                \(texts: events.map(\.subtype))::text[],
+                \(jsons: statements)::jsonb[])
+            ON CONFLICT DO NOTHING
+            """
+    }
+
+    /// All statements about these subscriptions, in the order of folding.
+    package static func all(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: [SubscriptionEvent]] {
+        let rows = try connection.query(
+            """
+            -- name: allSubscriptionEvents
+            SELECT original_transaction_id, statement FROM repricer.subscription_events
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+            """)
+        var events: [String: [SubscriptionEvent]] = [:]
+        for row in rows {
+            let event = try JSONText.decode(SubscriptionEvent.self, try row.text("statement"))
+            events[try row.text("original_transaction_id"), default: []].append(event)
+        }
+        // Sorted here and not by the server: its collation may order evidence ids in another way.
+        return events.mapValues { $0.sorted { $0.key < $1.key } }
+    }
+}

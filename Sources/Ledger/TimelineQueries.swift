@@ -1,0 +1,58 @@
+package import Postgres
+
+/// All that happened to one subscription, for people who ask why.
+package enum TimelineQueries {
+    package struct Line: Sendable, Equatable {
+        /// UTC milliseconds.
+        package var at: Int64
+        /// `notification`, `response`, `status`, `submission`, `approval`, `request`, …
+        package var kind: String
+        package var what: String
+        package var sku: String?
+        package var detail: String?
+        package var evidenceID: String
+    }
+
+    /// Oldest first: what Apple said, what we did, what became of each change and dependent.
+    package static func lines(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> [Line] {
+        try connection.query(
+            """
+            -- name: timeline
+            SELECT signed_at AS at, 0 AS place, source AS kind,
+                coalesce(type, 'answer') || coalesce('/' || subtype, '') AS what, NULL AS sku,
+                NULL AS detail, evidence_id
+            FROM repricer.subscription_events WHERE original_transaction_id = \(id)
+            UNION ALL
+            SELECT h.occurred_at, 1, h.evidence_kind, 'change is ' || h.state, c.sku,
+                concat_ws('; ', c.current_price_milliunits || ' -> ' || c.new_price_milliunits || ' '
+                    || c.currency || ' milliunits', h.reason), h.evidence_id
+            FROM repricer.price_change_history h
+            JOIN repricer.price_changes c ON c.original_transaction_id = h.original_transaction_id
+                AND c.change_id = h.change_id
+            WHERE h.original_transaction_id = \(id)
+            UNION ALL
+            SELECT requested_at, 2, 'dependent', 'dependent cancellation requested', dependent_sku,
+                'parent ' || parent_sku || ', ' || cause, requested_by_evidence
+            FROM repricer.dependent_cancellations WHERE original_transaction_id = \(id)
+            UNION ALL
+            SELECT settled_at, 3, 'dependent', 'dependent cancellation ' || state, dependent_sku,
+                detail, coalesce(settled_by_evidence, '')
+            FROM repricer.dependent_cancellations
+            WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
+            UNION ALL
+            SELECT purchased_at, 4, 'charge', 'charged', sku,
+                price_milliunits || ' ' || currency || ' milliunits', transaction_id
+            FROM repricer.charges WHERE original_transaction_id = \(id)
+            ORDER BY 1, 2, evidence_id, what
+            """
+        ).map { row in
+            Line(
+                at: try row.milliseconds("at"), kind: try row.text("kind"),
+                what: try row.text("what"),
+                sku: try row.textOrNil("sku"), detail: try row.textOrNil("detail"),
+                evidenceID: try row.text("evidence_id"))
+        }
+    }
+}

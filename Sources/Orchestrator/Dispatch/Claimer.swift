@@ -1,0 +1,165 @@
+import Foundation
+import Ledger
+import Pricing
+import ServiceKit
+
+/// Turns due changes into intents: locks their subscriptions, judges them on the newest facts, writes the
+/// intent and the claim in one transaction. Nothing has been called when it returns.
+struct Claimer: Sendable {
+    let pool: LedgerPool
+    let rules: RuleSet
+    let environment: StoreEnvironment
+    let owner: String
+    let leaseFor: Duration
+
+    struct Claim: Sendable {
+        var requests: [RequestQueries.Held] = []
+        /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
+        var judged = 0
+    }
+
+    /// Claims at most `limit` requests of one bucket. `now` is the business clock, `realNow` the machine's.
+    func claim(bucket: Int, limit: Int, now: Instant, realNow: Int64) async throws -> Claim {
+        try await pool.withTransaction { connection in
+            let ids = try DispatchQueries.lockDue(
+                bucket: bucket, limit: limit, realNow: realNow, on: connection)
+            guard !ids.isEmpty else { return Claim() }
+            let open = try DispatchQueries.openChanges(ids, on: connection)
+            let stored = try SubscriptionQueries.load(ids, on: connection)
+            let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
+            let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            var claim = Claim()
+            var statements: [LedgerStatement] = []
+            for id in ids {
+                guard let changes = open[id], let subscription = stored[id] else { continue }
+                let judged = judge(changes, subscription, siblings, now: now)
+                claim.judged += judged.count
+                statements += judged.flatMap { $0.statements(now: now) }
+                guard
+                    let request = try request(
+                        of: judged, subscription.facts, now: now, realNow: realNow)
+                else { continue }
+                statements += RequestQueries.insert(
+                    request, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
+                    now: now.milliseconds)
+                claim.requests.append(request)
+            }
+            _ = try connection.pipeline(statements)
+            return claim
+        }
+    }
+
+    private func judge(
+        _ changes: [DispatchQueries.OpenChange], _ stored: SubscriptionQueries.Stored,
+        _ siblings: [String: Set<String>], now: Instant
+    ) -> [JudgedChange] {
+        let context = JudgeContext(
+            openChanges: changes.map(JudgeContext.OpenChange.init),
+            siblingSKUs: stored.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
+            increaseHistory: stored.increases.past)
+        let judge = Judge(rules: rules.inForce(at: now), environment: environment, now: now)
+        return changes.filter { $0.state == .queued && $0.isReady && !$0.isPaused }.map { change in
+            JudgedChange(
+                change: change,
+                verdict: judge.judgeForSending(
+                    StoredChange(change), facts: stored.facts, context: context))
+        }
+    }
+
+    /// One request a subscription and claim: the group of the most urgent change.
+    private func request(
+        of judged: [JudgedChange], _ facts: SubscriptionFacts, now: Instant, realNow: Int64
+    ) throws -> RequestQueries.Held? {
+        let sendable = judged.filter { $0.plan != nil }
+        guard let first = sendable.first else { return nil }
+        let group =
+            first.change.goesAlone
+            ? [first] : sendable.filter { !$0.change.goesAlone && $0.groupKey == first.groupKey }
+        var random = SystemRandomNumberGenerator()
+        let intent = PriceChangeIntent(
+            originalTransactionID: facts.originalTransactionID,
+            transactionID: facts.originalTransactionID,
+            requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
+            consistencyToken: facts.consistencyToken, currency: first.change.currency,
+            storefront: first.change.storefront,
+            items: group.map {
+                PriceChangeIntent.Item(
+                    sku: $0.change.sku, price: $0.change.newPrice,
+                    dependentSKUs: $0.change.dependentSKUs)
+            })
+        return RequestQueries.Held(
+            originalTransactionID: facts.originalTransactionID,
+            requestReferenceID: intent.requestReferenceID,
+            changeIDs: group.map(\.change.changeID), transactionID: intent.transactionID,
+            call: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+    }
+}
+
+/// A due change and what the newest facts say of it.
+private struct JudgedChange {
+    let change: DispatchQueries.OpenChange
+    let verdict: SendingVerdict
+
+    var plan: PlanRow? {
+        switch verdict {
+        case .send(let plan): plan
+        case .wait, .ineligible: nil
+        }
+    }
+
+    var groupKey: String? {
+        guard let plan, let consent = plan.consent, let effectiveAt = plan.effectiveAt else {
+            return nil
+        }
+        return RequestGroup.key(consent: consent, effectiveAt: effectiveAt, sku: change.sku)
+    }
+
+    func statements(now: Instant) -> [LedgerStatement] {
+        let id = change.originalTransactionID
+        switch verdict {
+        case .ineligible(let fault):
+            return [
+                DispatchQueries.end(
+                    id, change.changeID, .ineligible, reason: fault.code.rawValue,
+                    at: now.milliseconds),
+                DispatchQueries.history(
+                    id, [change.changeID], .ineligible, at: now.milliseconds, kind: "judgement",
+                    evidenceID: "at \(now.milliseconds)",
+                    reason: "\(fault.code.rawValue): \(fault.message)"),
+                DispatchQueries.releaseRoles(of: id),
+            ]
+        case .wait(let until):
+            return [
+                DispatchQueries.replan(
+                    id, change.changeID, sendAfter: until, sendBy: change.sendBy,
+                    effectiveAt: change.dueEffectiveAt, isReady: false)
+            ]
+        case .send(let plan):
+            guard let effectiveAt = plan.effectiveAt, let sendBy = plan.sendBy,
+                effectiveAt != change.dueEffectiveAt
+            else { return [] }
+            return [
+                DispatchQueries.replan(
+                    id, change.changeID, sendAfter: nil, sendBy: sendBy, effectiveAt: effectiveAt,
+                    isReady: true),
+                DispatchQueries.history(
+                    id, [change.changeID], .queued, at: now.milliseconds, kind: "judgement",
+                    evidenceID: "at \(now.milliseconds)",
+                    reason:
+                        "moved from the renewal of \(change.dueEffectiveAt.text) to \(effectiveAt.text)"
+                ),
+            ]
+        }
+    }
+}
+
+extension StoredChange {
+    fileprivate init(_ change: DispatchQueries.OpenChange) {
+        self.init(
+            changeID: change.changeID, originalTransactionID: change.originalTransactionID,
+            sku: change.sku, newPrice: change.newPrice, currentPrice: change.currentPrice,
+            currency: change.currency, storefront: change.storefront, period: change.period,
+            consent: change.forecastConsent, dependentSKUs: change.dependentSKUs,
+            effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) })
+    }
+}

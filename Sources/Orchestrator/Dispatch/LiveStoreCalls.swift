@@ -1,0 +1,68 @@
+package import AppStore
+import Pricing
+
+/// The App Store client as delivery sees it: its outcomes in the words of `StoreAnswer`.
+package struct LiveStoreCalls: StoreCalls {
+    private let client: AppStoreClient
+
+    package init(client: AppStoreClient) {
+        self.client = client
+    }
+
+    package func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+        let call = PriceChangeCall(
+            requestReferenceID: intent.requestReferenceID,
+            consistencyToken: intent.consistencyToken,
+            currency: intent.currency, storefront: intent.storefront,
+            items: intent.items.map {
+                PriceChangeCall.Item(
+                    sku: $0.sku, priceMilliunits: $0.price, dependentSKUs: $0.dependentSKUs)
+            })
+        let outcome = await client.changePrice(transactionID: intent.transactionID, request: call)
+        return StoreAnswer(outcome) { [$0.event] }
+    }
+
+    package func look(transactionID: String) async -> StoreAnswer {
+        let outcome = await client.subscriptionStatuses(transactionID: transactionID)
+        return StoreAnswer(outcome) { $0.map(\.event) }
+    }
+}
+
+extension StoreAnswer {
+    fileprivate init<Value>(
+        _ outcome: CallOutcome<Value>, events: (Value) -> [SubscriptionEvent]
+    ) {
+        switch outcome {
+        case .answered(let value, let raw): self = .answered(events(value), StoreReply(raw))
+        case .throttled(let until, let raw): self = .throttled(until: until, StoreReply(raw))
+        case .unknownOutcome(let reason, let raw):
+            self = .unknown(reason: reason, raw.map { StoreReply($0) } ?? StoreReply())
+        case .notSent(let reason): self = .notSent(reason: reason)
+        case .refused(let code, let message, let raw):
+            self = Self.refused(code, message, StoreReply(raw))
+        }
+    }
+
+    private static func refused(
+        _ code: APIErrorCode, _ message: String, _ reply: StoreReply
+    ) -> StoreAnswer {
+        let meaning: StoreRefusal.Meaning
+        switch code.disposition(onRetry: false) {
+        case .retrySame, .waitUntil: return .unknown(reason: code.description, reply)
+        case .refresh: meaning = .refresh
+        case .look: meaning = .look
+        case .haltService: meaning = .haltService
+        case .reject: meaning = .reject
+        }
+        return .refused(
+            StoreRefusal(
+                code: code.rawValue, name: code.name ?? "code_\(code.rawValue)", message: message,
+                meaning: meaning), reply)
+    }
+}
+
+extension StoreReply {
+    fileprivate init(_ raw: RawAnswer) {
+        self.init(httpStatus: raw.status, body: raw.body)
+    }
+}

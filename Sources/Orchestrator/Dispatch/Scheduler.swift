@@ -1,0 +1,241 @@
+import Foundation
+package import Ledger
+package import Pricing
+package import ServiceKit
+
+/// Takes due work, earliest deadline first, and carries it to the App Store: claim, commit, call, settle.
+///
+/// Several lanes work side by side in one process and any number of processes side by side: a lane claims one
+/// bucket at a time under the subscriptions' locks, so no two ever hold the same subscription. A lane's calls
+/// run together and are settled together; a slow call holds up its lane, never the others.
+package struct Scheduler: Service {
+    package let name = "scheduler"
+    private let world: World
+    private let claimer: Claimer
+    private let settlement: Settlement
+
+    package struct World: Sendable {
+        package var pool: LedgerPool
+        package var store: any StoreCalls
+        package var rules: RuleSet
+        package var environment: StoreEnvironment
+        /// Decides what is due: the virtual clock in a rehearsal.
+        package var clock: any WallClock
+        /// Leases and retries.
+        package var realClock: any WallClock
+        package var log: Log
+        package var metrics: Metrics
+        package var limits: Limits
+
+        package init(
+            pool: LedgerPool, store: any StoreCalls, rules: RuleSet, environment: StoreEnvironment,
+            clock: any WallClock, realClock: any WallClock = SystemClock(), log: Log,
+            metrics: Metrics, limits: Limits = Limits()
+        ) {
+            self.pool = pool
+            self.store = store
+            self.rules = rules
+            self.environment = environment
+            self.clock = clock
+            self.realClock = realClock
+            self.log = log
+            self.metrics = metrics
+            self.limits = limits
+        }
+    }
+
+    package struct Limits: Sendable {
+        package var changePricePerSecond = 50
+        package var lanes = 4
+        package var requestsPerClaim = 25
+        /// Longer than the client's request deadline, so that a lease ends only with its process.
+        package var leaseFor: Duration = .seconds(60)
+        package var idleWait: Duration = .milliseconds(100)
+        package var failureWait: Duration = .seconds(1)
+        package var wakesPerRound = 1000
+        package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
+
+        package init() {}
+    }
+
+    static let endpoint = "change_price"
+
+    package init(_ world: World) {
+        self.world = world
+        var random = SystemRandomNumberGenerator()
+        claimer = Claimer(
+            pool: world.pool, rules: world.rules, environment: world.environment,
+            owner: UUIDv7.make(
+                nowMilliseconds: world.realClock.nowMilliseconds(), random: &random),
+            leaseFor: world.limits.leaseFor)
+        settlement = Settlement(pool: world.pool, log: world.log, retry: world.limits.retry)
+    }
+
+    package func run() async throws {
+        await withTaskGroup(of: Void.self) { group in
+            for lane in 0..<world.limits.lanes {
+                group.addTask { await runLane(lane) }
+            }
+        }
+    }
+
+    private func runLane(_ lane: Int) async {
+        while !Task.isCancelled {
+            do {
+                if try await round(lane: lane) == 0 {
+                    try await Task.sleep(for: world.limits.idleWait)
+                }
+            } catch is CancellationError {
+                return
+            } catch {
+                world.log.error(
+                    "delivery failed; trying again", ["error": String(describing: error)])
+                world.metrics.increment("repricer_delivery_failures_total")
+                // A cancelled sleep ends the loop above.
+                try? await Task.sleep(for: world.limits.failureWait)
+            }
+        }
+    }
+
+    /// One round of one lane; returns how much it found to do. Tests drive it by hand.
+    package func round(lane: Int = 0) async throws -> Int {
+        let now = world.clock.nowMilliseconds()
+        let isPaused = try await world.pool.withConnection { connection in
+            try await Self.prepare(connection, world.limits, now: now)
+        }
+        var done = try await settleOpen()
+        guard !isPaused else { return done }
+        let realNow = world.realClock.nowMilliseconds()
+        let buckets = try await world.pool.withConnection { connection in
+            try await connection.read { try DispatchQueries.dueBuckets(realNow: realNow, on: $0) }
+        }
+        guard !buckets.isEmpty else { return done }
+        // Lanes start at different places of the list, so that they seldom reach for the same bucket.
+        for offset in buckets.indices {
+            let bucket = buckets[(offset + lane) % buckets.count]
+            let judged = try await serve(bucket: bucket)
+            done += judged
+            if judged > 0 { return done }
+        }
+        return done
+    }
+
+    private static func prepare(
+        _ connection: LedgerConnection, _ limits: Limits, now: Int64
+    ) async throws -> Bool {
+        try await connection.read { connection in
+            try RateQueries.create(
+                endpoint: endpoint, perSecond: limits.changePricePerSecond, now: now, on: connection
+            )
+            _ = try DispatchQueries.wake(now: now, limit: limits.wakesPerRound, on: connection)
+            return try BatchQueries.isEverythingPaused(on: connection)
+        }
+    }
+
+    /// Leases tokens, claims as many requests, calls, settles.
+    private func serve(bucket: Int) async throws -> Int {
+        let limits = world.limits
+        let now = Instant(milliseconds: world.clock.nowMilliseconds())
+        let lease = try await leaseTokens(limits.requestsPerClaim, now: now)
+        guard lease.granted > 0 else { return 0 }
+        let realNow = world.realClock.nowMilliseconds()
+        let claim = try await claimer.claim(
+            bucket: bucket, limit: lease.granted, now: now, realNow: realNow)
+        if claim.requests.count < lease.granted {
+            try await giveBack(lease.granted - claim.requests.count)
+        }
+        try await callAndSettle(claim.requests)
+        return claim.judged
+    }
+
+    private func leaseTokens(_ wanted: Int, now: Instant) async throws -> RateQueries.Lease {
+        let rate = world.limits.changePricePerSecond
+        return try await world.pool.withTransaction { connection in
+            try RateQueries.lease(
+                endpoint: Self.endpoint, wanted: wanted, perSecond: rate, now: now.milliseconds,
+                on: connection)
+        }
+    }
+
+    private func giveBack(_ tokens: Int) async throws {
+        _ = try await world.pool.withConnection { connection in
+            try await connection.pipeline([
+                RateQueries.giveBack(endpoint: Self.endpoint, tokens: tokens)
+            ])
+        }
+    }
+
+    /// Retries and takes over what was left open: by us, or by a process that died.
+    private func settleOpen() async throws -> Int {
+        let realNow = world.realClock.nowMilliseconds()
+        let leaseUntil = realNow + world.limits.leaseFor.milliseconds
+        let limit = world.limits.requestsPerClaim
+        let owner = claimer.owner
+        let held = try await world.pool.withTransaction { connection in
+            try RequestQueries.takeOver(
+                owner: owner, leaseUntil: leaseUntil, realNow: realNow, limit: limit, on: connection
+            )
+        }
+        try await callAndSettle(held)
+        return held.count
+    }
+
+    private func callAndSettle(_ requests: [RequestQueries.Held]) async throws {
+        guard !requests.isEmpty else { return }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for request in requests {
+                group.addTask {
+                    let answer = await call(request)
+                    try await settle(request, answer)
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private func call(_ request: RequestQueries.Held) async -> StoreAnswer {
+        guard
+            let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
+                PriceChangeIntent.self, from: Data(request.call.utf8))
+        else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
+        switch request.nextStep {
+        case "look": return await world.store.look(transactionID: request.transactionID)
+        default: return await world.store.changePrice(intent)
+        }
+    }
+
+    private func settle(_ request: RequestQueries.Held, _ answer: StoreAnswer) async throws {
+        let now = Instant(milliseconds: world.clock.nowMilliseconds())
+        if case .throttled(let until, _) = answer {
+            _ = try await world.pool.withConnection { connection in
+                try await connection.pipeline([
+                    RateQueries.block(endpoint: Self.endpoint, until: until.milliseconds)
+                ])
+            }
+        }
+        let isOurs = try await settlement.settle(
+            request, answer, now: now, realNow: world.realClock.nowMilliseconds())
+        world.metrics.increment(
+            "repricer_calls_total", labels: ["result": isOurs ? answer.label : "lease_lost"])
+        if case .refused(let refusal, _) = answer, refusal.meaning == .haltService {
+            world.log.error("the App Store refuses our key; calls wait", ["code": refusal.name])
+            try await Task.sleep(for: world.limits.failureWait)
+        }
+        if case .notSent(let reason) = answer {
+            world.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
+            try await Task.sleep(for: world.limits.failureWait)
+        }
+    }
+}
+
+extension StoreAnswer {
+    fileprivate var label: String {
+        switch self {
+        case .answered: "answered"
+        case .refused: "refused"
+        case .throttled: "throttled"
+        case .unknown: "unknown"
+        case .notSent: "not_sent"
+        }
+    }
+}

@@ -1,0 +1,171 @@
+import Ledger
+import Pricing
+import ServiceKit
+
+/// Writes how a call ended, fenced by its lease. The table of what each ending means stands here, once.
+struct Settlement: Sendable {
+    let pool: LedgerPool
+    let log: Log
+    let retry: Backoff
+
+    /// Looks before a refusal on a retry counts.
+    static let looksMax = 3
+    /// `InvalidConsistencyTokenError`: never sent again with the token that was refused.
+    static let staleTokenCode = 4_000_082
+    /// Attempts with the same id before each further one is preceded by a look.
+    static let sendsBeforeLook = 3
+
+    /// Settles one attempt. Returns false when the lease was lost: somebody else settles it.
+    func settle(
+        _ request: RequestQueries.Held, _ answer: StoreAnswer, now: Instant, realNow: Int64
+    ) async throws -> Bool {
+        try await pool.withTransaction { connection in
+            let id = request.originalTransactionID
+            try SubscriptionQueries.lock([id], on: connection)
+            guard try RequestQueries.isHeld(request, on: connection) else { return false }
+            if case .answered(let events, _) = answer {
+                // A status answers for the customer's other subscriptions too, whose locks we don't hold.
+                try SubscriptionFolder.fold(
+                    events.filter { $0.originalTransactionID == id }, on: connection)
+            }
+            let isSettled = try RequestQueries.isSettled(request, on: connection)
+            let outcome = Outcome(request, answer, isSettled: isSettled)
+            _ = try connection.pipeline(
+                statements(outcome, request, answer.reply, now: now, realNow: realNow))
+            return true
+        }
+    }
+
+    /// What one attempt means for its request and changes.
+    private enum Outcome {
+        case done
+        case rejected(StoreRefusal)
+        case requeued(reason: String, goesAlone: Bool, isDelayed: Bool)
+        case stillUnknown(reason: String, errorCode: Int?, nextStep: String)
+
+        init(_ request: RequestQueries.Held, _ answer: StoreAnswer, isSettled: Bool) {
+            switch answer {
+            case .answered where isSettled: self = .done
+            case .answered: self = Self.notSeen(request)
+            case .unknown(let reason, _):
+                let sends = request.attempts
+                self = .stillUnknown(
+                    reason: reason, errorCode: request.errorCode.map { Int($0) },
+                    nextStep: request.nextStep == "send" && sends >= Settlement.sendsBeforeLook
+                        ? "look" : request.nextStep)
+            case .throttled:
+                self = Self.unapplied(request, reason: "rate_limited", isDelayed: false)
+            case .notSent(let reason):
+                self = Self.unapplied(request, reason: reason, isDelayed: true)
+            case .refused(let refusal, _): self = Self.refused(request, refusal)
+            }
+        }
+
+        /// A look that shows nothing applied: the same id once more; or, where a retry was refused, a few more
+        /// looks, since a status may lag, and then the refusal counts.
+        private static func notSeen(_ request: RequestQueries.Held) -> Outcome {
+            guard let code = request.errorCode.map({ Int($0) }) else {
+                return .stillUnknown(
+                    reason: "not applied when looked at", errorCode: nil, nextStep: "send")
+            }
+            guard request.looks >= Settlement.looksMax else {
+                return .stillUnknown(
+                    reason: "refused with \(code), not seen yet", errorCode: code, nextStep: "look")
+            }
+            if code == Settlement.staleTokenCode {
+                return .requeued(reason: "stale_token", goesAlone: false, isDelayed: false)
+            }
+            return .rejected(
+                StoreRefusal(
+                    code: code, name: "refused_on_retry",
+                    message: "refused on a retry and never seen applied", meaning: .reject))
+        }
+
+        /// Not applied by this attempt. An earlier one of the same intent may have been, so only the first may
+        /// give the intent up; later ones keep the id.
+        private static func unapplied(
+            _ request: RequestQueries.Held, reason: String, isDelayed: Bool
+        ) -> Outcome {
+            guard request.isFirstAttempt else {
+                return .stillUnknown(
+                    reason: reason, errorCode: request.errorCode.map { Int($0) },
+                    nextStep: request.nextStep)
+            }
+            return .requeued(reason: reason, goesAlone: false, isDelayed: isDelayed)
+        }
+
+        private static func refused(_ request: RequestQueries.Held, _ refusal: StoreRefusal)
+            -> Outcome
+        {
+            if request.nextStep == "look" {
+                return .stillUnknown(
+                    reason: "look refused with \(refusal.code)",
+                    errorCode: request.errorCode.map { Int($0) }, nextStep: "look")
+            }
+            guard request.isFirstAttempt else {
+                // The first attempt may have been applied, and this refusal its consequence: look first.
+                let isOurFault = refusal.meaning == .haltService
+                return .stillUnknown(
+                    reason: refusal.name, errorCode: isOurFault ? nil : refusal.code,
+                    nextStep: isOurFault ? "send" : "look")
+            }
+            switch refusal.meaning {
+            case .refresh, .haltService:
+                return .requeued(reason: refusal.name, goesAlone: false, isDelayed: true)
+            case .reject, .look:
+                // One bad item refuses a whole request: its siblings are tried by themselves.
+                return request.changeIDs.count > 1
+                    ? .requeued(reason: refusal.name, goesAlone: true, isDelayed: false)
+                    : .rejected(refusal)
+            }
+        }
+    }
+
+    private func statements(
+        _ outcome: Outcome, _ request: RequestQueries.Held, _ reply: StoreReply, now: Instant,
+        realNow: Int64
+    ) -> [LedgerStatement] {
+        var answer = RequestQueries.Answer(httpStatus: reply.httpStatus, body: reply.body)
+        let at = now.milliseconds
+        var random = SystemRandomNumberGenerator()
+        let delay = retry.delay(attempt: request.attempts + request.looks, random: &random)
+        let later = realNow + delay.milliseconds
+        switch outcome {
+        case .done:
+            return [RequestQueries.settle(request, state: "answered", answer, at: at)]
+        case .rejected(let refusal):
+            answer.errorCode = Int64(refusal.code)
+            answer.message = refusal.message
+            log.notice("rejected", ["request": request.requestReferenceID, "code": refusal.name])
+            return [RequestQueries.settle(request, state: "refused", answer, at: at)]
+                + RequestQueries.reject(request, reason: "\(refusal.code) \(refusal.name)", at: at)
+        case .requeued(let reason, let goesAlone, let isDelayed):
+            answer.message = reason
+            return [RequestQueries.settle(request, state: "refused", answer, at: at)]
+                + RequestQueries.requeue(
+                    request, nextAttemptAt: isDelayed ? later : nil, goesAlone: goesAlone, at: at,
+                    reason: reason)
+        case .stillUnknown(let reason, let errorCode, let nextStep):
+            answer.errorCode = errorCode.map { Int64($0) }
+            answer.message = reason
+            return RequestQueries.leaveUnknown(
+                request, answer, nextStep: nextStep, nextAttemptAt: later, at: at)
+        }
+    }
+}
+
+extension RequestQueries.Held {
+    /// Whether no earlier attempt with this id can have been applied.
+    var isFirstAttempt: Bool { attempts == 1 && looks == 0 }
+}
+
+extension StoreAnswer {
+    var reply: StoreReply {
+        switch self {
+        case .answered(_, let reply), .refused(_, let reply), .throttled(_, let reply),
+            .unknown(_, let reply):
+            reply
+        case .notSent: StoreReply()
+        }
+    }
+}

@@ -1,0 +1,76 @@
+package import Pricing
+
+/// What a request says, kept as JSON with the intent: a retry sends the very same words.
+package struct PriceChangeIntent: Hashable, Sendable, Codable {
+    package var originalTransactionID: String
+    /// The subscription's original transaction id, which Apple accepts as well as any later one.
+    package var transactionID: String
+    package var requestReferenceID: String
+    package var consistencyToken: String?
+    package var currency: String
+    package var storefront: String
+    package var items: [Item]
+
+    package struct Item: Hashable, Sendable, Codable {
+        package var sku: String
+        /// Milliunits.
+        package var price: Int64
+        package var dependentSKUs: [String]
+    }
+}
+
+/// How a call to the App Store ended, as far as the road of a change cares.
+package enum StoreAnswer: Sendable {
+    /// Applied; what Apple signed in return.
+    case answered([SubscriptionEvent], StoreReply)
+    /// A definite no, with what its code asks us to do.
+    case refused(StoreRefusal, StoreReply)
+    /// Not applied: silence until the instant.
+    case throttled(until: Instant, StoreReply)
+    /// Perhaps applied: no answer, a 5xx, or one that can't be read.
+    case unknown(reason: String, StoreReply)
+    /// Certainly not applied: the request never left.
+    case notSent(reason: String)
+}
+
+package struct StoreReply: Hashable, Sendable {
+    package var httpStatus: Int?
+    package var body: String?
+
+    package init(httpStatus: Int? = nil, body: String? = nil) {
+        self.httpStatus = httpStatus
+        self.body = body
+    }
+}
+
+package struct StoreRefusal: Hashable, Sendable {
+    package enum Meaning: Hashable, Sendable {
+        /// Final for this change.
+        case reject
+        /// The token is stale: read the status, judge again, new id.
+        case refresh
+        /// On a retry: perhaps the first attempt was applied, so look.
+        case look
+        /// Our key or token is wrong: no call can succeed until somebody acts.
+        case haltService
+    }
+
+    package var code: Int
+    package var name: String
+    package var message: String
+    package var meaning: Meaning
+
+    package init(code: Int, name: String, message: String, meaning: Meaning) {
+        self.code = code
+        self.name = name
+        self.message = message
+        self.meaning = meaning
+    }
+}
+
+/// The two calls that delivery needs. The live one is the App Store client; tests script their own.
+package protocol StoreCalls: Sendable {
+    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer
+    /// Get All Subscription Statuses: the statements on this subscription.
+    func look(transactionID: String) async -> StoreAnswer
+}
