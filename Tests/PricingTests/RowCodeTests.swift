@@ -1,0 +1,178 @@
+import Pricing
+import Testing
+
+struct RowCodeTests {
+    struct Case: Sendable, CustomTestStringConvertible {
+        var name: String
+        var row: BatchRow
+        var context: JudgeContext
+        var change: @Sendable (inout SubscriptionFacts) -> Void
+        var code: RowCode?
+
+        init(
+            _ name: String, _ code: RowCode?, row: BatchRow = .make(),
+            context: JudgeContext = JudgeContext(),
+            change: @escaping @Sendable (inout SubscriptionFacts) -> Void = { _ in }
+        ) {
+            self.name = name
+            self.row = row
+            self.context = context
+            self.change = change
+            self.code = code
+        }
+
+        var testDescription: String { name }
+    }
+
+    static func open(_ sku: String, _ state: ChangeState) -> JudgeContext {
+        JudgeContext(openChanges: [
+            .init(changeID: "c1", sku: sku, newPrice: 11_990, dependentSKUs: [], state: state)
+        ])
+    }
+
+    static func increase(
+        _ status: String, _ facts: inout SubscriptionFacts, sku: String = "ITEM"
+    ) {
+        facts.edit(sku) {
+            $0.increase = .init(status: status, price: 11_990, dependentSKUs: [])
+            $0.renewalPrice = 11_990
+        }
+    }
+
+    static let cases = [
+        Case("nothing wrong", nil),
+        Case("other currency", .currencyMismatch, row: .make(currency: "EUR")),
+        Case("currency not sent", nil) { $0.currency = nil },
+        Case("other storefront", .storefrontMismatch, row: .make(storefront: "CAN")),
+        Case("same storefront", nil, row: .make(storefront: "USA")),
+        Case("no such item", .unknownItem, row: .make(sku: "NONE")),
+        Case("item dropped at the renewal", .unknownItem) { $0.edit { $0.renews = false } },
+        Case("item without a price", .unknownItem) {
+            $0.edit {
+                $0.currentPrice = nil; $0.renewalPrice = nil
+            }
+        },
+        Case("item that joins at the renewal", nil) { $0.edit { $0.currentPrice = nil } },
+        Case("same price", .noChange, row: .make(9990)),
+        Case("same price, a decrease was set", nil, row: .make(9990)) {
+            $0.edit { $0.renewalPrice = 7990 }
+        },
+        Case("expected another price", .drifted, row: .make(expected: 8990)),
+        Case("expected this price", nil, row: .make(expected: 9990)),
+        Case("our change is open", .conflictOpenChange, context: open("ITEM", .queued)),
+        Case("our change waits", .conflictOpenChange, context: open("ITEM", .pendingConsent)),
+        Case("our change has ended", nil, context: open("ITEM", .effective)),
+        Case("a sibling's change is open", nil, context: open("OTHER", .queued)),
+        Case("Apple has scheduled one", .conflictOpenChange) { increase("SCHEDULED", &$0) },
+        Case("a status that nobody knows", .conflictOpenChange) { increase("NOVEL", &$0) },
+        Case("Apple has told of one", .alreadyCommunicated) { increase("PENDING", &$0) },
+        Case("Apple has an accepted one", .alreadyCommunicated) { increase("ACCEPTED", &$0) },
+        Case("a sibling has one", nil) { increase("PENDING", &$0, sku: "OTHER") },
+        Case("ours, communicated", .conflictOpenChange, context: open("ITEM", .accepted)) {
+            increase("ACCEPTED", &$0)
+        },
+        Case("names itself", .dependentSelf, row: .make(dependents: ["OTHER", "ITEM"])),
+        Case("unknown dependent", .dependentUnknown, row: .make(dependents: ["FAR"])),
+        Case(
+            "dependent on a sibling subscription", nil, row: .make(dependents: ["FAR"]),
+            context: JudgeContext(siblingSKUs: ["FAR"])),
+        Case("dependent that is dropped", .dependentUnknown, row: .make(dependents: ["OTHER"])) {
+            $0.edit("OTHER") { $0.renews = false }
+        },
+        Case("expired", .notActive) { $0.status = 2 },
+        Case("revoked", .notActive) { $0.status = 5 },
+        Case("status not sent", .notActive) { $0.status = nil },
+        Case("expired, no item renews", .notActive) {
+            $0.status = 2
+            $0.edit { $0.renews = false }
+            $0.edit("OTHER") { $0.renews = false }
+        },
+        Case("renewal off", .autoRenewOff) { $0.autoRenews = false },
+        Case("renewal off, no item renews", .autoRenewOff) {
+            $0.autoRenews = false
+            $0.edit { $0.renews = false }
+            $0.edit("OTHER") { $0.renews = false }
+        },
+        Case("billing retry", .billingRetry) { $0.status = 3 },
+        Case("billing retry by the flag", .billingRetry) { $0.isInBillingRetry = true },
+        Case("grace period", .gracePeriod) {
+            $0.status = 4
+            $0.isInBillingRetry = true
+        },
+        Case("in its offer", .itemInOffer) {
+            $0.edit { $0.offer = .init(price: 0, period: "P1M", periodsLeft: nil, isRunning: true) }
+        },
+        Case("offer next", .itemInOffer) {
+            $0.edit { $0.offer = .init(price: 0, period: "P1M", periodsLeft: 2, isRunning: false) }
+        },
+        Case("offer over", nil) {
+            $0.edit { $0.offer = .init(price: 0, period: "P1M", periodsLeft: 0, isRunning: false) }
+        },
+        Case("a sibling's offer", nil) { $0.edit("OTHER") { $0.offer = .init(isRunning: true) } },
+        Case("increase in India", .indiaIncrease) { $0.storefront = "IND" },
+        Case("decrease in India", nil, row: .make(7990)) { $0.storefront = "IND" },
+        Case("renewal date not sent", .unknownSubscription) { $0.renewalAt = nil },
+        Case("renewal date only as the end", nil) {
+            $0.expiresAt = $0.renewalAt
+            $0.renewalAt = nil
+        },
+        Case("period not sent", .unknownSubscription) { $0.period = nil },
+        Case("period that cannot be stepped", .unknownSubscription) { $0.period = "P1Q" },
+        Case("the first code counts", .drifted, row: .make(expected: 8990)) {
+            $0.status = 3
+            $0.storefront = "IND"
+        },
+    ]
+
+    @Test(arguments: cases)
+    func row_whenJudged_hasTheFirstCodeThatApplies(_ item: Case) {
+        var facts = SubscriptionFacts.make()
+        item.change(&facts)
+
+        let plan = Judge.make().one(item.row, facts, item.context)
+
+        #expect(plan.code == item.code)
+        #expect((plan.effectiveAt == nil) == (item.code != nil))
+        #expect(plan.fault.map { !$0.message.isEmpty && !$0.remedy.isEmpty } ?? true)
+    }
+
+    @Test func row_whenTheSubscriptionIsUnknown_saysSo() {
+        let plan = Judge.make().one(.make(), nil)
+
+        #expect(plan.code == .unknownSubscription)
+        #expect(plan.newPrice == 12_990)
+        #expect(plan.currentPrice == nil)
+    }
+
+    @Test func rows_whenDuplicate_allCarryTheCode() {
+        let rows = [
+            BatchRow.make(line: 2), .make(sku: "OTHER", line: 3), .make(13_990, line: 4),
+            .make(line: 9),
+        ]
+
+        let plans = Judge.make().judge(rows: rows, facts: .make(), context: JudgeContext())
+
+        #expect(plans.map(\.code) == [.duplicateRow, nil, .duplicateRow, .duplicateRow])
+        #expect(plans[0].fault?.message.contains("line 4, 9") == true)
+    }
+
+    @Test func codes_whenListed_keepTheContractsOrder() {
+        let names = """
+            malformed_row bad_transaction_id bad_sku bad_price price_decimals unknown_currency \
+            currency_mismatch storefront_mismatch unknown_subscription unknown_item duplicate_row \
+            no_change drifted conflict_open_change dependent_self dependent_unknown \
+            dependent_shared dependent_chained not_active auto_renew_off billing_retry \
+            grace_period item_in_offer india_increase already_communicated
+            """
+
+        #expect(RowCode.allCases.map(\.rawValue) == names.split(separator: " ").map(String.init))
+    }
+
+    @Test func fault_whenShown_namesFileLineCodeAndRemedy() {
+        let fault = RowFault(.badPrice, "'x' is no price", remedy: "write it like 12.99")
+
+        #expect(
+            fault.text(file: "batch.csv", line: 7)
+                == "batch.csv:7: bad_price: 'x' is no price; write it like 12.99")
+    }
+}

@@ -1,0 +1,123 @@
+import Pricing
+import Testing
+
+struct SendingTests {
+    static func stored(
+        _ newPrice: Int64 = 12_990, consent: Consent = .notRequired, onOrAfter: String? = nil
+    ) -> StoredChange {
+        StoredChange(
+            changeID: "c1", originalTransactionID: "2000000000000001", sku: "ITEM",
+            newPrice: newPrice, currentPrice: 9990, currency: "USD", storefront: "USA",
+            period: "P1M", consent: consent, dependentSKUs: ["OTHER"],
+            effectiveOnOrAfter: onOrAfter.map(day))
+    }
+
+    static let ownContext = JudgeContext(openChanges: [
+        .init(
+            changeID: "c1", sku: "ITEM", newPrice: 12_990, dependentSKUs: ["OTHER"],
+            state: .queued)
+    ])
+
+    @Test func change_whenNothingMoved_isSentWithNewDates() throws {
+        let verdict = Judge.make(now: "2026-11-20T00:00:00Z").judgeForSending(
+            Self.stored(), facts: .make(), context: Self.ownContext)
+
+        guard case .send(let plan) = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+        #expect(plan.effectiveAt == at("2027-01-01T00:00:00Z"))
+        #expect(plan.dependentSKUs == ["OTHER"])
+    }
+
+    @Test func change_whenHeldBack_waitsToTheMillisecond() {
+        let due = at("2026-12-05T00:00:00.001Z")
+        let change = Self.stored(onOrAfter: "2027-02-01")
+
+        let early = Judge.make().judgeForSending(change, facts: .make(), context: Self.ownContext)
+        let last = Judge.make(now: due.advanced(by: -1)).judgeForSending(
+            change, facts: .make(), context: Self.ownContext)
+        let ready = Judge.make(now: due).judgeForSending(
+            change, facts: .make(), context: Self.ownContext)
+
+        #expect(early == .wait(until: due))
+        #expect(last == .wait(until: due))
+        guard case .send(let plan) = ready else {
+            Issue.record("\(ready)")
+            return
+        }
+        #expect(plan.effectiveAt == at("2027-02-01T00:00:00Z"))
+    }
+
+    @Test(arguments: [
+        ("price", RowCode.drifted), ("currency", .drifted), ("storefront", .drifted),
+        ("period", .drifted), ("consent", .drifted), ("off", .autoRenewOff),
+        ("dropped", .unknownItem), ("price and off", .drifted),
+        ("communicated", .alreadyCommunicated),
+        ("dependent", .dependentUnknown), ("price and dropped", .unknownItem),
+    ])
+    func change_whenTheFactsMoved_isIneligible(what: String, expected: RowCode) {
+        var context = Self.ownContext
+        let facts = SubscriptionFacts.make {
+            if what.contains("price") { $0.edit { $0.currentPrice = 8990 } }
+            if what == "currency" { $0.currency = "CAD" }
+            if what == "storefront" { $0.storefront = "CAN" }
+            if what == "period" { $0.period = "P1Y" }
+            if what.contains("off") { $0.autoRenews = false }
+            if what.contains("dropped") { $0.edit { $0.renews = false } }
+            if what == "communicated" {
+                $0.edit { $0.increase = .init(status: "PENDING", dependentSKUs: []) }
+            }
+            if what == "dependent" { $0.edit("OTHER") { $0.renews = false } }
+        }
+        if what == "consent" {
+            context.increaseHistory = [PastIncrease(sku: "ITEM", at: at("2026-10-01T00:00:00Z"))]
+        }
+
+        let verdict = Judge.make().judgeForSending(Self.stored(), facts: facts, context: context)
+
+        guard case .ineligible(let fault) = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+        #expect(fault.code == expected)
+    }
+
+    @Test func change_whenConsentIsNoLongerNeeded_isSent() {
+        let verdict = Judge.make().judgeForSending(
+            Self.stored(consent: .required), facts: .make(), context: Self.ownContext)
+
+        guard case .send = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+    }
+
+    @Test func change_whenTheSubscriptionIsGone_isIneligible() {
+        let verdict = Judge.make().judgeForSending(
+            Self.stored(), facts: nil, context: Self.ownContext)
+
+        guard case .ineligible(let fault) = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+        #expect(fault.code == .unknownSubscription)
+    }
+
+    @Test func groups_whenMade_shareOneRequestOnlyAmongAnnouncedOrDecreased() {
+        let facts = SubscriptionFacts.make {
+            $0.items = (1...8).map { .make("S\($0)", price: 9990) }
+        }
+        let rows = [
+            BatchRow.make(10_990, sku: "S1"), .make(19_990, sku: "S2"), .make(7990, sku: "S3"),
+            .make(11_990, sku: "S4"), .make(18_990, sku: "S5"), .make(6990, sku: "S6"),
+            .make(11_990, sku: "S7", onOrAfter: "2027-02-01"), .make(9990, sku: "S8"),
+        ]
+
+        let plans = Judge.make().judge(rows: rows, facts: facts, context: JudgeContext())
+        let groups = RequestGroup.groups(of: plans)
+
+        #expect(groups.map(\.skus) == [["S1", "S4"], ["S2"], ["S3", "S6"], ["S5"], ["S7"]])
+        #expect(groups.map(\.kind) == [.announced, .consent, .decrease, .consent, .announced])
+    }
+}
