@@ -1,0 +1,220 @@
+import AppStore
+import Foundation
+import HTTP
+import JOSE
+import Pricing
+import Testing
+
+@Suite struct AppStoreClientTests {
+    private func change(_ answer: ScriptedHTTP.Answer) async throws -> CallOutcome<SignedAnswer> {
+        try await AppStoreClient.make(ScriptedHTTP(answer))
+            .changePrice(transactionID: subscription, request: .example)
+    }
+
+    private func answer(_ json: JSON) throws -> ScriptedHTTP.Answer {
+        .success(HTTPResponse(status: 200, body: try Fixture.bytes(json)))
+    }
+
+    private func refusal(_ status: Int, _ code: Int, _ headers: HTTPHeaders = .init())
+        -> ScriptedHTTP.Answer
+    {
+        let body = Array("{\"errorCode\":\(code),\"errorMessage\":\"Sorry.\"}".utf8)
+        return .success(HTTPResponse(status: status, headers: headers, body: body))
+    }
+
+    @Test func changePrice_whenSent_isTheDocumentedRequest() async throws {
+        let http = ScriptedHTTP(refusal(400, 4_000_101))
+
+        _ = try await AppStoreClient.make(http)
+            .changePrice(transactionID: subscription, request: .example)
+
+        let request = try #require(http.sent.first)
+        #expect(request.method == "POST")
+        #expect(
+            request.target == "/advancedCommerce/v1/subscription/changePrice/\(subscription)")
+        #expect(request.headers["Content-Type"] == "application/json")
+        #expect(request.headers["Authorization"]?.hasPrefix("Bearer ey") == true)
+        let expected = """
+            {"requestInfo":{"requestReferenceId":"7c80bb86-f892-4b21-a919-1357811d6c4f"},
+             "currency":"USD","storefront":"USA",
+             "items":[{"SKU":"AD_FREE_1M","price":12990,"dependentSKUs":["ADVANCED_FEATURES_1M"]}]}
+            """
+        let left = try JSONSerialization.jsonObject(with: Data(request.body)) as? NSDictionary
+        let right = try JSONSerialization.jsonObject(with: Data(expected.utf8)) as? NSDictionary
+        #expect(left == right)
+    }
+
+    @Test func changePrice_whenOptionalsAreSet_sendsThemAndNothingElse() async throws {
+        let http = ScriptedHTTP(refusal(400, 4_000_101))
+        let call = PriceChangeCall(
+            requestReferenceID: "r", consistencyToken: "1.2/3",
+            items: [.init(sku: "A", priceMilliunits: .max)])
+
+        _ = try await AppStoreClient.make(http).changePrice(transactionID: "a/b?", request: call)
+
+        let request = try #require(http.sent.first)
+        #expect(request.target.hasSuffix("/changePrice/a%2Fb%3F"))
+        #expect(
+            String(decoding: request.body, as: UTF8.self)
+                == #"{"items":[{"SKU":"A","price":9223372036854775807}],"#
+                + #""requestInfo":{"consistencyToken":"1.2/3","requestReferenceId":"r"}}"#)
+    }
+
+    @Test func changePrice_whenAnswered_isVerifiedAndMapped() async throws {
+        let (transaction, renewal) = (
+            try Fixture.sign(Fixture.transaction()), try Fixture.sign(Fixture.renewal())
+        )
+
+        let outcome = try await change(
+            answer(["signedTransactionInfo": transaction, "signedRenewalInfo": renewal]))
+
+        guard case .answered(let value, let raw) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        #expect(raw.status == 200)
+        #expect(value.signedTransactionInfo == transaction)
+        #expect(value.signedRenewalInfo == renewal)
+        #expect(value.event.source == .response)
+        #expect(value.event.type == nil)
+        #expect(value.event.key.evidenceID == PriceChangeCall.example.requestReferenceID)
+        #expect(value.event.key.signedAt == Instant(milliseconds: signingTime + 1))
+        #expect(value.event.originalTransactionID == subscription)
+        #expect(value.event.renewal?.items?.first?.increaseStatus == "PENDING")
+        #expect(value.event.transaction?.items.count == 2)
+    }
+
+    @Test func changePrice_whenAnswerIsUnusable_hasAnUnknownOutcome() async throws {
+        let strangers = try Fixture.strangers.get().signer()
+        let good = try Fixture.sign(Fixture.renewal())
+        let unusable: [JSON] = [
+            [:], ["signedRenewalInfo": NSNull()], ["signedRenewalInfo": "garbage"],
+            ["signedRenewalInfo": try Fixture.sign(Fixture.renewal(), by: strangers)],
+            ["signedRenewalInfo": try Fixture.signer().sign(Array("[]".utf8))],
+            ["signedRenewalInfo": try Fixture.sign(Fixture.renewal(["environment": "Production"]))],
+            ["signedRenewalInfo": try Fixture.sign(Fixture.renewal(["signedDate": "x"]))],
+            [
+                "signedRenewalInfo": good,
+                "signedTransactionInfo": try Fixture.sign(Fixture.transaction(["bundleId": "x"])),
+            ],
+            [
+                "signedRenewalInfo": good,
+                "signedTransactionInfo": try Fixture.sign(
+                    Fixture.transaction(["originalTransactionId": "1"])),
+            ],
+            [
+                "signedRenewalInfo": try Fixture.sign(
+                    Fixture.renewal(["originalTransactionId": "1"]))
+            ],
+        ]
+
+        for json in unusable {
+            let outcome = try await change(answer(json))
+            guard case .unknownOutcome(let reason, let raw) = outcome else {
+                Issue.record("\(json): \(outcome)")
+                continue
+            }
+            #expect(!reason.isEmpty)
+            #expect(raw?.status == 200)
+        }
+        guard
+            case .unknownOutcome(_, let raw) = try await change(
+                .success(HTTPResponse(status: 200, body: [0, 0xFF])))
+        else {
+            Issue.record("binary body")
+            return
+        }
+        #expect(raw?.body == "\u{FFFD}\u{FFFD}")
+    }
+
+    @Test(arguments: [
+        (400, 4_000_205, "4000205 PriceChangeCannotBeIssuedWhenAlreadyCommunicatedError"),
+        (403, 4_030_010, "4030010 SubscriptionNotEligibleError"), (404, 4_049_999, "4049999"),
+        (400, 4_030_010, "400"), (302, 7, "302"),
+    ])
+    func changePrice_whenRefused_carriesTheCode(status: Int, code: Int, text: String) async throws {
+        guard
+            case .refused(let found, let message, let raw) = try await change(refusal(status, code))
+        else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(found.description == text)
+        #expect(message == "Sorry.")
+        #expect(raw.status == status)
+        #expect(raw.body.contains("errorCode"))
+    }
+
+    @Test func changePrice_whenNotTheAppStoreAnswers_haltsInsteadOfRejecting() async throws {
+        let page = HTTPResponse.html(404, "<html>" + String(repeating: "x", count: 70_000))
+
+        guard case .refused(let code, _, let raw) = try await change(.success(page)) else {
+            Issue.record("not refused")
+            return
+        }
+
+        #expect(code.disposition(onRetry: false) == .haltService)
+        #expect(raw.isTruncated)
+        #expect(raw.body.utf8.count == RawAnswer.bodyBytesMax)
+    }
+
+    @Test(arguments: [(500, 5_000_000), (500, 5_000_001), (503, 0), (408, 0)])
+    func changePrice_whenTheServerFails_hasAnUnknownOutcome(status: Int, code: Int) async throws {
+        guard case .unknownOutcome(_, let raw) = try await change(refusal(status, code)) else {
+            Issue.record("not unknown")
+            return
+        }
+        #expect(raw?.status == status)
+    }
+
+    @Test(
+        arguments: [
+            ("1767571205000", 5000), ("5", 5000), ("0", 0), ("1767571205", 5000),
+            ("Mon, 05 Jan 2026 00:00:05 GMT", 5000), ("1767571100000", 0),
+            ("Mon, 05 Foo 2026 00:00:05 GMT", 60_000), ("soon", 60_000), ("", 60_000),
+            ("-5", 60_000),
+            ("99999999999999999999999", 7_200_000), ("9999999999999", 7_200_000), (nil, 60_000),
+        ] as [(String?, Int64)])
+    func changePrice_whenThrottled_waitsAsTold(value: String?, wait: Int64) async throws {
+        var headers = HTTPHeaders()
+        headers["retry-after"] = value
+
+        guard case .throttled(let until, _) = try await change(refusal(429, 4_290_000, headers))
+        else {
+            Issue.record("not throttled")
+            return
+        }
+        #expect(until.milliseconds - signingTime == wait)
+    }
+
+    @Test func changePrice_whenTheConnectionFails_saysWhetherItMayHaveArrived() async throws {
+        let lost = HTTPClientError(.timedOut, "no answer", requestMayHaveArrived: true)
+        let unsent = HTTPClientError(.cannotConnect, "refused", requestMayHaveArrived: false)
+
+        #expect(
+            try await change(.failure(lost))
+                == .unknownOutcome(reason: "no answer (timedOut)", raw: nil))
+        #expect(try await change(.failure(unsent)) == .notSent(reason: "refused (cannotConnect)"))
+    }
+
+    @Test func changePrice_whenUnauthorised_triesOnceWithAFreshToken() async throws {
+        let good = try answer(["signedRenewalInfo": try Fixture.sign(Fixture.renewal())])
+        let once = ScriptedHTTP(refusal(401, 4_010_000), good)
+        let always = ScriptedHTTP(.success(HTTPResponse(status: 401)))
+
+        let first = try await AppStoreClient.make(once)
+            .changePrice(transactionID: subscription, request: .example)
+        let second = try await AppStoreClient.make(always)
+            .changePrice(transactionID: subscription, request: .example)
+
+        guard case .answered = first, case .refused(let code, _, _) = second else {
+            Issue.record("\(first) \(second)")
+            return
+        }
+        #expect(code.disposition(onRetry: false) == .haltService)
+        #expect(always.sent.count == 2)
+        let tokens = Set(once.sent.map { $0.headers["Authorization"] ?? "" })
+        #expect(tokens.count == 2)
+        #expect(Set(once.sent.map(\.body)).count == 1)
+    }
+}

@@ -1,0 +1,215 @@
+import AppStore
+import Foundation
+import JOSE
+import Pricing
+import Testing
+
+@Suite struct NotificationVerifierTests {
+    private func verify(_ json: JSON) throws -> VerifiedNotification {
+        try Fixture.notifications().verify(
+            signedPayload: Fixture.sign(json), nowMilliseconds: signingTime)
+    }
+
+    private func verdict(_ json: JSON) throws -> String {
+        try Fixture.notifications().verdict(Fixture.sign(json))
+    }
+
+    @Test func verify_whenGenuine_mapsTheEnvelope() throws {
+        let filler: JSON = ["filler": String(repeating: "x", count: 6000)]
+        let jws = try Fixture.sign(Fixture.notification(Fixture.data(), filler))
+
+        let notification = try Fixture.notifications().verify(
+            signedPayload: jws, nowMilliseconds: signingTime + day)
+
+        #expect(jws.utf8.count > 20_000)
+        #expect(notification.notificationUUID == "002e14d5-51f5-4503-b5a8-c3a1af68eb20")
+        #expect(notification.type == "PRICE_INCREASE")
+        #expect(notification.subtype == "PENDING")
+        #expect(notification.signedAt == Instant(milliseconds: signingTime))
+        #expect(notification.originalTransactionID == subscription)
+        #expect(notification.rawSignedPayload == jws)
+        let event = try #require(notification.event)
+        #expect(event.key.signedAt == Instant(milliseconds: signingTime))
+        #expect(event.key.evidenceID == notification.notificationUUID)
+        #expect(event.source == .notification)
+        #expect(event.type == "PRICE_INCREASE")
+        #expect(event.subtype == "PENDING")
+        #expect(event.status == 1)
+        #expect(event.originalTransactionID == subscription)
+    }
+
+    @Test func verify_whenGenuine_mapsEveryTransactionField() throws {
+        let event = try #require(try verify(Fixture.notification(Fixture.data())).event)
+
+        #expect(
+            event.transaction
+                == TransactionStatement(
+                    transactionID: "2000000099999999", productID: "com.example.base",
+                    appAccountToken: "7e3fb20b-4cdb-47cc-936d-99d65f608138",
+                    purchasedAt: Instant(milliseconds: signingTime - day),
+                    originalPurchaseAt: Instant(milliseconds: signingTime - 40 * day),
+                    expiresAt: Instant(milliseconds: signingTime + 29 * day), revokedAt: nil,
+                    reason: "RENEWAL", storefront: "USA", currency: "USD", price: 12_980,
+                    period: "P1M",
+                    items: [
+                        .init(sku: "AD_FREE_1M", price: 9990),
+                        .init(
+                            sku: "EXTRA_1M", price: 3990, offerPrice: 2990, offerPeriod: "P1M",
+                            offerPeriodCount: 3, offerReason: "ACQUISITION",
+                            revokedAt: Instant(milliseconds: signingTime - 5)),
+                    ]))
+    }
+
+    @Test func verify_whenGenuine_mapsEveryRenewalField() throws {
+        let event = try #require(try verify(Fixture.notification(Fixture.data())).event)
+
+        #expect(
+            event.renewal
+                == RenewalStatement(
+                    productID: "com.example.base", autoRenewStatus: 1, isInBillingRetry: false,
+                    expirationIntent: 3,
+                    gracePeriodExpiresAt: Instant(milliseconds: signingTime + 3),
+                    renewalAt: Instant(milliseconds: signingTime + 29 * day),
+                    recentSubscriptionStartAt: Instant(milliseconds: signingTime - 40 * day),
+                    currency: "USD", appAccountToken: "7e3fb20b-4cdb-47cc-936d-99d65f608138",
+                    consistencyToken: "1.12345.932c6903", period: "P1M",
+                    items: [
+                        .init(
+                            sku: "AD_FREE_1M", price: 12_990, increaseStatus: "PENDING",
+                            increasePrice: 12_990, dependentSKUs: ["EXTRA_1M"]),
+                        .init(
+                            sku: "EXTRA_1M", price: 3990, offerPrice: 2990, offerPeriod: "P1M",
+                            offerPeriodCount: 2, offerReason: "ACQUISITION"),
+                    ]))
+    }
+
+    @Test func decode_whenStored_agreesWithVerify() throws {
+        for json in [
+            try Fixture.notification(Fixture.data()), Fixture.notification(nil), ["x": 1],
+            try Fixture.notification(Fixture.data(renewal: nil)),
+        ] {
+            let jws = try Fixture.sign(json)
+            let verifier = try Fixture.notifications()
+
+            let verified = try verifier.verify(signedPayload: jws, nowMilliseconds: signingTime)
+            let decoded = verifier.decode(
+                signedPayload: jws, receivedAt: Instant(milliseconds: signingTime))
+
+            #expect(verified == decoded)
+        }
+    }
+
+    @Test func verify_whenNoJWS_isMalformed() throws {
+        let verifier = try Fixture.notifications()
+        let large = String(repeating: "a", count: (1 << 20) + 1)
+
+        #expect(verifier.verdict("") == "400 jws_malformed")
+        #expect(verifier.verdict("garbage") == "400 jws_malformed")
+        #expect(verifier.verdict("e30.e30.e30") == "400 jws_header")
+        #expect(verifier.verdict(large) == "400 jws_too_large")
+    }
+
+    @Test func verify_whenSignedByOthers_isRefused() throws {
+        let json = try Fixture.notification(Fixture.data())
+        let strangers = try Fixture.strangers.get()
+        let ours = try Fixture.authority.get()
+        let none = try JWSSigner(
+            key: ours.signingKey(), chainDER: ours.chainDER(), algorithm: "none")
+        let jws = try Fixture.sign(json)
+        let verifier = try Fixture.notifications()
+
+        #expect(verifier.verdict(try Fixture.sign(json, by: strangers.signer())) == "403 jws_chain")
+        #expect(verifier.verdict(try Fixture.sign(json, by: none)) == "403 jws_algorithm")
+        #expect(verifier.verdict(String(jws.dropLast(2))) == "403 jws_signature")
+    }
+
+    @Test func verify_whenCertificatesExpiredSince_judgesAtTheSigning() throws {
+        let old = try Fixture.sign(Fixture.notification(Fixture.data()))
+        let late = try Fixture.sign(
+            Fixture.notification(Fixture.data(), ["signedDate": signingTime + day]))
+        let undated = try Fixture.sign(Fixture.notification(nil, ["signedDate": NSNull()]))
+        let verifier = try Fixture.notifications()
+
+        #expect(verifier.verdict(old, now: signingTime + 900 * day) == "ok")
+        #expect(verifier.verdict(late) == "403 jws_chain")
+        #expect(verifier.verdict(undated) == "ok")
+        #expect(verifier.verdict(undated, now: signingTime + day) == "403 jws_chain")
+    }
+
+    @Test(arguments: ["com.example.other", "com.example.App", "", nil])
+    func verify_whenBundleIsNotOurs_isRefused(other: String?) throws {
+        let data = try Fixture.data(["bundleId": other ?? NSNull()])
+        let transaction = Fixture.transaction(["bundleId": other ?? NSNull()])
+        let nested = try Fixture.data(transaction: transaction)
+
+        #expect(try verdict(Fixture.notification(data)) == "403 wrong_bundle")
+        #expect(try verdict(Fixture.notification(nested)) == "403 nested_wrong_bundle")
+    }
+
+    @Test(arguments: ["Production", "Xcode", "LocalTesting", "sandbox", nil])
+    func verify_whenEnvironmentIsNotOurs_isRefused(other: String?) throws {
+        let change: JSON = ["environment": other ?? NSNull()]
+        let transaction = Fixture.transaction(change)
+        let renewal = Fixture.renewal(change)
+
+        #expect(try verdict(Fixture.notification(Fixture.data(change))) == "403 wrong_environment")
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(transaction: transaction)))
+                == "403 nested_wrong_environment")
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(renewal: renewal)))
+                == "403 nested_wrong_environment")
+    }
+
+    @Test func verify_whenProduction_comparesTheAppID() throws {
+        let production: JSON = ["environment": "Production"]
+        func payload(_ id: Any) throws -> String {
+            let data = try Fixture.data(
+                transaction: Fixture.transaction(production),
+                renewal: Fixture.renewal(production),
+                ["environment": "Production", "appAppleId": id])
+            return try Fixture.sign(Fixture.notification(data))
+        }
+        let verifier = try Fixture.notifications(.production, appAppleID: appID)
+        let unset = try Fixture.notifications(.production)
+
+        #expect(verifier.verdict(try payload(appID)) == "ok")
+        #expect(verifier.verdict(try payload(appID + 1)) == "403 wrong_app_id")
+        #expect(verifier.verdict(try payload(NSNull())) == "403 wrong_app_id")
+        #expect(unset.verdict(try payload(appID)) == "403 wrong_app_id")
+        #expect(unset.verdict(try payload(NSNull())) == "403 wrong_app_id")
+    }
+
+    @Test func verify_whenNestedIsForged_isRefused() throws {
+        let strangers = try Fixture.strangers.get().signer()
+        let genuine = try Fixture.sign(Fixture.renewal())
+        let parts = genuine.split(separator: ".")
+        let other = try Base64URL.encode(Fixture.bytes(Fixture.renewal(["autoRenewStatus": 0])))
+        for (forged, code) in [
+            (try Fixture.sign(Fixture.renewal(), by: strangers), "403 nested_jws_chain"),
+            ("\(parts[0]).\(other).\(parts[2])", "403 nested_jws_signature"),
+            (try Fixture.sign(Fixture.renewal(["signedDate": 1])), "403 nested_jws_chain"),
+        ] {
+            let renewal = try Fixture.data(["signedRenewalInfo": forged])
+            let transaction = try Fixture.data(["signedTransactionInfo": forged])
+            #expect(try verdict(Fixture.notification(renewal)) == code)
+            #expect(try verdict(Fixture.notification(transaction)) == code)
+        }
+    }
+
+    @Test func verify_whenNestedIsOfAnotherSubscription_isRefused() throws {
+        let other = Fixture.renewal(["originalTransactionId": "2000000000000001"])
+
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(renewal: other)))
+                == "403 nested_other_subscription")
+    }
+
+    @Test func verify_whenAnotherAppsTransactionIsPosted_isRefused() throws {
+        #expect(
+            try verdict(Fixture.transaction(["bundleId": "com.example.other"]))
+                == "403 wrong_bundle")
+        #expect(try verdict(Fixture.transaction()) == "ok")
+        #expect(try verify(Fixture.transaction()).event == nil)
+    }
+}
