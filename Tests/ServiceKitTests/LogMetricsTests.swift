@@ -1,0 +1,97 @@
+import Synchronization
+import Testing
+
+@testable import ServiceKit
+
+/// Keeps what was written.
+final class Recorder: Sendable {
+    private let entries = Mutex<[String]>([])
+
+    var all: [String] { entries.withLock { $0 } }
+
+    func add(_ entry: String) {
+        entries.withLock { $0.append(entry) }
+    }
+}
+
+@Suite struct LogMetricsTests {
+    @Test func log_withAnyText_staysOnOneLine() {
+        let recorder = Recorder()
+        let log = Log(component: "a", clock: ManualClock(0), sink: recorder.add)
+
+        log.debug("hidden")
+        log.with(component: "b").error(
+            "two\nlines \"x\"", ["k": "v", "path": "a=b", "empty": "", "bell": "\u{7}\u{2028}"])
+
+        #expect(
+            recorder.all == [
+                "time=1970-01-01T00:00:00Z level=error component=b "
+                    + "message=\"two\\nlines \\\"x\\\"\" k=v path=\"a=b\" empty=\"\" "
+                    + "bell=\"\\u{7}\\u{2028}\""
+            ])
+    }
+
+    @Test func log_withAHugeValue_cutsIt() {
+        let recorder = Recorder()
+
+        Log(component: "a", sink: recorder.add).info(String(repeating: "x", count: 100_000))
+
+        #expect(recorder.all.count == 1)
+        #expect(recorder.all.allSatisfy { $0.utf8.count < 5000 })
+    }
+
+    @Test func metrics_ofEveryKind_areRendered() {
+        let metrics = Metrics()
+
+        metrics.describe("b_total", "What b\ncounts")
+        metrics.increment("b_total", labels: ["z": "1", "a": "x\"\\\n"], by: 2)
+        metrics.increment("b_total", labels: ["a": "x\"\\\n", "z": "1"])
+        metrics.set("a_gauge", to: 1.5)
+        metrics.set("a_gauge", to: 2)
+        metrics.observe("c_seconds", seconds: 0.3)
+
+        let text = metrics.render()
+        #expect(text.hasPrefix("# TYPE a_gauge gauge\na_gauge 2\n# HELP b_total What b counts\n"))
+        #expect(text.contains("# TYPE b_total counter\nb_total{a=\"x\\\"\\\\\\n\",z=\"1\"} 3\n"))
+        #expect(text.contains("c_seconds_bucket{le=\"0.25\"} 0\nc_seconds_bucket{le=\"0.5\"} 1\n"))
+        #expect(
+            text.hasSuffix(
+                "c_seconds_bucket{le=\"+Inf\"} 1\nc_seconds_sum 0.3\nc_seconds_count 1\n"))
+    }
+
+    @Test func metrics_beyondTheirSeries_countWhatTheyDrop() {
+        let metrics = Metrics()
+
+        for number in 0..<(Metrics.seriesMax + 5) {
+            metrics.increment("n_total", labels: ["id": "\(number)"])
+        }
+
+        #expect(metrics.render().contains("metrics_series_dropped_total 5\n"))
+    }
+
+    @Test func uuid_ofVersion7_sortsByTime() {
+        var random = SeededRandom(seed: 1)
+
+        let first = UUIDv7.make(nowMilliseconds: 0x0123_4567_89AB, random: &random)
+        let second = UUIDv7.make(nowMilliseconds: 0x0123_4567_89AC, random: &random)
+
+        #expect(first.hasPrefix("01234567-89ab-7"))
+        #expect(
+            first.wholeMatch(
+                of: /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/) != nil)
+        #expect(first < second)
+    }
+
+    @Test func backoff_overManyAttempts_growsToItsCap() {
+        var random = SeededRandom(seed: 2)
+        let backoff = Backoff(first: .seconds(1), max: .seconds(60), jitter: 0)
+        let spread = Backoff(first: .seconds(10), max: .seconds(60))
+
+        let delays = [Int.min, 1, 2, 3, 7, .max].map { backoff.delay(attempt: $0, random: &random) }
+        let samples = (0..<200).map { _ in spread.delay(attempt: 1, random: &random).seconds }
+
+        #expect(delays == [1, 1, 2, 4, 60, 60].map { .seconds($0) })
+        #expect(samples.allSatisfy { (8...12).contains($0) })
+        #expect(Set(samples).count > 100)
+    }
+}
