@@ -1,0 +1,148 @@
+import Foundation
+import Ledger
+import Postgres
+
+/// The private PostgreSQL of this test process: started once, migrated once, stopped at its end.
+///
+/// A watchdog shell starts the server and then reads a pipe whose other end only this process
+/// holds. However the process ends, by `exit`, a crash or `kill -9`, the pipe closes, and the
+/// watchdog stops the server and removes the folder.
+actor TestCluster {
+    static let shared = TestCluster()
+    static let template = "repricer_template"
+
+    /// Clones open at a time: more would only queue for the same two cores.
+    private static let clonesMax = 6
+
+    private var starting: Task<String, any Error>?
+    private var watchdogPipe: Pipe?
+    private var cloneCount = 0
+    private var openClones = 0
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+    private var administrator: PostgresPool?
+
+    /// The connection string of a fresh copy of the migrated template.
+    func makeDatabase() async throws -> TestDatabase {
+        await enter()
+        do {
+            let folder = try await start()
+            cloneCount += 1
+            let database = TestDatabase(
+                name: "test_\(cloneCount)", socketFolder: folder)
+            try await administer { connection in
+                try await connection.script(
+                    "CREATE DATABASE \(database.name) TEMPLATE \(Self.template)")
+            }
+            return database
+        } catch {
+            leave()
+            throw error
+        }
+    }
+
+    func dropDatabase(_ database: TestDatabase) async throws {
+        defer { leave() }
+        try await administer { connection in
+            try await connection.script("DROP DATABASE \(database.name) WITH (FORCE)")
+        }
+    }
+
+    /// Keeps the database of a failed test until somebody has looked at it.
+    func keepDatabase(_ database: TestDatabase) {
+        leave()
+        print("kept: psql '\(database.url)' (the cluster stays up while this process runs)")
+    }
+
+    /// Runs something as the cluster's owner, outside any test database.
+    func administer(_ body: @Sendable (PostgresConnection) async throws -> Void) async throws {
+        guard let administrator else { throw TestSupportError.clusterNotStarted }
+        try await administrator.withConnection { try await body($0) }
+    }
+
+    private func enter() async {
+        if openClones < Self.clonesMax {
+            openClones += 1
+        } else {
+            await withCheckedContinuation { waiting.append($0) }
+        }
+    }
+
+    private func leave() {
+        if waiting.isEmpty { openClones -= 1 } else { waiting.removeFirst().resume() }
+    }
+
+    private func start() async throws -> String {
+        if let starting { return try await starting.value }
+        let task = Task { try await self.startCluster() }
+        starting = task
+        return try await task.value
+    }
+
+    private func startCluster() async throws -> String {
+        let folder = try launch()
+        let owner = TestDatabase(name: "postgres", socketFolder: folder)
+        let pool = PostgresPool(
+            conninfo: owner.url, applicationName: "test-support", size: 2,
+            waitMax: .seconds(120))
+        administrator = pool
+        try await pool.withConnection { try await $0.script("CREATE DATABASE \(Self.template)") }
+        let template = TestDatabase(name: Self.template, socketFolder: folder)
+        let connection = try await PostgresConnection.connect(
+            template.url, applicationName: "test-support")
+        let migrator = try Migrator(directory: RepositoryFiles.path("Migrations"))
+        try await migrator.migrate(connection, at: 1_767_571_200_000)
+        // CREATE DATABASE refuses a template that somebody is connected to.
+        await connection.close()
+        return folder
+    }
+
+    /// Starts the watchdog and waits for its word that the server is up; returns the socket folder.
+    private func launch() throws -> String {
+        var pattern = Array("/tmp/repricer-test-XXXXXX".utf8CString)
+        guard mkdtemp(&pattern) != nil else { throw TestSupportError.noTemporaryFolder }
+        let folder = String(
+            decoding: pattern.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let watchdog = Process()
+        watchdog.executableURL = URL(fileURLWithPath: "/usr/bin/setsid")
+        watchdog.arguments = [
+            "bash", "-c", Self.watchdogScript, "watchdog",
+            RepositoryFiles.path("Deploy/postgres-private"), folder,
+        ]
+        let life = Pipe()
+        let answer = Pipe()
+        watchdog.standardInput = life
+        watchdog.standardOutput = answer
+        // Other programs that tests start must not hold the pipe open after us.
+        _ = fcntl(life.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
+        try watchdog.run()
+        watchdogPipe = life
+        let text = String(
+            decoding: answer.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        guard text.contains("ready") else { throw TestSupportError.clusterFailed(text) }
+        return "\(folder)/socket"
+    }
+
+    private static let watchdogScript = """
+        trap '' INT TERM HUP
+        if "$1" start "$2" --volatile 2>&1; then echo ready; fi
+        exec >/dev/null 2>&1
+        cat
+        "$1" stop "$2"
+        rm -rf "$2"
+        """
+}
+
+/// Why the tests have no database.
+enum TestSupportError: Error, CustomStringConvertible {
+    case noTemporaryFolder
+    case clusterFailed(String)
+    case clusterNotStarted
+
+    var description: String {
+        switch self {
+        case .noTemporaryFolder: "cannot create a folder under /tmp"
+        case .clusterFailed(let text): "the private PostgreSQL did not start: \(text)"
+        case .clusterNotStarted: "the private PostgreSQL is not running"
+        }
+    }
+}

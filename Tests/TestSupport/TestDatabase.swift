@@ -1,0 +1,108 @@
+package import Postgres
+package import Testing
+
+/// A database of one test: a clone of the migrated template in the private cluster.
+package struct TestDatabase: Sendable {
+    let name: String
+    let socketFolder: String
+
+    @TaskLocal static var current: TestDatabase?
+
+    var url: String { url(user: "postgres") }
+
+    func url(user: String) -> String {
+        "postgresql:///\(name)?host=\(socketFolder)&port=5432&user=\(user)"
+    }
+
+    private static var required: TestDatabase {
+        guard let current else {
+            preconditionFailure("a test asks for a database outside @Suite(.database)")
+        }
+        return current
+    }
+
+    /// The connection string of this test's database, as its owner. Only in `@Suite(.database)`.
+    package static var url: String { required.url }
+
+    /// A connection as the database's owner.
+    package static func connect() async throws -> PostgresConnection {
+        try await PostgresConnection.connect(url, applicationName: "test")
+    }
+
+    /// Creates a person: a role that can log in, with the given roles; returns its connection
+    /// string.
+    ///
+    /// Roles belong to the whole cluster and tests run side by side, so the role's real name is
+    /// `loginName(name)`.
+    package static func login(_ name: String, memberOf roles: [String]) async throws -> String {
+        let database = required
+        let login = loginName(name)
+        var script = "CREATE ROLE \"\(login)\" LOGIN"
+        if !roles.isEmpty {
+            script += " IN ROLE " + roles.map { "\"\($0)\"" }.joined(separator: ", ")
+        }
+        try await TestCluster.shared.administer { [script] in try await $0.script(script) }
+        return database.url(user: login)
+    }
+
+    /// What `session_user` is for a person made by `login`.
+    package static func loginName(_ name: String) -> String { "\(name)_\(required.name)" }
+
+    /// An empty database beside this test's one, for migrators; it is gone with the cluster.
+    package static func makeEmptyDatabase() async throws -> String {
+        let empty = TestDatabase(
+            name: "\(required.name)_empty", socketFolder: required.socketFolder)
+        try await TestCluster.shared.administer {
+            try await $0.script("CREATE DATABASE \(empty.name)")
+        }
+        return empty.url
+    }
+
+    /// Runs `body` in a transaction that is rolled back afterwards.
+    package static func withRollback<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) async throws -> T
+    ) async throws -> T {
+        let connection = try await connect()
+        let value: T
+        do {
+            try await connection.script("BEGIN")
+            value = try await body(connection)
+            try await connection.script("ROLLBACK")
+        } catch {
+            await connection.close()
+            throw error
+        }
+        await connection.close()
+        return value
+    }
+}
+
+/// Gives each test of the suite its own database.
+///
+/// A missing PostgreSQL is a failure, never a skip. With `KEEP_FAILED=1` the database of a test that
+/// threw is kept and its connection string printed.
+package struct DatabaseTrait: SuiteTrait, TestTrait, TestScoping {
+    package var isRecursive: Bool { true }
+
+    package func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+        let database = try await TestCluster.shared.makeDatabase()
+        do {
+            try await TestDatabase.$current.withValue(database) { try await function() }
+        } catch {
+            if environmentFlag("KEEP_FAILED") {
+                await TestCluster.shared.keepDatabase(database)
+            } else {
+                try await TestCluster.shared.dropDatabase(database)
+            }
+            throw error
+        }
+        try await TestCluster.shared.dropDatabase(database)
+    }
+}
+
+extension Trait where Self == DatabaseTrait {
+    /// A database of its own for each test.
+    package static var database: DatabaseTrait { DatabaseTrait() }
+}
