@@ -1,1 +1,4 @@
-print("repricer")
+import Glibc
+import RepricerCommands
+
+exit(await RepricerCommands.main())

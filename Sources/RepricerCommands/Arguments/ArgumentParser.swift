@@ -1,0 +1,168 @@
+/// Reads a command line strictly: what is unknown, missing, given twice or given too much is an error.
+struct ArgumentParser {
+    /// More arguments than this are not typed, and not read.
+    static let argumentsMax = 1000
+
+    enum Outcome {
+        case run(Command, ParsedArguments)
+        /// `--help` wins over every fault after it: who asks for help may not know the rest.
+        case help(path: [String])
+    }
+
+    /// A fault, with the command it was found in, if that far.
+    struct Fault: Error {
+        let error: UsageError
+        let command: Command?
+    }
+
+    private let commands: [Command]
+    private var rest: ArraySlice<String>
+    private var parsed = ParsedArguments()
+
+    init(commands: [Command], arguments: [String]) {
+        self.commands = commands
+        rest = arguments.prefix(Self.argumentsMax + 1)[...]
+    }
+
+    mutating func parse() throws(Fault) -> Outcome {
+        guard rest.count <= Self.argumentsMax else {
+            throw Fault(error: UsageError("more than \(Self.argumentsMax) arguments"), command: nil)
+        }
+        let helpIsAsked = rest.prefix { $0 != "--" }.contains { $0 == "--help" || $0 == "-h" }
+        let command: Command
+        do {
+            command = try resolveCommand()
+        } catch let error {
+            if helpIsAsked { return .help(path: []) }
+            throw Fault(error: error, command: nil)
+        }
+        if helpIsAsked { return .help(path: command.path) }
+        do {
+            try readArguments(of: command)
+            return .run(command, parsed)
+        } catch let error {
+            throw Fault(error: error, command: command)
+        }
+    }
+
+    /// Takes the words that name the command; global options may stand before and between them.
+    private mutating func resolveCommand() throws(UsageError) -> Command {
+        var path: [String] = []
+        while let argument = rest.first {
+            let isOption = argument.hasPrefix("-") && argument.count > 1
+            if isOption {
+                // Once a command is complete, the options after it are its own.
+                if commands.contains(where: { $0.path == path }) { break }
+                try readOption(among: GlobalOptions.all)
+                continue
+            }
+            let candidates = commands.filter { $0.path.starts(with: path + [argument]) }
+            if candidates.isEmpty { break }
+            path.append(argument)
+            rest.removeFirst()
+        }
+        if let command = commands.first(where: { $0.path == path }) { return command }
+        throw incomplete(path)
+    }
+
+    private func incomplete(_ path: [String]) -> UsageError {
+        let next = commands.filter { $0.path.starts(with: path) && $0.path.count > path.count }
+            .map { $0.path[path.count] }.uniqued()
+        let noun = path.joined(separator: " ")
+        guard let wrong = rest.first else {
+            return path.isEmpty
+                ? UsageError("missing command; `repricer help` lists them")
+                : UsageError("\(noun) needs one of \(next.joined(separator: ", "))")
+        }
+        guard !path.isEmpty else { return .unknownCommand(wrong, among: next) }
+        return .notAChoice(wrong, of: noun, choices: next)
+    }
+
+    private mutating func readArguments(of command: Command) throws(UsageError) {
+        var waiting = command.positionals[...]
+        var optionsAreOver = false
+        while let argument = rest.first {
+            if !optionsAreOver && argument == "--" {
+                optionsAreOver = true
+                rest.removeFirst()
+            } else if !optionsAreOver && argument.hasPrefix("-") && argument.count > 1 {
+                try readOption(among: command.options + GlobalOptions.all)
+            } else {
+                guard let positional = waiting.popFirst() else {
+                    throw UsageError("unexpected argument \(quoted(argument))")
+                }
+                try check(argument, of: positional.name, among: positional.choices)
+                parsed.positionals[positional.name] = argument
+                rest.removeFirst()
+            }
+        }
+        if let missing = waiting.first(where: \.isRequired) {
+            throw UsageError("missing \(missing.name)")
+        }
+        for option in command.options where option.isRequired {
+            guard parsed.values[option.name] != nil else {
+                throw UsageError("missing --\(option.name) \(option.valueName ?? "")")
+            }
+        }
+    }
+
+    private mutating func readOption(
+        among known: [any OptionSpecification]
+    ) throws(UsageError) {
+        guard let argument = rest.popFirst() else { return }
+        guard argument.hasPrefix("--") else {
+            throw UsageError("unknown option \(quoted(argument)); options begin with two dashes")
+        }
+        let parts = argument.dropFirst(2).split(
+            separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        let name = String(parts.first ?? "")
+        guard let option = known.first(where: { $0.name == name }) else {
+            throw .unknownOption(name, among: known.map(\.name))
+        }
+        guard parsed.values[name] == nil, !parsed.flags.contains(name) else {
+            throw UsageError("--\(name) is given twice")
+        }
+        let attached = parts.dropFirst().first.map(String.init)
+        guard let valueName = option.valueName else {
+            guard attached == nil else { throw UsageError("--\(name) takes no value") }
+            parsed.flags.insert(name)
+            return
+        }
+        let value: String
+        if let attached {
+            value = attached
+        } else {
+            value = try separateValue(of: option, valueName)
+        }
+        try check(value, of: "--\(name)", among: option.choices)
+        parsed.values[name] = value
+    }
+
+    /// A value that looks like an option is a forgotten value; `--name=--value` says otherwise.
+    private mutating func separateValue(
+        of option: any OptionSpecification, _ valueName: String
+    ) throws(UsageError) -> String {
+        guard let value = rest.first, !value.hasPrefix("--") else {
+            throw UsageError("--\(option.name) needs a value: --\(option.name) \(valueName)")
+        }
+        rest.removeFirst()
+        return value
+    }
+
+    private func check(
+        _ value: String, of subject: String, among choices: [String]
+    ) throws(UsageError) {
+        guard choices.isEmpty || choices.contains(value) else {
+            throw .notAChoice(value, of: subject, choices: choices)
+        }
+        guard !value.isEmpty else { throw UsageError("\(subject) is empty") }
+    }
+}
+
+extension Array where Element: Hashable {
+    /// Each element once, in the order of its first appearance.
+    func uniqued() -> [Element] {
+        var seen: Set<Element> = []
+        return filter { seen.insert($0).inserted }
+    }
+}

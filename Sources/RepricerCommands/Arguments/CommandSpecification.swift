@@ -1,0 +1,103 @@
+/// What one command takes, and what runs it: the parser, the help and the completions all read this.
+package struct Command: Sendable {
+    /// One or two words: `plan`, `config check`.
+    package let path: [String]
+    /// One line, without a full stop.
+    let summary: String
+    /// Whole sentences under the options of the help text; may be empty.
+    let discussion: String
+    let positionals: [Positional]
+    let options: [any OptionSpecification]
+    let run: @Sendable (Invocation) async throws -> ExitCode
+
+    init(
+        _ path: String, _ summary: String, positionals: [Positional] = [],
+        options: [any OptionSpecification] = [], discussion: String = "",
+        run: @escaping @Sendable (Invocation) async throws -> ExitCode
+    ) {
+        self.path = path.split(separator: " ").map(String.init)
+        self.summary = summary
+        self.discussion = discussion
+        self.positionals = positionals
+        self.options = options
+        self.run = run
+    }
+
+    var name: String { path.joined(separator: " ") }
+}
+
+/// An argument known by its place.
+struct Positional: Sendable {
+    /// Upper case, as the help shows it.
+    let name: String
+    let help: String
+    let isRequired: Bool
+    /// The only values allowed; empty when any is.
+    let choices: [String]
+
+    init(_ name: String, _ help: String, isRequired: Bool = true, choices: [String] = []) {
+        self.name = name
+        self.help = help
+        self.isRequired = isRequired
+        self.choices = choices
+    }
+}
+
+/// An argument known by its name, `--name` or `--name VALUE`.
+protocol OptionSpecification: Sendable {
+    /// Without the dashes.
+    var name: String { get }
+    /// Upper case; nil for a flag.
+    var valueName: String? { get }
+    var help: String { get }
+    var choices: [String] { get }
+    var isRequired: Bool { get }
+}
+
+/// Given or not.
+struct Flag: OptionSpecification {
+    let name: String
+    let help: String
+
+    init(_ name: String, _ help: String) {
+        self.name = name
+        self.help = help
+    }
+
+    var valueName: String? { nil }
+    var choices: [String] { [] }
+    var isRequired: Bool { false }
+}
+
+/// `--name VALUE` or `--name=VALUE`.
+struct ValueOption: OptionSpecification {
+    let name: String
+    let valueName: String?
+    let help: String
+    let choices: [String]
+    let isRequired: Bool
+
+    init(
+        _ name: String, _ valueName: String, _ help: String, choices: [String] = [],
+        isRequired: Bool = false
+    ) {
+        self.name = name
+        self.valueName = valueName
+        self.help = help
+        self.choices = choices
+        self.isRequired = isRequired
+    }
+}
+
+/// The options that every command takes.
+enum GlobalOptions {
+    static let environmentFile = ValueOption(
+        "env-file", "FILE", "read settings from FILE (KEY=value lines); the environment wins")
+    static let clock = ValueOption(
+        "clock", "START@RATE", "run on a virtual clock; only against a loopback App Store")
+    static let json = Flag("json", "print facts as JSON")
+    static let quiet = Flag("quiet", "no progress and no notes, only errors")
+    static let help = Flag("help", "show this text")
+
+    static let all: [any OptionSpecification] = [environmentFile, clock, json, quiet, help]
+}

@@ -1,0 +1,96 @@
+/// The words of `help`, made from the specifications, so that they cannot disagree with the parser.
+enum HelpText {
+    /// One line, without `usage:`.
+    static func usage(of command: Command) -> String {
+        var words = ["repricer", command.name]
+        for positional in command.positionals {
+            let shown =
+                positional.choices.isEmpty || positional.choices.count > 4
+                ? positional.name : positional.choices.joined(separator: "|")
+            words.append(positional.isRequired ? shown : "[\(shown)]")
+        }
+        for option in command.options {
+            let shown = spelled(option)
+            words.append(option.isRequired ? shown : "[\(shown)]")
+        }
+        return words.joined(separator: " ")
+    }
+
+    /// The whole text of one command, or of all commands that begin with one word.
+    static func text(of commands: [Command]) -> String {
+        commands.map(text(of:)).joined(separator: "\n")
+    }
+
+    private static func text(of command: Command) -> String {
+        var text = "\(command.summary)\n\nusage: \(usage(of: command))\n"
+        let positionals = command.positionals.map {
+            ($0.name, $0.help + choices($0.choices))
+        }
+        if !positionals.isEmpty { text += "\n" + section(positionals) }
+        let options = command.options.map {
+            (spelled($0), $0.help + choices($0.choices))
+        }
+        if !options.isEmpty { text += "\noptions:\n" + section(options) }
+        text += "\nfor every command:\n" + globalSection
+        if !command.discussion.isEmpty { text += "\n\(command.discussion)\n" }
+        return text
+    }
+
+    /// What `repricer help` prints.
+    static func overview(of commands: [Command]) -> String {
+        """
+        repricer changes subscription prices through the App Store: forecast, approval, delivery,
+        consent, reports.
+
+        usage: repricer COMMAND [ARGUMENT...]
+
+        \(section(commands.map { ($0.name, $0.summary) }))
+        for every command:
+        \(globalSection)
+        `repricer help COMMAND` tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 input rejected,
+        4 approval needed or refused, 5 conflict, 6 database or App Store away, 130 interrupted.
+
+        """
+    }
+
+    private static var globalSection: String {
+        section(GlobalOptions.all.map { (spelled($0), $0.help) })
+    }
+
+    private static func spelled(_ option: any OptionSpecification) -> String {
+        guard let valueName = option.valueName else { return "--\(option.name)" }
+        let isShort = !option.choices.isEmpty && option.choices.count <= 4
+        return "--\(option.name) \(isShort ? option.choices.joined(separator: "|") : valueName)"
+    }
+
+    private static func choices(_ choices: [String]) -> String {
+        choices.count > 4 ? ": " + choices.joined(separator: ", ") : ""
+    }
+
+    /// Two columns; what does not fit beside its name wraps under itself.
+    private static func section(_ lines: [(name: String, help: String)]) -> String {
+        let width = min(28, lines.map(\.name.count).max() ?? 0)
+        return lines.map { name, help in
+            let pieces = wrapped(help, width: 96 - width)
+            let indent = String(repeating: " ", count: width + 4)
+            let body = pieces.joined(separator: "\n" + indent)
+            let gap = String(repeating: " ", count: max(0, width - name.count))
+            return name.count > width
+                ? "  \(name)\n\(indent)\(body)\n" : "  \(name)\(gap)  \(body)\n"
+        }.joined()
+    }
+}
+
+/// Lines of at most `width` characters, broken at blanks.
+func wrapped(_ text: String, width: Int) -> [String] {
+    var lines: [String] = []
+    var line = ""
+    for word in text.split(separator: " ") {
+        if !line.isEmpty && line.count + 1 + word.count > width {
+            lines.append(line)
+            line = ""
+        }
+        line += (line.isEmpty ? "" : " ") + word
+    }
+    return lines + (line.isEmpty ? [] : [line])
+}

@@ -1,0 +1,51 @@
+/// A command line that cannot be understood; exit code 2.
+package struct UsageError: Error, Equatable, CustomStringConvertible {
+    /// One line: what is wrong, and the nearest thing that would have been right.
+    package let message: String
+
+    init(_ message: String) {
+        self.message = message
+    }
+
+    package var description: String { message }
+}
+
+extension UsageError {
+    static func unknownOption(_ name: String, among known: [String]) -> UsageError {
+        UsageError("unknown option \(quoted("--" + name))" + hint(name, known, prefix: "--"))
+    }
+
+    static func unknownCommand(_ name: String, among known: [String]) -> UsageError {
+        UsageError(
+            "unknown command \(quoted(name))"
+                + hint(name, known, otherwise: "; `repricer help` lists them"))
+    }
+
+    static func notAChoice(_ value: String, of subject: String, choices: [String]) -> UsageError {
+        UsageError(
+            "\(subject) cannot be \(quoted(value)); it is one of \(choices.joined(separator: ", "))"
+        )
+    }
+
+    private static func hint(
+        _ name: String, _ known: [String], prefix: String = "", otherwise: String = ""
+    ) -> String {
+        guard let near = nearest(to: name, among: known) else { return otherwise }
+        return "; did you mean \(quoted(prefix + near))?"
+    }
+}
+
+/// The text between quotation marks, with control characters made visible: it came from outside.
+func quoted(_ text: String) -> String {
+    var result = "\""
+    for scalar in text.unicodeScalars {
+        switch scalar {
+        case "\"": result += "\\\""
+        case "\\": result += "\\\\"
+        case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}":
+            result += "\\u{\(String(scalar.value, radix: 16))}"
+        case let plain: result.unicodeScalars.append(plain)
+        }
+    }
+    return result + "\""
+}

@@ -1,0 +1,63 @@
+import FoundationEssentials
+import HTTP
+import ServiceKit
+
+extension Configuration {
+    /// The clock that the product lives by: the machine's, or the rehearsal's.
+    ///
+    /// A virtual clock without an origin takes the simulated App Store's, so that both see one time.
+    func makeClock(world: World) async throws -> any WallClock {
+        try check(.clock)
+        guard let clock else { return world.realClock }
+        if clock.origin != nil { return clock.clock(real: world.realClock) }
+        let shared = try await SharedClock.ask(
+            baseURL: required(apiBaseURL, .apiBaseURL), caFile: apiCAFile)
+        guard shared.start == clock.start, shared.rate == clock.rate else {
+            let theirs = shared.clock(real: world.realClock).specification
+            throw CommandFailure(
+                .failed,
+                "the App Store at \(apiBaseURL ?? "") runs on the clock \(theirs); give --clock that"
+            )
+        }
+        return shared.clock(real: world.realClock)
+    }
+}
+
+/// The clock of an appstore-sandbox.
+enum SharedClock {
+    private struct Answer: Decodable {
+        /// START@RATE@ORIGIN.
+        var clock: String
+    }
+
+    static func ask(baseURL: String, caFile: String?) async throws -> VirtualClock.Parsed {
+        let text: String
+        do throws(HTTPClientError) {
+            var limits = HTTPClientLimits()
+            limits.connectionsMax = 1
+            limits.requestDeadline = .seconds(10)
+            let client = try HTTPClient(baseURL: baseURL, extraCAFile: caFile, limits: limits)
+            defer { client.close() }
+            let response = try await client.send(
+                HTTPRequest(method: "GET", target: "/sandbox/clock"))
+            guard response.status == 200 else {
+                throw HTTPClientError(.malformedResponse, "status \(response.status)")
+            }
+            text = String(decoding: response.body, as: UTF8.self)
+        } catch {
+            throw CommandFailure(
+                .unavailable,
+                "\(baseURL)/sandbox/clock gives no origin for the clock: \(error.reason); "
+                    + "start appstore-sandbox, or write START@RATE@ORIGIN")
+        }
+        guard let answer = try? JSONDecoder().decode(Answer.self, from: Data(text.utf8)),
+            let parsed = try? VirtualClock.parse(answer.clock), parsed.origin != nil
+        else {
+            throw CommandFailure(
+                .failed,
+                "\(baseURL)/sandbox/clock answers without a clock START@RATE@ORIGIN; "
+                    + "write the origin into --clock")
+        }
+        return parsed
+    }
+}

@@ -1,0 +1,89 @@
+package import Pricing
+package import ServiceKit
+
+/// All settings, typed. A value that is missing or wrong is nil here and explained in `problems`.
+package struct Configuration: Sendable {
+    static let clockOptionSource = "--clock"
+
+    /// One line of `config print`.
+    struct Entry: Equatable, Sendable {
+        let variable: Variable
+        /// Never a secret: files by their path, connection strings without their password.
+        let shown: String?
+        let source: String
+    }
+
+    /// Calls to one endpoint in a thousand seconds, over all replicas: Sandbox allows half a call a second.
+    package struct CallRate: Equatable, Sendable {
+        package let perThousandSeconds: Int
+
+        /// At least 1.
+        package var perSecond: Int { max(1, perThousandSeconds / 1000) }
+    }
+
+    package struct Address: Equatable, Sendable {
+        package let host: String
+        /// 0 lets the system choose.
+        package let port: Int
+    }
+
+    /// Any form that libpq knows; empty when nothing is set.
+    package internal(set) var databaseConninfo = ""
+    package internal(set) var bundleID: String?
+    package internal(set) var appAppleID: Int64?
+    package internal(set) var environment: StoreEnvironment?
+    package internal(set) var issuerID: String?
+    package internal(set) var keyID: String?
+    package internal(set) var keyFile: String?
+    package internal(set) var apiBaseURL: String?
+    package internal(set) var apiCAFile: String?
+    package internal(set) var rootCertificates: String?
+    package internal(set) var listen: Address?
+    package internal(set) var forwarderTokenFile: String?
+    package internal(set) var v1SharedSecretFile: String?
+    package internal(set) var changePriceRate: CallRate?
+    package internal(set) var cancelRate: CallRate?
+    package internal(set) var extendRate: CallRate?
+    package internal(set) var statusRate: CallRate?
+    /// nil: the machine's clock.
+    package internal(set) var clock: VirtualClock.Parsed?
+    package internal(set) var migrations: String?
+
+    var entries: [Entry] = []
+    var problems: [ConfigurationProblem] = []
+    /// Variables that look like ours and are not: probably misspelt, so worth a word.
+    var unknownVariables: [ConfigurationProblem] = []
+
+    /// Reads every variable; `clockOption` is the value of `--clock`, which wins over the variable.
+    package init(settings: Settings, clockOption: String? = nil) {
+        var reader = ConfigurationReader(settings: settings, clockOption: clockOption)
+        reader.read()
+        self = reader.result
+    }
+
+    init() {}
+
+    /// Throws every problem with these variables; commands name those that they use.
+    func check(_ variables: Variable...) throws(ConfigurationFault) {
+        try check(variables)
+    }
+
+    func check(_ variables: [Variable]) throws(ConfigurationFault) {
+        let found = problems.filter { problem in
+            variables.contains { $0.rawValue == problem.subject }
+        }
+        guard found.isEmpty else { throw ConfigurationFault(problems: found) }
+    }
+
+    /// A value that `check` has found present.
+    func required<Value>(
+        _ value: Value?, _ variable: Variable
+    ) throws(ConfigurationFault) -> Value {
+        if let value { return value }
+        try check(variable)
+        throw ConfigurationFault(problems: [
+            ConfigurationProblem(
+                variable.rawValue, "is not set", remedy: variable.remedyWhenMissing)
+        ])
+    }
+}

@@ -1,0 +1,92 @@
+import ServiceKit
+
+/// What we must know of libpq's connection strings: how to show one, and how to make one.
+enum ConnectionString {
+    private static let secretKeys = ["password", "sslpassword", "scram_client_key"]
+    private static let mask = "********"
+
+    /// The connection string with each password replaced; a text nobody understands is not shown at all.
+    static func withoutPassword(_ text: String) -> String {
+        if text.hasPrefix("postgres://") || text.hasPrefix("postgresql://") {
+            return withoutPasswordInURI(text)
+        }
+        return withoutPasswordInPairs(text)
+    }
+
+    private static func withoutPasswordInURI(_ text: String) -> String {
+        // Up to the second slash: the caller saw the scheme.
+        let scheme = text.prefix { $0 != ":" } + "://"
+        var rest = text.dropFirst(scheme.count)
+        var query = ""
+        if let mark = rest.firstIndex(of: "?") {
+            query = "?" + maskedParameters(rest[rest.index(after: mark)...])
+            rest = rest[..<mark]
+        }
+        // The last @ ends the user: an unescaped one in a password must not show its tail.
+        guard let at = rest.lastIndex(of: "@") else { return scheme + rest + query }
+        let user = rest[..<at]
+        let name = user.firstIndex(of: ":").map { user[..<$0] + ":\(mask)" } ?? user
+        return scheme + name + rest[at...] + query
+    }
+
+    private static func maskedParameters(_ text: Substring) -> String {
+        text.split(separator: "&", omittingEmptySubsequences: false).map { pair in
+            let key = pair.prefix { $0 != "=" }
+            return secretKeys.contains(key.lowercased()) ? "\(key)=\(mask)" : String(pair)
+        }.joined(separator: "&")
+    }
+
+    /// `key = 'value'` pairs, in libpq's own grammar: blanks around `=`, quotes, backslashes.
+    private static func withoutPasswordInPairs(_ text: String) -> String {
+        var rest = text[...]
+        var shown: [String] = []
+        while true {
+            rest = rest.drop(while: \.isWhitespace)
+            if rest.isEmpty { return shown.joined(separator: " ") }
+            let key = String(rest.prefix { $0 != "=" && !$0.isWhitespace })
+            rest = rest.dropFirst(key.count).drop(while: \.isWhitespace)
+            guard rest.first == "=", !key.isEmpty else { return mask }
+            rest = rest.dropFirst().drop(while: \.isWhitespace)
+            let value = takeValue(&rest)
+            shown.append(
+                "\(key)=\(secretKeys.contains(key.lowercased()) ? mask : value)")
+        }
+    }
+
+    /// Takes one value as it is written, quotes and backslashes included.
+    private static func takeValue(_ rest: inout Substring) -> String {
+        var value = ""
+        let isQuoted = rest.first == "'"
+        if isQuoted { value.append(rest.removeFirst()) }
+        while let character = rest.first {
+            if !isQuoted && character.isWhitespace { return value }
+            value.append(rest.removeFirst())
+            if character == "\\" {
+                if let escaped = rest.popFirst() { value.append(escaped) }
+            } else if isQuoted && character == "'" {
+                return value
+            }
+        }
+        return value
+    }
+
+    /// The `PG*` settings as a connection string: libpq reads the process environment, but an environment
+    /// file may name them too.
+    static func fromLibpqVariables(_ settings: Settings) -> String {
+        libpqVariables.compactMap { variable, keyword in
+            guard let (value, _) = settings.value(variable), !value.isEmpty else { return nil }
+            let escaped = value.flatMap { "\\'".contains($0) ? "\\\($0)" : "\($0)" }
+            return "\(keyword)='\(String(escaped))'"
+        }.joined(separator: " ")
+    }
+
+    private static let libpqVariables: [(String, String)] = [
+        ("PGSERVICE", "service"), ("PGHOST", "host"), ("PGHOSTADDR", "hostaddr"),
+        ("PGPORT", "port"), ("PGDATABASE", "dbname"), ("PGUSER", "user"),
+        ("PGPASSWORD", "password"), ("PGPASSFILE", "passfile"), ("PGOPTIONS", "options"),
+        ("PGSSLMODE", "sslmode"), ("PGSSLCERT", "sslcert"), ("PGSSLKEY", "sslkey"),
+        ("PGSSLROOTCERT", "sslrootcert"), ("PGGSSENCMODE", "gssencmode"),
+        ("PGCHANNELBINDING", "channel_binding"), ("PGCONNECT_TIMEOUT", "connect_timeout"),
+        ("PGTARGETSESSIONATTRS", "target_session_attrs"),
+    ]
+}

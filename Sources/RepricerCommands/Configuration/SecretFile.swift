@@ -1,0 +1,48 @@
+import Glibc
+
+/// Files that hold a secret: read only when nobody else can.
+enum SecretFile {
+    private static let bytesMax = 64 << 10
+
+    struct Fault: Error, Equatable {
+        let wrong: String
+        let remedy: String
+    }
+
+    /// The file's text; refused when readable by others, empty, or not a file.
+    static func read(_ path: String) throws(Fault) -> String {
+        guard let file = fopen(path, "re") else {
+            let why = String(cString: strerror(errno))
+            throw Fault(wrong: "\(path) cannot be opened: \(why)", remedy: "check path and rights")
+        }
+        defer { fclose(file) }
+        var status = stat()
+        guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")
+        }
+        guard status.st_mode & 0o007 == 0 else {
+            let mode = String(status.st_mode & 0o777, radix: 8)
+            throw Fault(
+                wrong: "\(path) can be read by others (mode \(mode))",
+                remedy: "chmod 600 \(path)")
+        }
+        var bytes = [UInt8](repeating: 0, count: bytesMax + 1)
+        let count = fread(&bytes, 1, bytes.count, file)
+        guard ferror(file) == 0 else {
+            throw Fault(wrong: "\(path) cannot be read", remedy: "check the file system")
+        }
+        guard count > 0 else { throw Fault(wrong: "\(path) is empty", remedy: "fill it") }
+        guard count <= bytesMax else {
+            throw Fault(wrong: "\(path) is larger than 64 KiB", remedy: "name the right file")
+        }
+        return String(decoding: bytes.prefix(count), as: UTF8.self)
+    }
+
+    /// The first line, for tokens: editors end files with a line feed that is no part of the secret.
+    static func readToken(_ path: String) throws(Fault) -> String {
+        let text = try read(path)
+        let line = text.prefix { !$0.isNewline }
+        guard !line.isEmpty else { throw Fault(wrong: "\(path) begins empty", remedy: "fill it") }
+        return String(line)
+    }
+}

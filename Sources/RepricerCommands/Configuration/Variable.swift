@@ -1,0 +1,39 @@
+/// Every environment variable that the product reads.
+enum Variable: String, CaseIterable, Sendable {
+    case databaseURL = "REPRICER_DATABASE_URL"
+    case bundleID = "REPRICER_BUNDLE_ID"
+    case appAppleID = "REPRICER_APP_APPLE_ID"
+    case environment = "REPRICER_ENVIRONMENT"
+    case issuerID = "REPRICER_ISSUER_ID"
+    case keyID = "REPRICER_KEY_ID"
+    case keyFile = "REPRICER_KEY_FILE"
+    case apiBaseURL = "REPRICER_API_BASE_URL"
+    case apiCAFile = "REPRICER_API_CA_FILE"
+    case rootCertificates = "REPRICER_ROOT_CERTIFICATES"
+    case listen = "REPRICER_LISTEN"
+    case forwarderTokenFile = "REPRICER_FORWARDER_TOKEN_FILE"
+    case v1SharedSecretFile = "REPRICER_V1_SHARED_SECRET_FILE"
+    case changePriceRate = "REPRICER_CHANGE_PRICE_RATE"
+    case cancelRate = "REPRICER_CANCEL_RATE"
+    case extendRate = "REPRICER_EXTEND_RATE"
+    case statusRate = "REPRICER_STATUS_RATE"
+    case clock = "REPRICER_CLOCK"
+    case migrations = "REPRICER_MIGRATIONS"
+
+    /// What somebody who lacks the variable has to do.
+    var remedyWhenMissing: String {
+        switch self {
+        case .bundleID: "set it to the app's bundle identifier, as com.example.app"
+        case .appAppleID: "set it to the app's Apple ID, the number in App Store Connect"
+        case .environment: "set it to Sandbox or Production"
+        case .issuerID: "set it to the issuer id that App Store Connect shows above the keys"
+        case .keyID: "set it to the id of the In-App Purchase key"
+        case .keyFile: "set it to the path of the key's .p8 file"
+        case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
+        case .databaseURL, .apiBaseURL, .apiCAFile, .listen, .forwarderTokenFile,
+            .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate, .clock,
+            .migrations:
+            "set it"
+        }
+    }
+}

@@ -1,1 +1,0 @@
-// Placeholder removed by the module's first file.

@@ -1,0 +1,14 @@
+extension Commands {
+    /// The version of this source tree; a release changes it here and nowhere else.
+    static let productVersion = "0.1.0"
+
+    static let version = Command("version", "print the program's version") { invocation in
+        if invocation.isJSON {
+            try invocation.print(
+                .object(["name": "repricer", "version": .string(productVersion)]))
+        } else {
+            try invocation.print("repricer \(productVersion)\n")
+        }
+        return .done
+    }
+}

@@ -1,0 +1,68 @@
+import ServiceKit
+
+/// The command line of repricer.
+package enum RepricerCommands {
+    /// Every command that exists, in the order in which `help` lists them.
+    package static let all: [Command] = [
+        Commands.configPrint,
+        Commands.version, Commands.help, Commands.completion,
+    ]
+
+    /// Runs one command line (without the program's name) and returns the process's exit code.
+    package static func main(_ arguments: [String], world: World) async -> Int32 {
+        await run(arguments, world: world).rawValue
+    }
+
+    /// The program: the process's own arguments and world.
+    package static func main() async -> Int32 {
+        // A reader that goes away is an error of one write, not the end of the service.
+        Signals.ignoreBrokenPipes()
+        return await main(Array(CommandLine.arguments.dropFirst()), world: .live())
+    }
+
+    static func run(_ arguments: [String], world: World) async -> ExitCode {
+        var parser = ArgumentParser(commands: all, arguments: arguments)
+        do {
+            switch try parser.parse() {
+            case .help(let path):
+                try world.output.write(helpText(path))
+                return .done
+            case .run(let command, let parsed):
+                return await run(command, Invocation(arguments: parsed, world: world))
+            }
+        } catch let fault as ArgumentParser.Fault {
+            return report(fault.error, of: fault.command, world: world)
+        } catch {
+            return explain(error, world: world)
+        }
+    }
+
+    private static func run(_ command: Command, _ invocation: Invocation) async -> ExitCode {
+        do {
+            return try await command.run(invocation)
+        } catch let error as UsageError {
+            return report(error, of: command, world: invocation.world)
+        } catch {
+            return explain(error, world: invocation.world)
+        }
+    }
+
+    private static func report(
+        _ error: UsageError, of command: Command?, world: World
+    ) -> ExitCode {
+        let name = command.map { "\($0.name): " } ?? ""
+        world.say(name + error.message)
+        let usage = command.map(HelpText.usage(of:)) ?? "repricer COMMAND [ARGUMENT...]"
+        world.sayPlainly("usage: \(usage)\n")
+        return .usage
+    }
+
+    static func helpText(_ path: [String]) -> String {
+        let commands = all.filter { $0.path == path }
+        return path.isEmpty || commands.isEmpty
+            ? HelpText.overview(of: all) : HelpText.text(of: commands)
+    }
+}
+
+/// The commands, each in the file of its verb.
+enum Commands {}
