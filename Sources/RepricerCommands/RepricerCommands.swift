@@ -4,7 +4,7 @@ import ServiceKit
 package enum RepricerCommands {
     /// Every command that exists, in the order in which `help` lists them.
     package static let all: [Command] = [
-        Commands.configPrint,
+        Commands.migrate, Commands.migrateStatus, Commands.configCheck, Commands.configPrint,
         Commands.version, Commands.help, Commands.completion,
     ]
 

@@ -27,7 +27,7 @@ extension Configuration {
 enum SharedClock {
     private struct Answer: Decodable {
         /// START@RATE@ORIGIN.
-        var clock: String
+        var specification: String?
     }
 
     static func ask(baseURL: String, caFile: String?) async throws -> VirtualClock.Parsed {
@@ -51,7 +51,8 @@ enum SharedClock {
                     + "start appstore-sandbox, or write START@RATE@ORIGIN")
         }
         guard let answer = try? JSONDecoder().decode(Answer.self, from: Data(text.utf8)),
-            let parsed = try? VirtualClock.parse(answer.clock), parsed.origin != nil
+            let specification = answer.specification,
+            let parsed = try? VirtualClock.parse(specification), parsed.origin != nil
         else {
             throw CommandFailure(
                 .failed,

@@ -179,8 +179,11 @@ struct ConfigurationReader {
     private mutating func findUnknownVariables() {
         let known = Variable.allCases.map(\.rawValue)
         for (key, value) in settings.entries(prefix: "REPRICER_") where !known.contains(key) {
-            let remedy =
-                nearest(to: key, among: known).map { "did you mean \($0)?" } ?? "remove it"
+            // Compared without the common prefix, which would make everything look near.
+            let prefix = "REPRICER_"
+            let names = known.map { String($0.dropFirst(prefix.count)) }
+            let near = nearest(to: String(key.dropFirst(prefix.count)), among: names)
+            let remedy = near.map { "did you mean \(prefix)\($0)?" } ?? "remove it"
             result.unknownVariables.append(
                 ConfigurationProblem(key, source: value.source, "is not known", remedy: remedy))
         }

@@ -20,7 +20,7 @@ enum SecretFile {
         guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")
         }
-        guard status.st_mode & 0o007 == 0 else {
+        guard status.st_mode & 0o066 == 0 else {
             let mode = String(status.st_mode & 0o777, radix: 8)
             throw Fault(
                 wrong: "\(path) can be read by others (mode \(mode))",

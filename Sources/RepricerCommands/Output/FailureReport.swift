@@ -1,3 +1,5 @@
+import Ledger
+import Postgres
 import ServiceKit
 
 /// Says on standard error what went wrong, and chooses the exit code.
@@ -15,10 +17,29 @@ func explain(_ error: any Error, world: World) -> ExitCode {
     case let settings as SettingsError:
         world.say(settings.description)
         return .failed
+    case let database as PostgresError:
+        return explain(CommandFailure(database: database), world: world)
+    case .database(let error) as MigrationError:
+        return explain(CommandFailure(database: error), world: world)
+    case let migration as MigrationError:
+        world.say(migration.description)
+        return migration.exitCode
     case is CancellationError:
         return .interrupted
     default:
         world.say("\(error)")
         return .failed
+    }
+}
+
+extension MigrationError {
+    /// A database that holds something else than the folder says is a conflict; the rest is a failure.
+    fileprivate var exitCode: ExitCode {
+        switch self {
+        case .editedAfterApply, .databaseIsNewer: .conflict
+        case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
+            .missingVersion, .failed, .database:
+            .failed
+        }
     }
 }

@@ -1,0 +1,170 @@
+import AppStore
+import Glibc
+import HTTP
+import JOSE
+import Ledger
+import Postgres
+import ServiceKit
+
+/// Tries everything that the service will need, and goes on after each failure.
+struct ConfigurationCheck: Sendable {
+    /// One thing tried.
+    struct Result: Sendable {
+        let name: String
+        /// What was found; nil when a problem says it.
+        let found: String?
+        let problems: [ConfigurationProblem]
+        /// Whether something outside did not answer, rather than being set up wrongly.
+        var isAway = false
+    }
+
+    /// The App Store refuses tokens from clocks that differ by more.
+    private static let skewSecondsMax: Int64 = 60
+
+    let configuration: Configuration
+    let world: World
+
+    func run() async -> [Result] {
+        var results = [settings(), key(), roots()]
+        if configuration.apiCAFile != nil { results.append(extraCA()) }
+        results += [
+            secret("forwarder token", .forwarderTokenFile, configuration.forwarderTokenFile),
+            secret("v1 shared secret", .v1SharedSecretFile, configuration.v1SharedSecretFile),
+        ].compactMap { $0 }
+        results += await database()
+        results.append(await appStore())
+        return results
+    }
+
+    private func settings() -> Result {
+        let count = configuration.entries.count { $0.shown != nil }
+        return Result(
+            name: "settings", found: "\(count) values", problems: configuration.problems)
+    }
+
+    private func key() -> Result {
+        guard let path = configuration.keyFile else { return skipped("key") }
+        return tried("key", "P-256 key in \(path)", .keyFile) { _ = try KeyFile.load(path) }
+    }
+
+    private func roots() -> Result {
+        guard let path = configuration.rootCertificates else { return skipped("roots") }
+        do throws(JOSEError) {
+            let roots = try TrustedRoots(certificatesIn: path)
+            return Result(name: "roots", found: "\(roots.count) in \(path)", problems: [])
+        } catch {
+            return failed(
+                "roots", .rootCertificates, error.detail,
+                "name a file or folder with Apple's root CA certificates, DER or PEM")
+        }
+    }
+
+    private func extraCA() -> Result {
+        let path = configuration.apiCAFile ?? ""
+        return tried("extra CA", path, .apiCAFile) { _ = try TrustedRoots(certificatesIn: path) }
+    }
+
+    private func secret(_ name: String, _ variable: Variable, _ path: String?) -> Result? {
+        guard let path else { return nil }
+        do throws(SecretFile.Fault) {
+            _ = try SecretFile.readToken(path)
+            return Result(name: name, found: path, problems: [])
+        } catch {
+            return failed(name, variable, error.wrong, error.remedy)
+        }
+    }
+
+    private func database() async -> [Result] {
+        do {
+            let connection = try await PostgresConnection.connect(
+                configuration.databaseConninfo, applicationName: "repricer config check")
+            let version = try await schemaVersion(connection)
+            await connection.close()
+            let problem = SchemaCheck.problem(version: version)
+            return [
+                Result(name: "database", found: "connected", problems: []),
+                Result(
+                    name: "schema", found: "version \(version)",
+                    problems: problem.map { [$0] } ?? []),
+            ]
+        } catch {
+            let failure = CommandFailure(database: error)
+            return [
+                Result(
+                    name: "database", found: nil,
+                    problems: [
+                        ConfigurationProblem(
+                            Variable.databaseURL.rawValue, failure.message,
+                            remedy: "see `repricer config print` for what is used")
+                    ], isAway: failure.code == .unavailable)
+            ]
+        }
+    }
+
+    /// Any answer will do: it proves the name, the certificate and the way, and carries a date.
+    private func appStore() async -> Result {
+        guard let baseURL = configuration.apiBaseURL else { return skipped("app store") }
+        do {
+            let clock = try await configuration.makeClock(world: world)
+            var limits = HTTPClientLimits()
+            limits.connectionsMax = 1
+            limits.requestDeadline = .seconds(10)
+            let client = try HTTPClient(
+                baseURL: baseURL, extraCAFile: configuration.apiCAFile, limits: limits)
+            defer { client.close() }
+            let answer = try await client.send(HTTPRequest(method: "GET", target: "/"))
+            let time = RFC3339.format(clock.nowMilliseconds())
+            let skew = answer.headers["Date"].flatMap(HTTPDate.parse).map {
+                (world.realClock.nowMilliseconds() - $0) / 1000
+            }
+            if let skew, abs(skew) > Self.skewSecondsMax {
+                return failed(
+                    "app store", .apiBaseURL, "\(baseURL)'s clock differs by \(skew) s from ours",
+                    "set this machine's clock (NTP): the App Store refuses such tokens")
+            }
+            return Result(
+                name: "app store", found: "\(baseURL) answers, time is \(time)", problems: [])
+        } catch let error as HTTPClientError {
+            let isSetting = error.code == .badURL || error.code == .badCAFile
+            return failed(
+                "app store", .apiBaseURL, "\(baseURL) does not answer: \(error.reason)",
+                "check the network, the URL and REPRICER_API_CA_FILE", isAway: !isSetting)
+        } catch is ConfigurationFault {
+            return skipped("app store")
+        } catch {
+            let failure = error as? CommandFailure
+            return failed(
+                "app store", .clock, failure?.message ?? "\(error)", "see --clock in `help config`",
+                isAway: failure?.code == .unavailable)
+        }
+    }
+
+    private func tried(
+        _ name: String, _ found: String, _ variable: Variable, _ body: () throws -> Void
+    ) -> Result {
+        do {
+            try body()
+            return Result(name: name, found: found, problems: [])
+        } catch {
+            let text = (error as? JOSEError)?.detail ?? "\(error)"
+            let parts = text.split(separator: ";", maxSplits: 1).map(String.init)
+            let remedy = parts.dropFirst().first.map { $0.drop { $0 == " " }.description }
+            return failed(name, variable, parts.first ?? text, remedy ?? "name another file")
+        }
+    }
+
+    private func failed(
+        _ name: String, _ variable: Variable, _ wrong: String, _ remedy: String,
+        isAway: Bool = false
+    ) -> Result {
+        let source = configuration.entries.first { $0.variable == variable }?.source
+        let problem = ConfigurationProblem(
+            variable.rawValue, source: source, wrong, remedy: remedy)
+        return Result(name: name, found: nil, problems: [problem], isAway: isAway)
+    }
+
+    /// The settings' own problem says why.
+    private func skipped(_ name: String) -> Result {
+        Result(name: name, found: "not tried", problems: [])
+    }
+}

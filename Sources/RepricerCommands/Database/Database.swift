@@ -1,0 +1,58 @@
+import Ledger
+import Postgres
+
+extension Invocation {
+    /// One connection for one command, closed when `body` is done.
+    func withConnection<Result: Sendable>(
+        _ configuration: Configuration,
+        _ body: @Sendable (PostgresConnection) async throws -> Result
+    ) async throws -> Result {
+        let connection = try await PostgresConnection.connect(
+            configuration.databaseConninfo, applicationName: "repricer")
+        do {
+            let result = try await body(connection)
+            await connection.close()
+            return result
+        } catch {
+            await connection.close()
+            throw error
+        }
+    }
+
+    /// A pool for a command that reads and writes; refused on a database of another schema version.
+    func withPool<Result: Sendable>(
+        _ configuration: Configuration, size: Int = 2,
+        _ body: @Sendable (PostgresPool) async throws -> Result
+    ) async throws -> Result {
+        let pool = PostgresPool(
+            conninfo: configuration.databaseConninfo, applicationName: "repricer", size: size)
+        do {
+            let version = try await pool.withConnection { try await schemaVersion($0) }
+            if let problem = SchemaCheck.problem(version: version) {
+                throw CommandFailure(.failed, problem.description)
+            }
+            let result = try await body(pool)
+            await pool.close()
+            return result
+        } catch {
+            await pool.close()
+            throw error
+        }
+    }
+}
+
+/// Whether program and database fit together.
+enum SchemaCheck {
+    static func problem(version: Int) -> ConfigurationProblem? {
+        if version == expectedSchemaVersion { return nil }
+        let wrong =
+            version == 0
+            ? "the database is not migrated"
+            : "the database has schema version \(version), this program needs \(expectedSchemaVersion)"
+        let remedy =
+            version < expectedSchemaVersion
+            ? "run `repricer migrate` as the owner of the database"
+            : "install the release that migrated it"
+        return ConfigurationProblem("schema", wrong, remedy: remedy)
+    }
+}

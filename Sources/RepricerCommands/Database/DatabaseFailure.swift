@@ -1,0 +1,75 @@
+import Postgres
+
+extension CommandFailure {
+    /// What a database error means to the person at the terminal.
+    init(database error: PostgresError) {
+        switch error.code {
+        case .server: self.init(server: error)
+        case .cannotConnect:
+            self.init(
+                .unavailable,
+                "the database cannot be reached: \(error.saidByLibpq); check REPRICER_DATABASE_URL "
+                    + "and that PostgreSQL runs")
+        case .connectionLost, .poolTimedOut, .poolClosed, .closed:
+            self.init(
+                .unavailable, "the connection to the database was lost; run the command again")
+        case .commitOutcomeUnknown:
+            self.init(
+                .unavailable,
+                "the connection broke during the commit: it may be done or not; the same command "
+                    + "again is safe")
+        case .badConnectionString:
+            self.init(
+                .failed, "REPRICER_DATABASE_URL is no connection string: \(error.saidByLibpq)")
+        case .nulInText, .unrepresentableValue, .tooLarge:
+            self.init(.inputRejected, "the database cannot hold a value: \(error.summary)")
+        case .transactionMisused, .transactionAborted, .wrongCall, .missingColumn,
+            .unexpectedNull, .undecodableColumn, .unexpectedRowCount:
+            self.init(.failed, "\(error)")
+        }
+    }
+
+    private init(server error: PostgresError) {
+        let said = error.saidByServer
+        let state = error.sqlState ?? SQLState("XX000")
+        if error.isConnectionLoss || state.isInsufficientResources {
+            self.init(.unavailable, "the database is away: \(said); try again")
+        } else if state == .insufficientPrivilege
+            || error.constraint == "batches_second_pair_of_eyes"
+        {
+            self.init(.approvalNeededOrRefused, said + Self.grantHint(said))
+        } else if state.isIntegrityConstraintViolation && state != .checkViolation
+            || state.isTransactionRetryable || state.classCode == "55"
+        {
+            self.init(.conflict, said)
+        } else if state == .checkViolation || state.isDataException || state.code == "P0002" {
+            self.init(.inputRejected, said)
+        } else if state == .undefinedTable || state == .undefinedSchema
+            || state == .undefinedColumn || state.code == "42883"
+        {
+            self.init(.failed, "the database lacks the schema: \(said); run `repricer migrate`")
+        } else {
+            self.init(.failed, "the database refused: \(said)")
+        }
+    }
+
+    private static func grantHint(_ said: String) -> String {
+        said.hasPrefix("permission denied")
+            ? "; the database user needs GRANT repricer_pricing, or repricer_service for the service"
+            : ""
+    }
+}
+
+extension PostgresError {
+    fileprivate var saidByServer: String {
+        guard let message else { return "\(self)" }
+        return Self.onOneLine(message)
+    }
+
+    fileprivate var saidByLibpq: String { Self.onOneLine(message ?? summary) }
+
+    private static func onOneLine(_ text: String) -> String {
+        text.split(whereSeparator: \.isNewline)
+            .map { harmless($0.drop { $0.isWhitespace }.description) }.joined(separator: "; ")
+    }
+}

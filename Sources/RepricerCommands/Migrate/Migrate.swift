@@ -1,0 +1,46 @@
+import Ledger
+import ServiceKit
+
+extension Commands {
+    static let migrationsFolder = ValueOption(
+        "migrations", "DIR", "the folder of NNNN_what.sql; found beside the program when left out")
+
+    static let migrate = Command(
+        "migrate", "bring the database to this program's schema", options: [migrationsFolder],
+        discussion: """
+            Applies each pending file of Migrations/ in a transaction of its own. Run it as the owner of the
+            database; several at once do no harm. The service refuses to start on another schema version.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        let migrator = try migrator(invocation, configuration)
+        // The machine's clock: a schema has no part in a rehearsal's time.
+        let now = invocation.world.realClock.nowMilliseconds()
+        let applied = try await invocation.withConnection(configuration) { connection in
+            try await migrator.migrate(connection, at: now)
+        }
+        if invocation.isJSON {
+            let files = applied.map { JSONValue.string($0.file) }
+            try invocation.print(
+                .object([
+                    "applied": .array(files),
+                    "schema_version": .integer(Int64(migrator.migrations.count)),
+                ]))
+        } else {
+            for migration in applied { try invocation.print("applied \(migration.file)\n") }
+            if applied.isEmpty {
+                invocation.note("nothing to do: schema version \(migrator.migrations.count)")
+            }
+        }
+        return .done
+    }
+
+    static func migrator(
+        _ invocation: Invocation, _ configuration: Configuration
+    ) throws -> Migrator {
+        let folder = try MigrationsFolder.find(
+            option: invocation.arguments[migrationsFolder], configuration: configuration,
+            world: invocation.world)
+        return try Migrator(directory: folder)
+    }
+}

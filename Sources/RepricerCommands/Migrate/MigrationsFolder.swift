@@ -1,0 +1,45 @@
+import FoundationEssentials
+
+/// Finds the folder of migrations, wherever the program was installed.
+enum MigrationsFolder {
+    /// Folders looked at on the way up; deeper ones are not ours.
+    private static let parentsMax = 8
+
+    /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with `0001_….sql` beside the
+    /// program or above it, else above the working directory.
+    static func find(
+        option: String?, configuration: Configuration, world: World
+    ) throws(CommandFailure) -> String {
+        if let named = option ?? configuration.migrations { return named }
+        let starts = [world.programPath.map(parent(of:)), world.workingDirectory].compactMap { $0 }
+        for start in starts {
+            if let found = search(upwardsFrom: start) { return found }
+        }
+        throw CommandFailure(
+            .failed,
+            "no folder Migrations beside the program or above "
+                + "\(world.workingDirectory); give --migrations DIR or set REPRICER_MIGRATIONS")
+    }
+
+    private static func search(upwardsFrom start: String) -> String? {
+        var folder = start
+        for _ in 0...parentsMax {
+            let candidate = folder == "/" ? "/Migrations" : folder + "/Migrations"
+            if holdsMigrations(candidate) { return candidate }
+            if folder == "/" || folder.isEmpty { return nil }
+            folder = parent(of: folder)
+        }
+        return nil
+    }
+
+    private static func holdsMigrations(_ folder: String) -> Bool {
+        // A folder that is not there, or is closed to us, is none of ours.
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.contains { $0.hasPrefix("0001_") && $0.hasSuffix(".sql") }
+    }
+
+    private static func parent(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "" }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+}
