@@ -15,6 +15,8 @@ package struct CertificateAuthority: Sendable {
         package var intermediateHasMarker = true
         /// False puts the leaf's key on P-384, which ES256 cannot use.
         package var leafIsP256 = true
+        /// False leaves out the authority key identifier, which RFC 5280 demands.
+        package var leafNamesItsIssuerKey = true
 
         package init(validFrom: Int64, validUntil: Int64) {
             self.validFrom = validFrom
@@ -60,6 +62,7 @@ package struct CertificateAuthority: Sendable {
             digest: .sha384
         ).build()
         leafKey = try profile.leafIsP256 ? .generateP256() : .generateP384()
+        let issuerKey = [(nid: NID_authority_key_identifier, value: "keyid:always")]
         leaf = try CertificateBuilder(
             subject: "\(profile.name) Receipt Signing", key: leafKey,
             issuer: (intermediate, intermediateKey), validity: start..<end,
@@ -67,8 +70,7 @@ package struct CertificateAuthority: Sendable {
                 (NID_basic_constraints, "critical,CA:FALSE"),
                 (NID_key_usage, "critical,digitalSignature"),
                 (NID_subject_key_identifier, "hash"),
-                (NID_authority_key_identifier, "keyid:always"),
-            ],
+            ] + (profile.leafNamesItsIssuerKey ? issuerKey : []),
             markers: profile.leafHasMarker ? [RootStore.leafMarker] : [], digest: .sha384
         ).build()
     }

@@ -43,7 +43,7 @@ package final class JWSVerifier: Sendable {
     /// - Parameters:
     ///   - jws: The compact form.
     ///   - validAt: Reads the signing time (UTC milliseconds) from the payload, which is not proved
-    ///     yet: use it for nothing else. nil means that the payload has none; `now` is taken instead.
+    ///     yet: use it for nothing else. nil means that the payload has none, and `now` holds.
     ///   - now: UTC milliseconds.
     package func verify(
         _ jws: String, validAt: (_ payload: [UInt8]) -> Int64?, now: Int64

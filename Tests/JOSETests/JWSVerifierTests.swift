@@ -112,6 +112,26 @@ import Testing
         #expect(verifier.cachedChains == 0)
     }
 
+    @Test func verify_whenACertificateBreaksTheProfile_refusesTheChain() throws {
+        var profile = Sample.profile()
+        profile.leafNamesItsIssuerKey = false
+        let authority = try CertificateAuthority(profile)
+        let verifier = try JWSVerifier(roots: authority.trustedRoots())
+
+        #expect(try verifier.code(authority.signer().sign([1])) == "jws_chain")
+    }
+
+    @Test func verify_whenPathAvoidsTheIntermediateThatWasSent_refusesTheChain() throws {
+        let ours = try Sample.authority.get()
+        let (chain, foreign) = (try ours.chainDER(), try Sample.strangers.get().chainDER())
+        let verifier = try JWSVerifier(roots: TrustedRoots(der: [chain[2], chain[1]]))
+        let signer = try JWSSigner(
+            key: ours.signingKey(), chainDER: [chain[0], foreign[1], chain[2]])
+
+        #expect(try verifier.code(signer.sign([1])) == "jws_chain")
+        #expect(try verifier.code(ours.signer().sign([1])) == "ok")
+    }
+
     @Test func verify_whenLeafIsNotOnP256_refuses() throws {
         var profile = Sample.profile()
         profile.leafIsP256 = false
