@@ -5,9 +5,9 @@ internal import Synchronization
 
 /// Makes the JWT that every call carries, and reuses it for most of its life.
 ///
-/// The App Store judges `iat` and `exp` by real time. On a virtual clock that runs thousands of
-/// times faster a token would be dead before it arrives: a rehearsal gives the system's clock here,
-/// as it does for TLS.
+/// The clock is the one by which the store judges `iat` and `exp`: real time, or the shared virtual
+/// clock of a rehearsal. On a fast one a token is stale after milliseconds and a new one is signed
+/// for almost every call, which costs some tens of microseconds; the sandbox grants it leeway.
 package final class BearerToken: Sendable {
     /// The App Store allows at most 60 minutes.
     package static let lifeSeconds: Int64 = 20 * 60
