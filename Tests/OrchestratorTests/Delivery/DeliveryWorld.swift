@@ -1,0 +1,148 @@
+import Ledger
+import Orchestrator
+import Postgres
+import Pricing
+import ServiceKit
+import TestSupport
+
+/// A database with subscriptions of two items, a batch on its way, and hands on both clocks.
+struct DeliveryWorld {
+    static let start = Instant(milliseconds: 1_772_323_200_000)
+    let service: LedgerPool
+    let submitter: LedgerPool
+    let approver: LedgerPool
+    let clock = ManualClock(start.milliseconds)
+    let realClock = ManualClock(start.milliseconds)
+    let store: ScriptedStore
+
+    static func make(_ replies: [ScriptedStore.Reply] = []) async throws -> DeliveryWorld {
+        let clock = ManualClock(start.milliseconds)
+        _ = clock
+        let service = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let submitter = try await TestDatabase.login("submitter", memberOf: ["repricer_pricing"])
+        let approver = try await TestDatabase.login("approver", memberOf: ["repricer_pricing"])
+        return DeliveryWorld(
+            service: LedgerPool(conninfo: service, applicationName: "service", size: 4),
+            submitter: LedgerPool(conninfo: submitter, applicationName: "submitter", size: 1),
+            approver: LedgerPool(conninfo: approver, applicationName: "approver", size: 1),
+            replies)
+    }
+
+    private init(
+        service: LedgerPool, submitter: LedgerPool, approver: LedgerPool,
+        _ replies: [ScriptedStore.Reply]
+    ) {
+        self.service = service
+        self.submitter = submitter
+        self.approver = approver
+        let clock = clock
+        store = ScriptedStore(replies) { Instant(milliseconds: clock.nowMilliseconds()) }
+    }
+
+    func close() async {
+        await service.close()
+        await submitter.close()
+        await approver.close()
+    }
+
+    var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }
+
+    /// A monthly subscription in the USA with the items A and B at 9.99, renewing in 40 days.
+    func subscribe(_ id: String) async throws {
+        try await tell(
+            SubscriptionEvent(
+                key: .init(signedAt: Self.start.advanced(by: -1000), evidenceID: "bought-\(id)"),
+                source: .notification, originalTransactionID: id, type: "SUBSCRIBED", status: 1,
+                transaction: TransactionStatement(
+                    transactionID: "t-\(id)", purchasedAt: Self.start.advanced(by: -1000),
+                    originalPurchaseAt: Self.start.advanced(by: -1000),
+                    expiresAt: Self.start.advanced(by: 40 * 86_400_000), storefront: "USA",
+                    currency: "USD", period: "P1M",
+                    items: ["A", "B"].map { TransactionStatement.Item(sku: $0, price: 9990) }),
+                renewal: RenewalStatement(
+                    autoRenewStatus: 1, renewalAt: Self.start.advanced(by: 40 * 86_400_000),
+                    consistencyToken: "first", period: "P1M",
+                    items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) })))
+    }
+
+    func tell(_ event: SubscriptionEvent) async throws {
+        try await service.withTransaction { connection in
+            try SubscriptionQueries.create([event.originalTransactionID], on: connection)
+            try SubscriptionQueries.lock([event.originalTransactionID], on: connection)
+            try SubscriptionFolder.fold([event], on: connection)
+        }
+    }
+
+    static func row(
+        _ id: String, _ sku: String = "A", to price: Int64 = 10990, line: Int = 2,
+        dependents: [String] = []
+    ) -> BatchRow {
+        BatchRow(
+            line: line, originalTransactionID: id, sku: sku, newPrice: price, currency: "USD",
+            dependentSKUs: dependents)
+    }
+
+    /// Plans and submits as one person; returns the batch id.
+    @discardableResult
+    func submit(_ rows: [BatchRow], content: String = "content") async throws -> String {
+        let planned = try await Planner(
+            pool: submitter, rules: .shipped, environment: .production
+        ).plan(rows: rows, asOf: now)
+        let outcome = try await Submission.store(
+            planned, name: "test", contentSHA256: content, planHash: "hash", asOf: now,
+            pool: submitter)
+        switch outcome {
+        case .stored(let id), .sameAsBefore(let id): return id
+        }
+    }
+
+    func approve(_ batchID: String) async throws {
+        let at = now.milliseconds
+        _ = try await approver.withTransaction {
+            try BatchQueries.approve(batchID, at: at, on: $0)
+        }
+    }
+
+    @discardableResult
+    func submitAndApprove(_ rows: [BatchRow]) async throws -> String {
+        let batchID = try await submit(rows)
+        try await approve(batchID)
+        return batchID
+    }
+
+    func scheduler(calls: (any StoreCalls)? = nil) -> Scheduler {
+        var limits = Scheduler.Limits()
+        limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        limits.failureWait = .zero
+        return Scheduler(
+            Scheduler.World(
+                pool: service, store: calls ?? store, rules: .shipped, environment: .production,
+                clock: clock, realClock: realClock, log: .silent, metrics: Metrics(), limits: limits
+            ))
+    }
+
+    /// Rounds until nothing is left to do now.
+    func deliver(_ scheduler: Scheduler) async throws {
+        for _ in 0..<20 where try await scheduler.round() == 0 { return }
+    }
+
+    /// `SKU state reason` of every change, in the order of lines.
+    func changes() async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(
+                "SELECT sku, state, reason FROM repricer.price_changes ORDER BY line, sku"
+            ).map { row in
+                [try row.text("sku"), try row.text("state"), try row.textOrNil("reason")]
+                    .compactMap { $0 }.joined(separator: " ")
+            }
+        }
+    }
+
+    func requestStates() async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(
+                "SELECT state FROM repricer.price_change_requests ORDER BY request_reference_id"
+            ).map { try $0.text("state") }
+        }
+    }
+}

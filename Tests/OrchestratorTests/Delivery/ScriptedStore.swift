@@ -1,0 +1,87 @@
+import Orchestrator
+import Pricing
+import Synchronization
+
+/// An App Store that answers as the test says: the next scripted answer, else "applied".
+final class ScriptedStore: StoreCalls {
+    enum Reply: Sendable {
+        case applied
+        /// Applied, and the answer lost.
+        case lost
+        case unavailable
+        case refused(StoreRefusal.Meaning, code: Int)
+        case throttled(until: Instant)
+        case notSent
+    }
+
+    struct State {
+        var replies: [Reply] = []
+        var calls: [PriceChangeIntent] = []
+        var looks = 0
+        var applied: [String: PriceChangeIntent] = [:]
+        var inFlight = 0
+        var inFlightMax = 0
+    }
+
+    private let state = Mutex(State())
+    private let now: @Sendable () -> Instant
+
+    init(_ replies: [Reply] = [], now: @escaping @Sendable () -> Instant) {
+        self.now = now
+        state.withLock { $0.replies = replies }
+    }
+
+    var calls: [PriceChangeIntent] { state.withLock { $0.calls } }
+    var looks: Int { state.withLock { $0.looks } }
+    /// Intents applied, by request id: each once, however often it was sent.
+    var applied: [String: PriceChangeIntent] { state.withLock { $0.applied } }
+
+    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+        let reply = state.withLock { state in
+            state.calls.append(intent)
+            return state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()
+        }
+        switch reply {
+        case .applied:
+            state.withLock { $0.applied[intent.requestReferenceID] = intent }
+            return .answered([statement(intent, source: .response)], StoreReply(httpStatus: 200))
+        case .lost:
+            state.withLock { $0.applied[intent.requestReferenceID] = intent }
+            return .unknown(reason: "timed out", StoreReply())
+        case .unavailable: return .unknown(reason: "500", StoreReply(httpStatus: 500))
+        case .refused(let meaning, let code):
+            return .refused(
+                StoreRefusal(code: code, name: "code_\(code)", message: "no", meaning: meaning),
+                StoreReply(httpStatus: 400))
+        case .throttled(let until): return .throttled(until: until, StoreReply(httpStatus: 429))
+        case .notSent: return .notSent(reason: "connection refused")
+        }
+    }
+
+    func look(transactionID: String) async -> StoreAnswer {
+        let intent = state.withLock { state in
+            state.looks += 1
+            return state.applied.values.first { $0.transactionID == transactionID }
+        }
+        guard let intent else { return .answered([], StoreReply(httpStatus: 200)) }
+        return .answered([statement(intent, source: .status)], StoreReply(httpStatus: 200))
+    }
+
+    private func statement(
+        _ intent: PriceChangeIntent, source: SubscriptionEvent.Source
+    ) -> SubscriptionEvent {
+        let id = source == .response ? intent.requestReferenceID : "status:\(now().milliseconds)"
+        return SubscriptionEvent(
+            key: .init(signedAt: now(), evidenceID: id), source: source,
+            originalTransactionID: intent.originalTransactionID,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, consistencyToken: "next",
+                items: ["A", "B"].map { sku in
+                    let changed = intent.items.first { $0.sku == sku }
+                    return RenewalStatement.Item(
+                        sku: sku, price: changed?.price ?? 9990,
+                        increaseStatus: changed == nil ? nil : "SCHEDULED",
+                        increasePrice: changed?.price)
+                }))
+    }
+}
