@@ -69,6 +69,7 @@ package final class HTTPServer: Service {
         } onCancel: {
             listener.stop()
         }
+        executor.shutdown()
         self.listener.withLock { $0 = nil }
         log.info("stopped", ["host": host, "port": "\(listener.port)"])
     }
@@ -81,14 +82,22 @@ package final class HTTPServer: Service {
                     reject(descriptor, listener, on: rejects, in: &group)
                     continue
                 }
-                let executor = ThreadExecutor(name: "\(name)-conn")
+                guard let executor = ThreadExecutor.started(name: "\(name)-conn") else {
+                    log.error("no thread for a connection", ["serving": "\(connectionCount)"])
+                    close(descriptor)
+                    connections.leave()
+                    continue
+                }
                 group.addTask(executorPreference: executor) {
                     await self.connection(descriptor, listener).run()
                     self.connections.leave()
+                    // Named here so that the thread outlives every suspension of its connection.
+                    executor.shutdown()
                 }
             }
             listener.refuseFurther()
         }
+        rejects.shutdown()
     }
 
     private func connection(_ descriptor: Int32, _ listener: Listener) -> ServerConnection {

@@ -15,6 +15,15 @@ package final class ThreadExecutor: SerialExecutor, TaskExecutor, Sendable {
         queue = JobQueue(name: name)
     }
 
+    /// An executor whose thread already runs; nil when the system refuses another thread.
+    ///
+    /// For threads that strangers cause: without one their connection is refused, and nobody else
+    /// suffers. A plain `init` treats that shortage as fatal at the first job.
+    package static func started(name: String) -> ThreadExecutor? {
+        let executor = ThreadExecutor(name: name)
+        return executor.queue.start() ? executor : nil
+    }
+
     deinit {
         queue.stop()
     }
@@ -76,7 +85,19 @@ private final class JobQueue: @unchecked Sendable {
         hasThread = true
         pthread_cond_signal(wake)
         pthread_mutex_unlock(lock)
-        if needsThread { startThread() }
+        guard needsThread else { return }
+        let code = createThread()
+        // Without a thread the job could neither run nor fail: waiting for ever would be worse.
+        precondition(code == 0, "cannot start a thread: \(String(cString: strerror(code)))")
+    }
+
+    /// Starts the thread before the first job; false when the system refuses it.
+    func start() -> Bool {
+        pthread_mutex_lock(lock)
+        defer { pthread_mutex_unlock(lock) }
+        guard !hasThread else { return true }
+        hasThread = createThread() == 0
+        return hasThread
     }
 
     func stop() {
@@ -101,19 +122,18 @@ private final class JobQueue: @unchecked Sendable {
         return jobs
     }
 
-    private func startThread() {
+    private func createThread() -> Int32 {
         var thread = pthread_t()
-        let argument = Unmanaged.passRetained(self).toOpaque()
+        let owned = Unmanaged.passRetained(self)
         let code = pthread_create(
             &thread, nil,
             { argument in
                 guard let argument else { return nil }
                 Unmanaged<JobQueue>.fromOpaque(argument).takeRetainedValue().loop()
                 return nil
-            }, argument)
-        // Without a thread the job could neither run nor fail: waiting for ever would be worse.
-        precondition(code == 0, "cannot start a thread: \(String(cString: strerror(code)))")
-        pthread_detach(thread)
+            }, owned.toOpaque())
+        if code == 0 { pthread_detach(thread) } else { owned.release() }
+        return code
     }
 
     private func loop() {

@@ -62,6 +62,14 @@ private func threadName() -> String {
         #expect(await counter.total() == 50)
     }
 
+    @Test func executor_startedBeforeItsFirstJob_runsIt() async throws {
+        let executor = try #require(ThreadExecutor.started(name: "early"))
+
+        let name = await withTaskExecutorPreference(executor) { threadName() }
+
+        #expect(name == "early\n")
+    }
+
     @Test func executors_inGreatNumber_leaveNoThreadBehind() async {
         for _ in 0..<300 {
             let counter = Counter(ThreadExecutor(name: "brief"))
