@@ -95,7 +95,8 @@ func floorDivision(_ value: Int, by divisor: Int) -> Int {
 
 func padded(_ number: Int, _ width: Int) -> String {
     let digits = String(number)
-    return String(repeating: "0", count: max(0, width - digits.count)) + digits
+    let missing = width - digits.utf8.count
+    return missing > 0 ? String(repeating: "0", count: missing) + digits : digits
 }
 
 /// The value of ASCII digits, nothing else; nil when empty or longer than 18 digits.

@@ -53,9 +53,11 @@ package struct Judge: Sendable {
         let timeline = forecast(&plan, rowCase, renewals)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
-        guard let timeline else {
+        // Without these no call can be made, and a row must never go half known.
+        guard let timeline, plan.storefront != nil else {
+            let missing = timeline == nil ? "when this subscription renews" : "its storefront"
             plan.fault = RowFault(
-                .unknownSubscription, "Apple has not said when this subscription renews",
+                .unknownSubscription, "Apple has not said \(missing)",
                 remedy: "fetch it with repricer sync")
             return plan
         }
@@ -84,7 +86,7 @@ package struct Judge: Sendable {
         var question = ConsentQuestion(
             storefront: plan.storefront, currency: currency, period: period,
             currentPrice: currentPrice, newPrice: rowCase.row.newPrice,
-            history: rowCase.context.increaseHistory, now: now)
+            lastIncrease: rowCase.context.lastIncrease, now: now)
         var verdict = ConsentVerdict(question, rules: rules)
         // Whether an offer ends at the effective renewal depends on that renewal, and it on the verdict:
         // the other rules give the renewal at which the question is asked.
@@ -96,9 +98,7 @@ package struct Judge: Sendable {
             verdict = ConsentVerdict(question, rules: rules)
         }
         plan.consent = verdict.consent
-        plan.reasons = verdict.reasons
-        plan.rules = verdict.rules
-        plan.thresholdSource = verdict.thresholdSource
+        plan.verdict = verdict
         return timeline(verdict.consent)
     }
 }

@@ -16,6 +16,10 @@ package struct JudgeContext: Hashable, Sendable {
         self.increaseHistory = increaseHistory
     }
 
+    var lastIncrease: PastIncrease? {
+        increaseHistory.max { ($0.at, $0.sku) < ($1.at, $1.sku) }
+    }
+
     /// A price change of ours that has not ended.
     package struct OpenChange: Hashable, Sendable {
         package var changeID: String?

@@ -6,22 +6,22 @@ package struct PlanHash: Sendable {
     private var hasher = SHA256()
 
     package init(rules: RulesInForce, environment: StoreEnvironment) {
-        add("repricer plan 1 \(environment.rawValue)")
-        for line in rules.canonicalLines { add(line) }
+        add(Array("repricer plan 1 \(environment.rawValue)".utf8))
+        for line in rules.canonicalLines { add(Array(line.utf8)) }
     }
 
     /// Adds one row; the order of the calls counts.
     package mutating func add(_ row: PlanRow) {
         var timeless = row
         timeless.noticeAt = nil
-        add(timeless.json)
+        add(timeless.jsonBytes)
     }
 
     /// 64 hexadecimal digits.
     package var text: String { hasher.hexadecimalDigest() }
 
-    private mutating func add(_ line: String) {
-        hasher.update(line.utf8)
+    private mutating func add(_ line: [UInt8]) {
+        hasher.update(line)
         hasher.update([UInt8(ascii: "\n")])
     }
 }

@@ -15,9 +15,8 @@ package struct PlanRow: Hashable, Sendable {
     package var newPrice: Int64?
     /// Nil where no verdict was reached.
     package var consent: Consent?
-    package var reasons: [ConsentReason] = []
-    package var rules: [RuleAnswer] = []
-    package var thresholdSource: RuleSource?
+    /// What the consent rules said; nil for a decrease, and where they could not be asked.
+    package var verdict: ConsentVerdict?
     /// R0.
     package var renewalAt: Instant?
     /// The dates of a row that can go; nil for a refused one.
@@ -34,6 +33,9 @@ package struct PlanRow: Hashable, Sendable {
     }
 
     package var code: RowCode? { fault?.code }
+    package var reasons: [ConsentReason] { verdict?.reasons ?? [] }
+    package var rules: [RuleAnswer] { verdict?.rules ?? [] }
+    package var thresholdSource: RuleSource? { verdict?.thresholdSource }
 
     /// What is known of a row that the file itself spoiled.
     package init(

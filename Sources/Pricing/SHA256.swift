@@ -4,21 +4,18 @@ package struct SHA256: Sendable {
         0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a,
         0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19,
     ]
-    private var pending: [UInt8] = []
+    /// The 16 words of the block that is being filled, then the 48 that follow from them.
+    private var words = [UInt32](repeating: 0, count: 64)
     private var byteCount: UInt64 = 0
 
-    package init() {
-        pending.reserveCapacity(64)
-    }
+    package init() {}
 
     package mutating func update(_ bytes: some Sequence<UInt8>) {
         for byte in bytes {
-            pending.append(byte)
+            let place = Int(byteCount & 63)
+            words[place >> 2] = words[place >> 2] << 8 | UInt32(byte)
             byteCount &+= 1
-            if pending.count == 64 {
-                compress()
-                pending.removeAll(keepingCapacity: true)
-            }
+            if place == 63 { compress() }
         }
     }
 
@@ -26,7 +23,7 @@ package struct SHA256: Sendable {
     package func digest() -> [UInt8] {
         var last = self
         let bitCount = byteCount &* 8
-        let padding = (119 - pending.count) % 64
+        let padding = (119 - Int(byteCount & 63)) % 64
         last.update([0x80])
         last.update(repeatElement(0, count: padding))
         last.update((0..<8).reversed().map { UInt8(truncatingIfNeeded: bitCount >> ($0 * 8)) })
@@ -40,13 +37,6 @@ package struct SHA256: Sendable {
     }
 
     private mutating func compress() {
-        var words = [UInt32](repeating: 0, count: 64)
-        for index in 0..<16 {
-            let at = index * 4
-            words[index] =
-                UInt32(pending[at]) << 24 | UInt32(pending[at + 1]) << 16
-                | UInt32(pending[at + 2]) << 8 | UInt32(pending[at + 3])
-        }
         for index in 16..<64 {
             let early = words[index - 15]
             let late = words[index - 2]

@@ -116,6 +116,10 @@ struct RowCodeTests {
             $0.expiresAt = $0.renewalAt
             $0.renewalAt = nil
         },
+        Case("storefront not sent", .unknownSubscription) { $0.storefront = nil },
+        Case("storefront only in the file", nil, row: .make(storefront: "USA")) {
+            $0.storefront = nil
+        },
         Case("period not sent", .unknownSubscription) { $0.period = nil },
         Case("period that cannot be stepped", .unknownSubscription) { $0.period = "P1Q" },
         Case("the first code counts", .drifted, row: .make(expected: 8990)) {

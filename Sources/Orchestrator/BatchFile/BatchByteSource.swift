@@ -1,4 +1,5 @@
 import Glibc
+import Pricing
 
 /// Where the bytes of a batch come from.
 package protocol BatchByteSource: AnyObject {
@@ -58,4 +59,23 @@ package final class MemoryByteSource: BatchByteSource {
         rest = rest.dropFirst(chunkBytes)
         return chunk
     }
+}
+
+/// Passes bytes on and takes their SHA-256, so that the same batch is known again, also from standard input.
+package final class DigestingByteSource: BatchByteSource {
+    private let source: any BatchByteSource
+    private var hasher = SHA256()
+
+    package init(_ source: any BatchByteSource) {
+        self.source = source
+    }
+
+    package func read() throws(BatchFileError) -> [UInt8] {
+        let chunk = try source.read()
+        hasher.update(chunk)
+        return chunk
+    }
+
+    /// The digest of what was read so far: 64 hexadecimal digits.
+    package var hexadecimalDigest: String { hasher.hexadecimalDigest() }
 }

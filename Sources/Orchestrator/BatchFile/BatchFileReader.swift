@@ -81,8 +81,6 @@ package struct BatchFileReader {
         return nil
     }
 
-    // MARK: CSV
-
     private mutating func record(
         _ first: PhysicalLine, _ header: [BatchColumn]
     ) throws(BatchFileError) -> BatchFileEntry {
@@ -132,8 +130,6 @@ package struct BatchFileReader {
         }
         return build(line, written.mapValues { .text($0) }, written)
     }
-
-    // MARK: NDJSON
 
     private func object(_ line: PhysicalLine) -> BatchFileEntry {
         let members: [String: BatchCell]

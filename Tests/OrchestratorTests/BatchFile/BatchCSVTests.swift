@@ -176,4 +176,14 @@ struct BatchCSVTests {
 
         #expect(batch.outline == ["2 malformed_row", "3", "4 malformed_row", "5"])
     }
+
+    @Test func digest_whenTheFileWasRead_isThatOfItsBytes() throws {
+        let source = DigestingByteSource(MemoryByteSource(Array("abc".utf8), chunkBytes: 2))
+
+        while try !source.read().isEmpty {}
+
+        #expect(
+            source.hexadecimalDigest
+                == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    }
 }
