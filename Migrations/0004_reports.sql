@@ -1,4 +1,5 @@
--- What finance reads: views over facts and events, never over intentions. Names and types are a contract.
+-- What finance reads: views over facts and events, never over intentions. Names and types are a
+-- contract.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -6,10 +7,10 @@
 CREATE FUNCTION report.as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
     RETURN coalesce(nullif(current_setting('repricer.as_of', true), '')::timestamptz, now());
 COMMENT ON FUNCTION report.as_of() IS
-    'The instant that lateness is judged at: the setting repricer.as_of, else the clock of the server.';
+    'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
--- Each renewal that was charged at a changed price and not revoked, under the one change that set the price:
--- the newest in effect then. A later change back to the same price takes the later renewals.
+-- Each renewal that was charged at a changed price and not revoked, under the one change that set
+-- the price: the newest in effect then. A later change back to the same price takes the later ones.
 CREATE VIEW repricer.charged_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
     c.current_price_milliunits AS old_price_milliunits, h.price_milliunits
@@ -325,7 +326,8 @@ LEFT JOIN repricer.inbox i
     AND i.notification_uuid = n.notification_uuid
 GROUP BY n.type, n.subtype;
 
-COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
+COMMENT ON VIEW repricer.charged_renewals IS
+    'Charged renewals, each under the one change that set its price.';
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
 COMMENT ON VIEW report.batch_summary IS 'One row a batch: who, when, and its rows by state.';
 COMMENT ON VIEW report.price_change IS
@@ -336,14 +338,16 @@ COMMENT ON VIEW report.revenue_impact IS
     'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was '
     'charged at the new price and not revoked. Never add milliunits of two currencies.';
 COMMENT ON VIEW report.pending_consent IS 'Changes that wait for the subscriber''s consent.';
-COMMENT ON VIEW report.upcoming_effective IS 'Open changes of approved batches and the renewal they are due at.';
+COMMENT ON VIEW report.upcoming_effective IS
+    'Open changes of approved batches and the renewal they are due at.';
 COMMENT ON VIEW report.dependent_cancellation IS
     'Each dependent item to be cancelled since its parent''s increase was declined, and the proof.';
 COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent against what the App Store did: a confusion matrix for each batch.';
 COMMENT ON VIEW report.reconciliation IS
     'Every check for every batch (batch_id null: the whole installation), also where all is well.';
-COMMENT ON VIEW report.notification_health IS 'What arrived from the App Store, for each type and subtype.';
+COMMENT ON VIEW report.notification_health IS
+    'What arrived from the App Store, for each type and subtype.';
 
 -- A word for each column; '*' holds in every view where no nearer word stands.
 DO $comments$
@@ -362,12 +366,16 @@ BEGIN
         ('*', 'period', 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.'),
         ('*', 'direction', 'increase or decrease.'),
         ('*', 'currency', 'ISO 4217: the currency of all money in the row.'),
-        ('*', 'current_price_milliunits', 'Price a period before the change, in thousandths of the currency.'),
-        ('*', 'new_price_milliunits', 'Price a period after the change, in thousandths of the currency.'),
+        ('*', 'current_price_milliunits',
+            'Price a period before the change, in thousandths of the currency.'),
+        ('*', 'new_price_milliunits',
+            'Price a period after the change, in thousandths of the currency.'),
         ('*', 'dependent_skus', 'Items that are cancelled with this one if its increase is declined.'),
-        ('*', 'forecast_consent', 'Consent as forecast: required, not_required (announced only), none (a decrease).'),
+        ('*', 'forecast_consent',
+            'Consent as forecast: required, not_required (announced only), none (a decrease).'),
         ('*', 'forecast_threshold_source', 'Where the threshold came from: apple, estimated, unknown.'),
-        ('*', 'due_effective_at', 'The renewal at which the change is due to take effect, as planned now.'),
+        ('*', 'due_effective_at',
+            'The renewal at which the change is due to take effect, as planned now.'),
         ('*', 'consent_asked_at', 'When the App Store first asked for consent; null: it has not.'),
         ('*', 'state', 'State of the price change.'),
         ('*', 'is_overdue', 'Whether the due instant lies before report.as_of().'),
@@ -382,7 +390,8 @@ BEGIN
         ('batch_summary', 'submitted_by', 'Database user who submitted the batch.'),
         ('batch_summary', 'submitted_at', 'When the batch was submitted.'),
         ('batch_summary', 'planned_at', 'The instant that the forecast was made for.'),
-        ('batch_summary', 'approver', 'Database user who approved; never the submitter; null: nobody has.'),
+        ('batch_summary', 'approver',
+            'Database user who approved; never the submitter; null: nobody has.'),
         ('batch_summary', 'approved_at', 'When the batch was approved.'),
         ('batch_summary', 'rejected_by', 'Database user who rejected the batch.'),
         ('batch_summary', 'decision_reason', 'Why the batch was rejected or aborted.'),
@@ -402,22 +411,29 @@ BEGIN
         ('batch_summary', 'rows_invalidated', 'Rows whose item was replaced or whose cycle was reset.'),
         ('batch_summary', 'rows_rejected', 'Rows that the App Store refused.'),
         ('batch_summary', 'rows_ineligible', 'Rows that failed the re-check before sending.'),
-        ('batch_summary', 'rows_missed', 'Rows that could not be sent in time for any allowed renewal.'),
+        ('batch_summary', 'rows_missed',
+            'Rows that could not be sent in time for any allowed renewal.'),
         ('batch_summary', 'rows_aborted', 'Rows that were withdrawn unsent.'),
         ('batch_summary', 'rows_open', 'Rows from which more is expected.'),
         ('batch_summary', 'rows_final', 'Rows from which nothing more is expected.'),
         ('batch_summary', 'is_final', 'Whether every row is final.'),
-        ('batch_summary', 'rows_add_up', 'Whether stored changes, their states and the refused rows add up to the file.'),
+        ('batch_summary', 'rows_add_up',
+            'Whether stored changes, their states and the refused rows add up to the file.'),
         ('price_change', 'difference_milliunits', 'New price less old price; negative for a decrease.'),
-        ('price_change', 'difference_basis_points', 'The difference in hundredths of a per cent of the old price, rounded half away from zero; null where the old price is 0.'),
+        ('price_change', 'difference_basis_points',
+            'The difference in hundredths of a per cent of the old price, rounded half away from '
+            'zero; null where the old price is 0.'),
         ('price_change', 'effective_on_or_after', 'First day that the submitter allowed; null: any.'),
         ('price_change', 'forecast_reasons', 'Why consent was forecast as required.'),
         ('price_change', 'forecast_renewal_at', 'The next renewal, as known at the forecast.'),
-        ('price_change', 'forecast_notice_at', 'When the App Store was forecast to tell the subscriber.'),
-        ('price_change', 'forecast_effective_at', 'The renewal at which the change was forecast to take effect.'),
+        ('price_change', 'forecast_notice_at',
+            'When the App Store was forecast to tell the subscriber.'),
+        ('price_change', 'forecast_effective_at',
+            'The renewal at which the change was forecast to take effect.'),
         ('price_change', 'send_after_at', 'First instant to send at; null: at once.'),
         ('price_change', 'send_by_at', 'Last instant to send at.'),
-        ('price_change', 'reason', 'Why it is in this state: a row code, an error code of the App Store or a cause.'),
+        ('price_change', 'reason',
+            'Why it is in this state: a row code, an error code of the App Store or a cause.'),
         ('price_change', 'request_reference_id', 'The id of the call, as the App Store knows it.'),
         ('price_change', 'sent_at', 'When the call was made.'),
         ('price_change', 'scheduled_at', 'When the App Store took the change.'),
@@ -429,50 +445,79 @@ BEGIN
         ('price_change', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
         ('price_change', 'first_charged_at', 'The first of these renewals.'),
         ('price_change', 'charged_total_milliunits', 'What these renewals charged.'),
-        ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
+        ('price_change', 'charged_uplift_milliunits',
+            'What these renewals charged more than at the old price.'),
         ('consent_funnel', 'sent', 'Changes that were sent to the App Store.'),
         ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent.'),
         ('consent_funnel', 'consented', 'Changes that the subscriber consented to.'),
         ('consent_funnel', 'informed', 'Changes that were announced without a need of consent.'),
         ('consent_funnel', 'lapsed', 'Changes that ended for billing or product reasons.'),
-        ('consent_funnel', 'other', 'Changes that were invalidated, rejected, ineligible, missed or aborted.'),
-        ('consent_funnel', 'open', 'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + open.'),
-        ('consent_funnel', 'consented_basis_points', 'consented of asked_for_consent, in hundredths of a per cent; null where nobody was asked.'),
+        ('consent_funnel', 'other',
+            'Changes that were invalidated, rejected, ineligible, missed or aborted.'),
+        ('consent_funnel', 'open',
+            'Changes from which more is expected. changes = effective + declined + cancelled + '
+            'lapsed + other + open.'),
+        ('consent_funnel', 'consented_basis_points',
+            'consented of asked_for_consent, in hundredths of a per cent; null where nobody was '
+            'asked.'),
         ('consent_funnel', 'declined_basis_points', 'declined of asked_for_consent, likewise.'),
         ('consent_funnel', 'cancelled_basis_points', 'cancelled of sent, likewise.'),
         ('consent_funnel', 'effective_basis_points', 'effective of changes, likewise.'),
-        ('revenue_impact', 'charged_changes', 'Changes with at least one renewal charged at the new price.'),
+        ('revenue_impact', 'charged_changes',
+            'Changes with at least one renewal charged at the new price.'),
         ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
-        ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
+        ('revenue_impact', 'old_total_milliunits',
+            'What these renewals would have charged at the old prices.'),
         ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
-        ('revenue_impact', 'uplift_milliunits', 'new_total less old_total: collected so far; negative for decreases.'),
-        ('revenue_impact', 'old_per_period_milliunits', 'Sum of the old prices of charged_changes: each change once.'),
-        ('revenue_impact', 'new_per_period_milliunits', 'Sum of the new prices of charged_changes: each change once.'),
-        ('revenue_impact', 'uplift_per_period_milliunits', 'new_per_period less old_per_period: what every further period adds.'),
-        ('revenue_impact', 'uplift_per_month_milliunits', 'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an unknown period.'),
-        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes.'),
-        ('revenue_impact', 'cancelled_lost_per_period_milliunits', 'Sum of the old prices of the cancelled changes.'),
-        ('revenue_impact', 'dependents_cancelled', 'Dependents proved cancelled that are not counted as declined or cancelled themselves.'),
-        ('revenue_impact', 'dependent_lost_per_period_milliunits', 'Sum of the prices of dependents_cancelled, where known.'),
+        ('revenue_impact', 'uplift_milliunits',
+            'new_total less old_total: collected so far; negative for decreases.'),
+        ('revenue_impact', 'old_per_period_milliunits',
+            'Sum of the old prices of charged_changes: each change once.'),
+        ('revenue_impact', 'new_per_period_milliunits',
+            'Sum of the new prices of charged_changes: each change once.'),
+        ('revenue_impact', 'uplift_per_period_milliunits',
+            'new_per_period less old_per_period: what every further period adds.'),
+        ('revenue_impact', 'uplift_per_month_milliunits',
+            'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from '
+            'zero; null for an unknown period.'),
+        ('revenue_impact', 'declined_lost_per_period_milliunits',
+            'Sum of the old prices of the declined changes.'),
+        ('revenue_impact', 'cancelled_lost_per_period_milliunits',
+            'Sum of the old prices of the cancelled changes.'),
+        ('revenue_impact', 'dependents_cancelled',
+            'Dependents proved cancelled that are not counted as declined or cancelled '
+            'themselves.'),
+        ('revenue_impact', 'dependent_lost_per_period_milliunits',
+            'Sum of the prices of dependents_cancelled, where known.'),
         ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the three losses.'),
-        ('revenue_impact', 'lost_per_month_milliunits', 'lost_per_period for a month, rounded like the uplift.'),
-        ('pending_consent', 'consent_due_at', 'The renewal at which the item ends if consent is not given.'),
-        ('upcoming_effective', 'is_settled', 'Whether nothing but the renewal is missing: accepted, or a scheduled decrease.'),
+        ('revenue_impact', 'lost_per_month_milliunits',
+            'lost_per_period for a month, rounded like the uplift.'),
+        ('pending_consent', 'consent_due_at',
+            'The renewal at which the item ends if consent is not given.'),
+        ('upcoming_effective', 'is_settled',
+            'Whether nothing but the renewal is missing: accepted, or a scheduled decrease.'),
         ('dependent_cancellation', 'change_id', 'The declined price change of the parent.'),
         ('dependent_cancellation', 'parent_sku', 'The item whose increase was declined.'),
         ('dependent_cancellation', 'dependent_sku', 'The item to be cancelled with it.'),
         ('dependent_cancellation', 'cause', 'Why the parent ended.'),
-        ('dependent_cancellation', 'state', 'requested, confirmed (proved), cancel_sent, discrepancy (could not be proved) or not_needed.'),
-        ('dependent_cancellation', 'price_milliunits', 'The dependent''s price a period, in thousandths of the currency; null: not known.'),
+        ('dependent_cancellation', 'state',
+            'requested, confirmed (proved), cancel_sent, discrepancy (could not be proved) or '
+            'not_needed.'),
+        ('dependent_cancellation', 'price_milliunits',
+            'The dependent''s price a period, in thousandths of the currency; null: not known.'),
         ('dependent_cancellation', 'requested_at', 'When the cancellation was recorded.'),
         ('dependent_cancellation', 'requested_by_evidence', 'The signed statement that called for it.'),
         ('dependent_cancellation', 'settled_at', 'When it was proved or given up.'),
         ('dependent_cancellation', 'settled_by_evidence', 'The signed statement that proves it.'),
         ('dependent_cancellation', 'detail', 'What was found, in words.'),
-        ('dependent_cancellation', 'is_proved', 'Whether a signed statement shows that the item is gone.'),
-        ('forecast_accuracy', 'came_consent', 'What came: required, not_required or none; null: not known yet, or it never went so far.'),
+        ('dependent_cancellation', 'is_proved',
+            'Whether a signed statement shows that the item is gone.'),
+        ('forecast_accuracy', 'came_consent',
+            'What came: required, not_required or none; null: not known yet, or it never went so '
+            'far.'),
         ('forecast_accuracy', 'is_as_forecast', 'Whether consent came as forecast; null: not known.'),
-        ('forecast_accuracy', 'effective_as_forecast', 'Changes that took effect at the very renewal of the forecast.'),
+        ('forecast_accuracy', 'effective_as_forecast',
+            'Changes that took effect at the very renewal of the forecast.'),
         ('reconciliation', 'check_name', 'Which check.'),
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found.'),
@@ -483,7 +528,8 @@ BEGIN
         ('notification_health', 'first_received_at', 'When the first arrived.'),
         ('notification_health', 'last_received_at', 'When the last arrived.'),
         ('notification_health', 'last_signed_at', 'When Apple signed the newest.'),
-        ('notification_health', 'not_understood', 'Stored as evidence, but of no type that the product knows.'),
+        ('notification_health', 'not_understood',
+            'Stored as evidence, but of no type that the product knows.'),
         ('notification_health', 'waiting', 'In the inbox, not folded yet.'),
         ('notification_health', 'stuck', 'In the inbox with an error.');
     FOR v IN
@@ -507,5 +553,6 @@ $comments$;
 
 GRANT SELECT ON ALL TABLES IN SCHEMA report
     TO repricer_finance, repricer_pricing, repricer_service;
-GRANT SELECT ON repricer.charged_renewals, repricer.charged_changes TO repricer_pricing, repricer_service;
+GRANT SELECT ON repricer.charged_renewals, repricer.charged_changes
+    TO repricer_pricing, repricer_service;
 GRANT EXECUTE ON FUNCTION report.as_of() TO repricer_finance, repricer_pricing, repricer_service;

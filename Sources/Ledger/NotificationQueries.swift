@@ -11,7 +11,8 @@ package struct Arrival: Hashable, Sendable {
     package var originalTransactionID: String?
     /// Whether the product knows what to do with it; if not, it is evidence only.
     package var understood: Bool
-    /// Whether the projector has something to fold: it goes to the inbox, if its subscription is known.
+    /// Whether the projector has something to fold: it goes to the inbox, if its subscription is
+    /// known.
     package var isWork: Bool
     /// To the byte, as the App Store signed it.
     package var signedPayload: String
@@ -57,6 +58,19 @@ package struct NotificationStore: Sendable {
 
     package init(pool: PostgresPool) {
         self.pool = pool
+    }
+
+    /// nil when arrivals can be stored: the database answers and has the schema of this program;
+    /// else the reason.
+    package func obstacle() async -> String? {
+        do {
+            let version = try await pool.withConnection { try await schemaVersion($0) }
+            guard version != expectedSchemaVersion else { return nil }
+            return
+                "the schema is at version \(version), this program needs \(expectedSchemaVersion)"
+        } catch {
+            return "the database is away: \(error)"
+        }
     }
 
     /// Stores the arrivals in one transaction and one round trip; true where an arrival was new, in

@@ -30,6 +30,9 @@ package actor ArrivalBatcher {
         self.commit = commit
     }
 
+    /// Arrivals that wait for the next batch.
+    var waitingCount: Int { waiting.count }
+
     /// Returns once the arrival is durable: true when it was new, false when it was known.
     package func store(_ arrival: Arrival) async throws(ArrivalError) -> Bool {
         if isCommitting {

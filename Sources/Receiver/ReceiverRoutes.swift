@@ -4,13 +4,6 @@ import Reports
 package import ServiceKit
 import Synchronization
 
-/// Whether the receiver may take notifications.
-package enum Readiness: Hashable, Sendable {
-    case ready
-    /// Why not, in words for a person.
-    case notReady(String)
-}
-
 /// Answers the requests of `HTTPServer`: notifications, health, metrics and the status pages.
 ///
 /// It decides nothing about prices and keeps nothing: what is not in the database when it answers
@@ -21,21 +14,22 @@ package final class ReceiverRoutes: Sendable {
     private let token: ForwarderToken?
     private let metrics: Metrics
     private let log: Log
-    private let readiness: @Sendable () async -> Readiness
+    private let obstacle: @Sendable () async -> String?
     private let isDraining = Mutex(false)
 
-    /// `readiness` asks the database: reachable, and of the schema version that the program knows.
+    /// `obstacle` is the store's own, but in tests: nil when ready, else why not, in words for a
+    /// person.
     package init(
         intake: NotificationIntake, reports: ReportStore, token: ForwarderToken?,
         clock: any WallClock, metrics: Metrics, log: Log,
-        readiness: @escaping @Sendable () async -> Readiness
+        obstacle: @escaping @Sendable () async -> String?
     ) {
         self.intake = intake
         pages = StatusPages(reports: reports, clock: clock, log: log)
         self.token = token
         self.metrics = metrics
         self.log = log
-        self.readiness = readiness
+        self.obstacle = obstacle
         metrics.describe("repricer_http_requests_total", "Requests answered, by route and status.")
     }
 
@@ -133,10 +127,8 @@ package final class ReceiverRoutes: Sendable {
 
     private func sayReady() async -> HTTPResponse {
         if isDraining.withLock({ $0 }) { return .text(503, "draining\n") }
-        switch await readiness() {
-        case .ready: return .text(200, "ready\n")
-        case .notReady(let why): return .text(503, "\(why)\n")
-        }
+        guard let why = await obstacle() else { return .text(200, "ready\n") }
+        return .text(503, "\(why)\n")
     }
 
     private func sayMetrics() -> HTTPResponse {

@@ -21,8 +21,12 @@ struct CSVWriter: Sendable {
             cell.isEmpty || cell.hasPrefix(" ") || cell.hasSuffix(" ")
             || cell.unicodeScalars.contains { "\",\r\n".unicodeScalars.contains($0) }
         guard needsQuotes else { return cell }
-        return "\""
-            + cell.split(separator: "\"", omittingEmptySubsequences: false)
-            .joined(separator: "\"\"") + "\""
+        // By scalars: a quote before a combining mark is part of another Character.
+        var quoted = "\"".unicodeScalars
+        for scalar in cell.unicodeScalars {
+            if scalar == "\"" { quoted.append(scalar) }
+            quoted.append(scalar)
+        }
+        return String(quoted) + "\""
     }
 }

@@ -35,7 +35,7 @@ struct JSONWriter: Sendable {
         case .text, .instant, .day: return jsonString(cell)
         case .list:
             return "["
-                + cell.split(separator: ";").map { jsonString(String($0)) }
+                + cell.unicodeScalars.split(separator: ";").map { jsonString(String($0)) }
                 .joined(separator: ",") + "]"
         }
     }

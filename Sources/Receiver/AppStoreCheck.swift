@@ -1,0 +1,44 @@
+package import AppStore
+import Ledger
+import Pricing
+
+/// Types that concern no single subscription, or nothing that has a price to change: known, and
+/// kept as evidence, but no work for the projector.
+private let evidenceOnlyTypes: Set<String> = [
+    "TEST", "CONSUMPTION_REQUEST", "EXTERNAL_PURCHASE_TOKEN", "METADATA_UPDATE", "MIGRATION",
+    "ONE_TIME_CHARGE", "REFUND", "REFUND_DECLINED", "REFUND_REVERSED", "RENEWAL_EXTENSION",
+    "RESCIND_CONSENT", "REVOKE",
+]
+
+/// The check that Apple's own notifications must pass.
+package func appStoreCheck(_ verifier: NotificationVerifier) -> NotificationCheck {
+    { signedPayload, now throws(NotificationRefusal) in
+        do throws(NotificationError) {
+            let notification = try verifier.verify(
+                signedPayload: signedPayload, nowMilliseconds: now)
+            return arrival(notification)
+        } catch {
+            throw refusal(error)
+        }
+    }
+}
+
+private func arrival(_ notification: VerifiedNotification) -> Arrival {
+    let isKnownEvidence = notification.type.map(evidenceOnlyTypes.contains) ?? false
+    return Arrival(
+        notificationUUID: notification.notificationUUID,
+        signedAtMilliseconds: notification.signedAt.milliseconds,
+        type: notification.type, subtype: notification.subtype,
+        originalTransactionID: notification.originalTransactionID,
+        understood: notification.event != nil || isKnownEvidence,
+        isWork: notification.event != nil, signedPayload: notification.rawSignedPayload)
+}
+
+private func refusal(_ error: NotificationError) -> NotificationRefusal {
+    let kind: NotificationRefusal.Kind =
+        switch error {
+        case .malformed: .malformed
+        case .refused: .forbidden
+        }
+    return NotificationRefusal(kind, code: error.code, message: error.description)
+}

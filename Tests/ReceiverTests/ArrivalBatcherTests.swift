@@ -1,0 +1,120 @@
+import Ledger
+import Synchronization
+import Testing
+
+@testable import Receiver
+
+@Suite struct ArrivalBatcherTests {
+    static func arrival(_ id: String) -> Arrival {
+        Arrival(notificationUUID: id, understood: true, signedPayload: "p")
+    }
+
+    @Test func store_whenArrivalIsAlone_commitsAtOnce() async throws {
+        let store = MemoryStore()
+        let batcher = ArrivalBatcher { batch throws(ArrivalError) in try store.commit(batch) }
+
+        #expect(try await batcher.store(Self.arrival("a")))
+        #expect(try await !batcher.store(Self.arrival("a")))
+        #expect(store.state.withLock { $0.batches } == [1, 1])
+    }
+
+    @Test func store_whenManyComeDuringACommit_commitsThemTogetherInBoundedBatches() async throws {
+        let store = MemoryStore()
+        let gate = Gate()
+        let batcher = ArrivalBatcher { batch throws(ArrivalError) in
+            if batch.first?.notificationUUID == "first" { await gate.wait() }
+            return try store.commit(batch)
+        }
+
+        let new = try await withThrowingTaskGroup(of: Bool.self) { group in
+            group.addTask { try await batcher.store(Self.arrival("first")) }
+            await gate.untilReached()
+            for index in 0..<250 {
+                group.addTask { try await batcher.store(Self.arrival("\(index)")) }
+            }
+            while await batcher.waitingCount < 250 { await Task.yield() }
+            gate.open()
+            return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+        }
+
+        #expect(new == 251)
+        #expect(store.state.withLock { $0.batches } == [1, 100, 100, 50])
+    }
+
+    @Test func store_whenOneValueIsRefused_storesTheOthers() async throws {
+        let store = MemoryStore()
+        let gate = Gate()
+        let batcher = ArrivalBatcher { batch throws(ArrivalError) in
+            if batch.first?.notificationUUID == "first" { await gate.wait() }
+            return try store.commit(batch)
+        }
+
+        let refused = await withTaskGroup(of: ArrivalError?.self) { group in
+            for id in ["first", "b", "unstorable", "c"] {
+                group.addTask {
+                    do throws(ArrivalError) {
+                        _ = try await batcher.store(Self.arrival(id))
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+                if id == "first" { await gate.untilReached() }
+            }
+            while await batcher.waitingCount < 3 { await Task.yield() }
+            gate.open()
+            var errors: [ArrivalError] = []
+            for await error in group { if let error { errors.append(error) } }
+            return errors
+        }
+
+        #expect(refused == [.refused("a value")])
+        #expect(store.state.withLock { $0.ids } == ["first", "b", "c"])
+    }
+
+    @Test func store_whenDatabaseIsAway_tellsEveryone() async throws {
+        let store = MemoryStore()
+        store.state.withLock { $0.isAway = true }
+        let batcher = ArrivalBatcher { batch throws(ArrivalError) in try store.commit(batch) }
+
+        await #expect(throws: ArrivalError.unavailable("away")) {
+            _ = try await batcher.store(Self.arrival("a"))
+        }
+        store.state.withLock { $0.isAway = false }
+        #expect(try await batcher.store(Self.arrival("a")))
+    }
+}
+
+/// Holds one task until it is opened.
+final class Gate: Sendable {
+    private struct State {
+        var isOpen = false
+        var isReached = false
+        var waiter: CheckedContinuation<Void, Never>?
+    }
+
+    private let state = Mutex(State())
+
+    func wait() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                state.isReached = true
+                if !state.isOpen { state.waiter = continuation }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    func untilReached() async {
+        while !state.withLock({ $0.isReached }) { await Task.yield() }
+    }
+
+    func open() {
+        let waiter = state.withLock { state in
+            state.isOpen = true
+            return state.waiter
+        }
+        waiter?.resume()
+    }
+}

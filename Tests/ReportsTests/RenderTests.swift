@@ -1,0 +1,153 @@
+import Ledger
+import Testing
+
+@testable import Reports
+
+@Suite struct RenderTests {
+    static let columns = [
+        ReportColumn(name: "batch_id", kind: .text, meaning: "The batch."),
+        ReportColumn(name: "batch_name", kind: .text, meaning: ""),
+        ReportColumn(name: "currency", kind: .text, meaning: ""),
+        ReportColumn(
+            name: "uplift_per_month_milliunits", kind: .integer, meaning: "Money <a month>"),
+        ReportColumn(name: "lost_per_month_milliunits", kind: .integer, meaning: ""),
+        ReportColumn(name: "rate_basis_points", kind: .integer, meaning: ""),
+        ReportColumn(name: "is_ok", kind: .boolean, meaning: ""),
+        ReportColumn(name: "dependent_skus", kind: .list, meaning: ""),
+    ]
+
+    static func render(
+        _ rows: [[String?]], as format: ReportFormat, name: ReportName = .revenueImpact
+    ) -> String {
+        var renderer = ReportRenderer(ReportQuery(name), format: format)
+        let head = renderer.begin(columns)
+        let body = rows.map { renderer.add([$0]) }.joined()
+        return head + body + renderer.end()
+    }
+
+    @Test func csv_whenCellsNeedQuotes_quotesThem() {
+        let rows: [[String?]] = [
+            ["b", "a \"big\", one\nline", "USD", "12990", "0", nil, "true", "A;B"],
+            ["c", "", "JPY", "-310000", "0", "1234", "false", nil],
+        ]
+
+        let text = Self.render(rows, as: .csv)
+
+        let expected =
+            "batch_id,batch_name,currency,uplift_per_month_milliunits,lost_per_month_milliunits,"
+            + "rate_basis_points,is_ok,dependent_skus\r\n"
+            + "b,\"a \"\"big\"\", one\nline\",USD,12990,0,,true,A;B\r\n"
+            + "c,\"\",JPY,-310000,0,1234,false,\r\n"
+        #expect(text == expected)
+    }
+
+    @Test func csv_whenCarriageReturnAndLineFeedAreOneCharacter_quotesStill() {
+        let row: [String?] = ["b", "a\r\nb", nil, nil, nil, nil, nil, nil]
+
+        let text = Self.render([row], as: .csv)
+
+        #expect(text.hasSuffix("b,\"a\r\nb\",,,,,,\r\n"))
+    }
+
+    @Test func json_whenRowsComeInPieces_isOneObject() {
+        let rows: [[String?]] = [
+            ["b", "q\"\\\n\u{1}", "USD", "9007199254740993", "0", nil, "true", "A;B"],
+            ["c", nil, nil, nil, nil, nil, nil, ""],
+        ]
+
+        let text = Self.render(rows, as: .json)
+
+        let first =
+            #"{"batch_id":"b","batch_name":"q\"\\\n\u0001","currency":"USD","#
+            + #""uplift_per_month_milliunits":9007199254740993,"lost_per_month_milliunits":0,"#
+            + #""rate_basis_points":null,"is_ok":true,"dependent_skus":["A","B"]}"#
+        let second =
+            #"{"batch_id":"c","batch_name":null,"currency":null,"#
+            + #""uplift_per_month_milliunits":null,"lost_per_month_milliunits":null,"#
+            + #""rate_basis_points":null,"is_ok":null,"dependent_skus":[]}"#
+        #expect(
+            text == #"{"report":"revenue_impact","batch_id":null,"as_of":null,"rows":["#
+                + "\n\(first),\n\(second)\n]}\n")
+    }
+
+    @Test func table_whenMoneyHasCurrency_usesItsDecimals() {
+        let rows: [[String?]] = [
+            ["b", "x", "USD", "12990", "5", "1234", "true", nil],
+            ["c", "y\u{1B}[31m", "JPY", "-310000", nil, "5", "false", nil],
+        ]
+
+        let text = Self.render(rows, as: .table)
+
+        #expect(
+            text == """
+                batch_name  currency  uplift_per_month  lost_per_month  rate_%  is_ok  dependent_skus
+                ----------  --------  ----------------  --------------  ------  -----  --------------
+                x           USD                  12.99           0.005   12.34  yes
+                y\u{FFFD}[31m      JPY                   -310                    0.05  no
+
+                """)
+    }
+
+    @Test func table_whenThereAreNoRows_saysSo() {
+        #expect(Self.render([], as: .table) == "Revenue impact: no rows\n")
+    }
+
+    @Test func html_whenCellsHoldMarkup_escapesThem() {
+        let row: [String?] = [
+            "b", "<script>alert('&')</script>", "USD", "12990", "0", nil, "true", nil,
+        ]
+
+        let text = Self.render([row], as: .html)
+
+        #expect(!text.contains("<script"))
+        #expect(text.contains("&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;"))
+        #expect(text.contains("title=\"Money &lt;a month&gt;\""))
+        #expect(text.contains(">12.99</td>"))
+    }
+
+    @Test func html_whenRevenueHasTwoCurrencies_givesEachItsOwnScale() {
+        let rows: [[String?]] = [
+            ["b", "x", "USD", "1000", "500", nil, nil, nil],
+            ["b", "x", "JPY", "300000", "-0", nil, nil, nil],
+            ["b", "x", "USD", "1000", "500", nil, nil, nil],
+        ]
+
+        let text = Self.render(rows, as: .html)
+
+        #expect(text.contains("<svg role=\"img\""))
+        #expect(text.contains("<title>Revenue a month</title>"))
+        #expect(text.contains(">2.00 USD</text>"))
+        #expect(text.contains(">300 JPY</text>"))
+        #expect(text.contains("class=\"loss\" x=\"300\" y=\"70\" width=\"210\""))
+    }
+
+    @Test func html_whenSumsOverflow_staysInRange() {
+        let row: [String?] = ["b", "x", "USD", "\(Int64.max)", "\(Int64.min)", nil, nil, nil]
+
+        let text = Self.render([row, row], as: .html)
+
+        #expect(text.contains("width=\"420\""))
+    }
+
+    @Test func html_whenThereAreTooManyRows_saysWhereTheRestIs() {
+        let row: [String?] = ["b", "x", "USD", "0", "0", nil, nil, nil]
+        let rows = Array(repeating: row, count: htmlRowsMax + 1)
+
+        let text = Self.render(rows, as: .html)
+
+        #expect(text.contains("The first 2000 of 2001 rows"))
+        #expect(text.split(separator: "<tr>").count - 2 == htmlRowsMax)
+    }
+
+    @Test(arguments: [
+        ("batch_summary", ReportName.batchSummary), ("batch-summary", .batchSummary),
+        ("Consent-Funnel", .consentFunnel), ("reconciliation", .reconciliation),
+    ])
+    func reportName_whenTypedEitherWay_isFound(_ typed: String, _ expected: ReportName) {
+        #expect(ReportName(argument: typed) == expected)
+    }
+
+    @Test func reportName_whenUnknown_isNil() {
+        #expect(ReportName(argument: "batch summary") == nil)
+    }
+}

@@ -1,0 +1,279 @@
+import Ledger
+import Postgres
+import TestSupport
+import Testing
+
+@testable import Reports
+
+@Suite(.database) struct ReportViewsTests {
+    /// Reads one report of the fixture; cells by column name.
+    static func read(
+        _ name: ReportName, batch: String? = ReportFixture.batch, sql: String = ReportFixture.world
+    ) async throws -> [[String: String]] {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(sql)
+        await connection.close()
+        let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 1)
+        let table = try await readTable(
+            ReportQuery(name, batchID: batch, asOf: ReportFixture.asOf),
+            from: ReportStore(pool: pool))
+        await pool.close()
+        let names = table.columns.map(\.name)
+        return table.rows.map { row in
+            Dictionary(uniqueKeysWithValues: zip(names, row.map { $0 ?? "NULL" }))
+        }
+    }
+
+    static func pick(_ row: [String: String], _ names: String...) -> [String?] {
+        names.map { row[$0] }
+    }
+
+    @Test func batchSummary_whenRowsAreInManyStates_addsThemUp() async throws {
+        let rows = try await Self.read(.batchSummary)
+
+        let row = try #require(rows.first)
+        #expect(rows.count == 1)
+        #expect(
+            Self.pick(row, "batch_name", "submitted_by", "approver", "approved_at")
+                == ["spring", "alice", "bob", "2026-01-02T00:00:00Z"])
+        #expect(
+            Self.pick(
+                row, "rows", "rows_effective", "rows_declined", "rows_cancelled", "rows_accepted",
+                "rows_pending_consent", "rows_queued", "rows_open", "rows_final")
+                == ["8", "3", "1", "1", "1", "1", "1", "3", "5"])
+        #expect(
+            Self.pick(row, "is_final", "rows_add_up", "refused_file_rows")
+                == ["false", "true", "1"])
+    }
+
+    @Test func batchSummary_whenARowIsMissing_doesNotAddUp() async throws {
+        let sql = ReportFixture.batchSQL(ReportFixture.batch, name: "torn", rows: 2)
+
+        let rows = try await Self.read(.batchSummary, sql: sql)
+
+        #expect(rows.map { $0["rows_add_up"] } == ["false"])
+        #expect(rows.map { $0["is_final"] } == ["false"])
+        #expect(rows.map { $0["rows_effective"] } == ["0"])
+    }
+
+    @Test func priceChange_whenChargedAndRevoked_countsWhatWasKept() async throws {
+        let rows = try await Self.read(.priceChange)
+
+        #expect(rows.count == 8)
+        #expect(
+            Self.pick(
+                rows[0], "state", "charged_renewals", "first_charged_at",
+                "charged_total_milliunits", "charged_uplift_milliunits", "difference_basis_points")
+                == ["effective", "2", "2026-03-01T00:00:00Z", "25980", "6000", "3003"])
+        #expect(
+            Self.pick(rows[2], "dependent_skus", "charged_renewals", "first_charged_at", "is_final")
+                == ["EXTRA", "0", "NULL", "true"])
+    }
+
+    @Test func consentFunnel_whenSomeWereAsked_givesRatesAndNullsForNobody() async throws {
+        let rows = try await Self.read(.consentFunnel)
+
+        #expect(
+            rows.map { Self.pick($0, "direction", "forecast_consent", "changes", "sent") }
+                == [
+                    ["increase", "required", "2", "2"], ["increase", "not_required", "5", "4"],
+                    ["decrease", "none", "1", "1"],
+                ])
+        #expect(
+            rows.map {
+                Self.pick(
+                    $0, "asked_for_consent", "consented", "informed", "effective", "declined",
+                    "cancelled", "open")
+            } == [
+                ["2", "1", "0", "1", "1", "0", "0"], ["1", "0", "2", "1", "0", "1", "3"],
+                ["0", "0", "0", "1", "0", "0", "0"],
+            ])
+        #expect(rows.map { $0["consented_basis_points"] } == ["5000", "0", "NULL"])
+        #expect(rows.map { $0["cancelled_basis_points"] } == ["0", "2500", "0"])
+    }
+
+    @Test func revenueImpact_whenRenewalsWereCharged_countsUpliftOnceAndByCurrency() async throws {
+        let rows = try await Self.read(.revenueImpact)
+
+        #expect(
+            rows.map { Self.pick($0, "currency", "storefront", "period", "changes") }
+                == [
+                    ["EUR", "DEU", "P1M", "3"], ["JPY", "JPN", "P1Y", "1"],
+                    ["USD", "USA", "P1M", "3"], ["USD", "USA", "P1W", "1"],
+                ])
+        #expect(
+            rows.map {
+                Self.pick(
+                    $0, "charged_changes", "charged_renewals", "old_total_milliunits",
+                    "new_total_milliunits", "uplift_milliunits", "uplift_per_period_milliunits",
+                    "uplift_per_month_milliunits")
+            } == [
+                ["0", "0", "0", "0", "0", "0", "0"], ["0", "0", "0", "0", "0", "0", "0"],
+                ["2", "3", "24970", "31970", "7000", "4000", "4000"],
+                ["1", "2", "5980", "3980", "-2000", "-1000", "-4333"],
+            ])
+        #expect(
+            rows.map {
+                Self.pick(
+                    $0, "declined_lost_per_period_milliunits",
+                    "cancelled_lost_per_period_milliunits", "dependents_cancelled",
+                    "lost_per_period_milliunits", "lost_per_month_milliunits")
+            } == [
+                ["0", "0", "0", "0", "0"], ["1000000", "0", "1", "1500000", "125000"],
+                ["0", "3990", "0", "3990", "3990"], ["0", "0", "0", "0", "0"],
+            ])
+    }
+
+    @Test func revenueImpact_whenThePriceComesBack_countsEachRenewalOnce() async throws {
+        let changes = [(2, 9990, 12990, "03"), (3, 12990, 9990, "04"), (4, 9990, 12990, "05")].map {
+            ReportFixture.Change(
+                subscription: "1", line: $0.0, old: $0.1, new: $0.2,
+                consent: $0.2 > $0.1 ? "not_required" : "none", state: "effective",
+                effective: "2026-\($0.3)-01Z")
+        }
+        let prices = [("03", 12990), ("04", 9990), ("05", 12990), ("06", 12990)]
+        let sql =
+            ReportFixture.batchSQL(ReportFixture.batch, name: "waves", rows: 3)
+            + changes.map(\.sql).joined()
+            + prices.map { ReportFixture.charge("1", "2026-\($0.0)-01Z", $0.1) }.joined()
+
+        let rows = try await Self.read(.priceChange, sql: sql)
+
+        #expect(rows.map { $0["charged_renewals"] } == ["1", "1", "2"])
+        #expect(rows.map { $0["charged_uplift_milliunits"] } == ["3000", "-3000", "6000"])
+    }
+
+    @Test func revenueImpact_whenADependentIsLostByItsOwnChange_isNotCountedTwice() async throws {
+        let own = """
+            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line,
+                sku, direction, currency, storefront, period, current_price_milliunits,
+                new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
+                due_effective_at, state, state_since)
+            SELECT original_transaction_id, '00000000-0000-7000-8000-0000000000ff', batch_id, 99,
+                'EXTRA', direction, currency, storefront, period, 500000, 600000, 'not_required',
+                forecast_effective_at, send_by, due_effective_at, 'cancelled', state_since
+            FROM repricer.price_changes WHERE original_transaction_id = '3';
+            """
+
+        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.world + own)
+
+        let yen = try #require(rows.first { $0["currency"] == "JPY" })
+        #expect(
+            Self.pick(yen, "dependents_cancelled", "lost_per_period_milliunits")
+                == ["0", "1500000"])
+    }
+
+    @Test func pendingConsent_whenDueLater_isNotOverdue() async throws {
+        let rows = try await Self.read(.pendingConsent)
+
+        #expect(
+            rows.map { Self.pick($0, "original_transaction_id", "consent_due_at", "is_overdue") }
+                == [["5", "2026-07-01T00:00:00Z", "false"]])
+    }
+
+    @Test func upcomingEffective_whenOpen_listsByDueDate() async throws {
+        let rows = try await Self.read(.upcomingEffective)
+
+        #expect(
+            rows.map { Self.pick($0, "original_transaction_id", "is_settled", "is_overdue") }
+                == [["6", "true", "true"], ["5", "false", "false"], ["7", "false", "false"]])
+    }
+
+    @Test func dependentCancellation_whenConfirmed_isProved() async throws {
+        let rows = try await Self.read(.dependentCancellation)
+
+        #expect(
+            rows.map {
+                Self.pick($0, "parent_sku", "dependent_sku", "price_milliunits", "is_proved")
+            } == [["PLAN", "EXTRA", "500000", "true"]])
+    }
+
+    @Test func forecastAccuracy_whenConsentCame_comparesIt() async throws {
+        let rows = try await Self.read(.forecastAccuracy)
+
+        #expect(
+            rows.map {
+                Self.pick($0, "forecast_consent", "came_consent", "changes", "is_as_forecast")
+            }
+                == [
+                    ["none", "none", "1", "true"], ["not_required", "not_required", "2", "true"],
+                    ["not_required", "required", "1", "false"],
+                    ["not_required", "NULL", "2", "NULL"], ["required", "required", "2", "true"],
+                ])
+        #expect(rows.map { $0["effective_as_forecast"] } == ["1", "0", "0", "0", "1"])
+    }
+
+    @Test func reconciliation_whenAppleIsSilent_saysSoAndNothingElse() async throws {
+        let rows = try await Self.read(.reconciliation)
+
+        #expect(rows.count == 6)
+        #expect(
+            rows.filter { $0["is_ok"] == "false" }.map { Self.pick($0, "check_name", "problems") }
+                == [["silent_past_renewal", "1"]])
+    }
+
+    @Test func reconciliation_whenEverythingIsWrong_countsEachCheck() async throws {
+        let faults = """
+            UPDATE repricer.batches SET row_count = 9;
+            DELETE FROM repricer.charges WHERE original_transaction_id = '2';
+            DELETE FROM repricer.dependent_cancellations;
+            INSERT INTO repricer.dependent_cancellations (original_transaction_id, change_id,
+                dependent_sku, parent_sku, batch_id, cause, state, requested_at,
+                requested_by_evidence)
+            SELECT '3', change_id, 'OTHER', 'PLAN', batch_id, 'declined', 'discrepancy',
+                '2026-03-01Z', 'e1'
+            FROM repricer.price_changes WHERE original_transaction_id = '3';
+            INSERT INTO repricer.price_change_requests (original_transaction_id,
+                request_reference_id, change_ids, transaction_id, call, state, lease_owner,
+                lease_until, prepared_at)
+            SELECT '7', gen_random_uuid(), ARRAY[change_id], 't', '{}', 'unknown',
+                gen_random_uuid(), '2026-03-01Z', '2026-03-01Z'
+            FROM repricer.price_changes WHERE original_transaction_id = '7';
+            INSERT INTO repricer.notifications (notification_uuid, received_at, understood,
+                signed_payload) VALUES ('n', '2026-05-31Z', false, 'p');
+            INSERT INTO repricer.inbox (original_transaction_id, notification_uuid, received_at,
+                error) VALUES ('1', 'm', '2026-05-31T23:59Z', 'why'), ('1', 'o', '2026-05-01Z', NULL),
+                ('1', 'p', '2026-05-31T23:59Z', NULL);
+            """
+
+        let rows = try await Self.read(
+            .reconciliation, batch: nil, sql: ReportFixture.world + faults)
+
+        #expect(rows.count == 8)
+        #expect(
+            rows.map { Self.pick($0, "batch_name", "check_name", "problems") }
+                == [
+                    ["spring", "dependents_in_discrepancy", "1"],
+                    ["spring", "dependents_not_recorded", "1"],
+                    ["spring", "effective_without_charge", "1"],
+                    ["spring", "requests_unknown", "1"], ["spring", "rows_add_up", "1"],
+                    ["spring", "silent_past_renewal", "1"], ["NULL", "inbox_stuck", "2"],
+                    ["NULL", "notifications_not_understood", "1"],
+                ])
+    }
+
+    @Test func notificationHealth_whenSomeWait_countsThemByType() async throws {
+        let sql = """
+            INSERT INTO repricer.notifications (notification_uuid, received_at, signed_at, type,
+                subtype, original_transaction_id, understood, signed_payload)
+            VALUES ('a', '2026-05-01Z', '2026-04-01Z', 'DID_RENEW', NULL, '1', true, 'p'),
+                ('b', '2026-05-02Z', NULL, 'DID_RENEW', NULL, '1', true, 'p'),
+                ('c', '2026-05-03Z', NULL, NULL, NULL, NULL, false, 'p');
+            INSERT INTO repricer.inbox (original_transaction_id, notification_uuid, received_at)
+            VALUES ('1', 'b', '2026-05-02Z');
+            """
+
+        let rows = try await Self.read(.notificationHealth, batch: nil, sql: sql)
+
+        #expect(
+            rows.map {
+                Self.pick(
+                    $0, "type", "notifications", "last_received_at", "last_signed_at",
+                    "not_understood", "waiting", "stuck")
+            } == [
+                [
+                    "DID_RENEW", "2", "2026-05-02T00:00:00Z", "2026-04-01T00:00:00Z", "0", "1", "0",
+                ], ["NULL", "1", "2026-05-03T00:00:00Z", "NULL", "1", "0", "0"],
+            ])
+    }
+}
