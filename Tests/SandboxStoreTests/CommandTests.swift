@@ -1,0 +1,131 @@
+import Foundation
+import JOSE
+import Synchronization
+import Testing
+
+@testable import SandboxStore
+
+/// A folder that goes away with the test.
+final class TemporaryFolder: Sendable {
+    let path: String
+
+    init() throws {
+        path = NSTemporaryDirectory() + "sandbox-tests-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(
+            atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit {
+        // A folder that stays behind harms no other test.
+        try? FileManager.default.removeItem(atPath: path)
+    }
+
+    func text(_ name: String) throws -> String {
+        try String(contentsOfFile: "\(path)/\(name)", encoding: .utf8)
+    }
+}
+
+@Suite struct CommandTests {
+    private func run(_ words: String...) async -> (code: Int32, output: String, errors: String) {
+        let output = Mutex("")
+        let errors = Mutex("")
+        let code = await SandboxCommand.run(
+            words, output: { text in output.withLock { $0 += text } },
+            errors: { text in errors.withLock { $0 += text } })
+        return (code, output.withLock { $0 }, errors.withLock { $0 })
+    }
+
+    @Test(arguments: [
+        ([], "a command is missing"), (["run"], "unknown command \"run\""),
+        (["version", "now"], "version takes no arguments"),
+        (["seed"], "--data is required"), (["seed", "--data"], "--data needs a value"),
+        (["seed", "--data", "x", "--data", "y"], "--data is given twice"),
+        (["seed", "--color", "x"], "unknown flag --color"),
+        (["seed", "DIR"], "unexpected argument \"DIR\""),
+        (["serve", "--listen", "9090"], "--listen must be HOST:PORT"),
+        (["serve", "--listen", "a:b"], "--listen must be HOST:PORT"),
+        (["serve", "--notify", "ftp://x"], "--notify must be http://HOST:PORT/PATH or https://…"),
+    ])
+    func arguments_wrong_areAUsageError(words: [String], message: String) async {
+        let errors = Mutex("")
+        let code = await SandboxCommand.run(
+            words, output: { _ in }, errors: { text in errors.withLock { $0 += text } })
+
+        #expect(code == 2)
+        #expect(
+            errors.withLock { $0 }
+                == "appstore-sandbox: \(message)\nSee appstore-sandbox help.\n")
+    }
+
+    @Test func seed_withWrongStoreFlags_isAUsageError() async throws {
+        let folder = try TemporaryFolder()
+        for words in [
+            ["--clock", "now"], ["--clock", "1999-01-01T00:00:00Z@10"], ["--month", "0"],
+            ["--clock", "2026-01-05T00:00:00Z@10", "--month", "5"], ["--seed", "x"],
+            ["--app-apple-id", "0"], ["--bundle-id", ""], ["--subscriptions", "0"],
+        ] {
+            let all = ["seed", "--data", folder.path] + words
+            let code = await SandboxCommand.run(all, output: { _ in }, errors: { _ in })
+            #expect(code == 2, "\(words)")
+        }
+    }
+
+    @Test func help_andVersion_goToOutput() async {
+        let help = await run("help")
+        let version = await run("version")
+
+        #expect(help.code == 0 && help.output.contains("appstore-sandbox serve"))
+        #expect(version.output == "appstore-sandbox \(SandboxCommand.version)\n")
+        #expect(help.errors.isEmpty && version.errors.isEmpty)
+    }
+
+    @Test func seed_intoAFolder_writesEverythingOnce() async throws {
+        let folder = try TemporaryFolder()
+        let made = await run(
+            "seed", "--data", folder.path, "--subscriptions", "110", "--seed", "3", "--clock",
+            "2026-01-05T00:00:00Z@86400", "--batch", "\(folder.path)/copy.csv")
+        let again = await run("seed", "--data", folder.path, "--subscriptions", "110")
+        let printed = await run("sample-batch", "--data", folder.path, "--out", "-")
+
+        #expect(made.code == 0)
+        #expect(again.code == 5)
+        let batch = try folder.text("batch.csv")
+        let copy = try folder.text("copy.csv")
+        #expect(copy == batch)
+        #expect(printed.output == batch)
+        let lines = try folder.text("subscriptions.ndjson").split(separator: "\n")
+        #expect(lines.count == 110)
+        let mode = try FileManager.default.attributesOfItem(atPath: "\(folder.path)/key.p8")
+        #expect(mode[.posixPermissions] as? Int == 0o600)
+        try verify(String(lines[0]), folder)
+    }
+
+    /// The first line's signature and nested statements stand against the root that was written.
+    private func verify(_ line: String, _ folder: TemporaryFolder) throws {
+        let roots = try TrustedRoots(certificatesIn: "\(folder.path)/root.pem")
+        let verifier = try JWSVerifier(roots: roots)
+        let outer = try #require(
+            JSONValue.parse(Array(line.utf8))?.object?["signedPayload"]?.string)
+        let at = SampleTests.start
+        let payload = try verifier.verify(outer, validAt: { _ in at }, now: at)
+        let fields = try #require(JSONValue.parse(payload)?.object)
+        let facts = try #require(fields["data"]?.object)
+        let signedDate = try #require(fields["signedDate"]?.integer)
+        #expect(signedDate < at)
+        #expect(facts["appAppleId"]?.integer == 1_234_567_890)
+        for name in ["signedTransactionInfo", "signedRenewalInfo"] {
+            let nested = try #require(facts[name]?.string)
+            let bytes = try verifier.verify(nested, validAt: { _ in at }, now: at)
+            let inner = try #require(JSONValue.parse(bytes)?.object)
+            #expect(inner["advancedCommerceInfo"]?.object?["items"]?.array?.isEmpty == false)
+        }
+    }
+
+    @Test func sampleBatch_withoutASeed_isRejectedInput() async throws {
+        let folder = try TemporaryFolder()
+
+        let result = await run("sample-batch", "--data", folder.path, "--out", "-")
+
+        #expect(result.code == 3)
+    }
+}

@@ -1,0 +1,289 @@
+import Foundation
+import HTTP
+import JOSE
+import ServiceKit
+import Synchronization
+import Testing
+
+@testable import SandboxStore
+
+/// The whole store over TLS, with a receiver, on a clock that the test sets.
+@Suite struct ServeTests {
+    private static let start = Fixture.instant("2026-01-12")
+
+    private final class Receiver: Sendable {
+        let payloads = Mutex<[String]>([])
+        let status = Mutex(200)
+
+        func handle(_ request: HTTPRequest) -> HTTPResponse {
+            let payload = JSONValue.parse(request.body)?.object?["signedPayload"]?.string
+            payloads.withLock { $0.append(payload ?? "") }
+            return HTTPResponse(status: status.withLock { $0 })
+        }
+    }
+
+    private struct World {
+        var folder: TemporaryFolder
+        var store: StoreFile
+        var keys: StoreKeys
+        var clock: ManualClock
+        var receiver = Receiver()
+        var client: HTTPClient
+        var routes: Routes
+
+        func token() throws -> String {
+            try BearerTests.token(
+                keys.apiKey,
+                head: "{\"alg\":\"ES256\",\"kid\":\"\(store.keyID)\",\"typ\":\"JWT\"}",
+                iss: store.issuerID, iat: nil, exp: clock.nowMilliseconds() / 1000 + 300)
+        }
+
+        func send(
+            _ method: String, _ target: String, _ body: [UInt8] = [], authorized: Bool = true
+        ) async throws -> HTTPResponse {
+            var headers = HTTPHeaders([("Content-Type", "application/json")])
+            if authorized { headers["Authorization"] = try token() }
+            return try await client.send(
+                HTTPRequest(method: method, target: target, headers: headers, body: body))
+        }
+
+        func change(_ price: Int64, reference: Int = 1) async throws -> HTTPResponse {
+            try await send(
+                "POST", "/advancedCommerce/v1/subscription/changePrice/\(Fixture.idText)",
+                Fixture.body(
+                    "[{\"SKU\":\"A\",\"price\":\(price)}]", reference: reference))
+        }
+    }
+
+    /// Runs `body` beside a server, its receiver and its courier, and stops them afterwards.
+    private func withWorld(
+        in folder: TemporaryFolder? = nil, at now: Int64 = start,
+        _ body: (World) async throws -> Void
+    ) async throws {
+        let folder = try folder ?? TemporaryFolder()
+        let receiver = Receiver()
+        let inbox = try HTTPServer(
+            host: "127.0.0.1", port: 0, log: .silent, handler: { receiver.handle($0) })
+        let inboxPort = try inbox.bind()
+        let storeFolder = try StoreFolder(folder.path)
+        let keys = try StoreKeys.loadOrMake(in: storeFolder)
+        let store = StoreFile(
+            identity: .init(
+                bundleID: "com.example.stream", appAppleID: 7, environment: "Production"),
+            issuerID: "issuer", keyID: "KEY",
+            options: .init(seed: 7, calendar: BillingCalendar()), start: Self.start,
+            subscriptions: [Fixture.subscription()])
+        let clock = ManualClock(now)
+        let keeper = try StoreKeeper(
+            store: store, folder: storeFolder, clock: clock, realSecond: 1000)
+        let statements = Statements(
+            identity: store.identity, signer: try keys.authority.signer())
+        let courier = Courier(
+            keeper: keeper, statements: statements,
+            client: try HTTPClient(baseURL: "http://127.0.0.1:\(inboxPort)"),
+            target: "/notifications", isFast: true, log: .silent)
+        let routes = Routes(
+            keeper: keeper, courier: courier, statements: statements,
+            bearer: BearerCheck(
+                key: keys.apiKey.publicKey, keyID: "KEY", issuerID: "issuer",
+                bundleID: "com.example.stream", leewaySeconds: 60),
+            clockSpecification: "2026-01-12T00:00:00Z@1@0", log: .silent)
+        let tls = try keys.authority.serverIdentity(
+            validFrom: StoreKeys.validFrom, validUntil: StoreKeys.validUntil)
+        let server = try HTTPServer(
+            host: "127.0.0.1", port: 0,
+            tls: ServerIdentity(
+                certificateChainPEM: tls.certificateChainPEM, privateKeyPEM: tls.keyPEM),
+            log: .silent, handler: { await routes.handle($0) })
+        let port = try server.bind()
+        let client = try HTTPClient(
+            baseURL: "https://localhost:\(port)", extraCAFile: "\(folder.path)/tls-ca.pem")
+        let world = World(
+            folder: folder, store: store, keys: keys, clock: clock, receiver: receiver,
+            client: client, routes: routes)
+        let group = Task {
+            try await ServiceGroup([inbox, server, courier], log: .silent)
+                .run(until: AsyncStream<Void> { _ in })
+        }
+        do {
+            try await body(world)
+        } catch {
+            group.cancel()
+            throw error
+        }
+        client.close()
+        group.cancel()
+        try await group.value
+    }
+
+    /// Asks until the answer is yes; the courier works beside the test.
+    private func eventually(_ question: () async throws -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while ContinuousClock.now < deadline {
+            if try await question() { return }
+            await Task.yield()
+        }
+        Issue.record("it did not come in 20 seconds")
+    }
+
+    @Test func changePrice_overTLS_isSignedAndNotified() async throws {
+        try await withWorld { world in
+            let response = try await world.change(15_990)
+            let roots = try TrustedRoots(certificatesIn: "\(world.folder.path)/root.pem")
+            let verifier = try JWSVerifier(roots: roots)
+            let now = world.clock.nowMilliseconds()
+
+            #expect(response.status == 200)
+            let fields = try #require(JSONValue.parse(response.body)?.object)
+            let signed = try #require(fields["signedRenewalInfo"]?.string)
+            let renewal = try verifier.verify(signed, validAt: { _ in now }, now: now)
+            let text = String(decoding: renewal, as: UTF8.self)
+            #expect(
+                text.contains("\"priceIncreaseInfo\":{\"price\":15990,\"status\":\"SCHEDULED\"}"))
+            // A notification is signed after the answer; its time must come.
+            world.clock.set(now + 1000)
+            try await eventually { world.receiver.payloads.withLock { !$0.isEmpty } }
+            let posted = try #require(world.receiver.payloads.withLock { $0.first })
+            let payload = try verifier.verify(posted, validAt: { _ in now }, now: now)
+            let notification = try #require(JSONValue.parse(payload)?.object)
+            #expect(notification["notificationType"]?.string == "PRICE_CHANGE")
+            #expect(posted.utf8.count > 10_000)
+        }
+    }
+
+    @Test func request_wrongAtTheDoor_isRefused() async throws {
+        try await withWorld { world in
+            let path = "/advancedCommerce/v1/subscription/changePrice/\(Fixture.idText)"
+            let anonymous = try await world.send("POST", path, [], authorized: false)
+            let empty = try await world.send("POST", path, [])
+            let wrongMethod = try await world.send("GET", path)
+            let unknown = try await world.send(
+                "GET", "/inApps/v1/subscriptions/2000000000020000")
+            let wrongStatus = try await world.send(
+                "GET", "/inApps/v1/subscriptions/\(Fixture.idText)?status=9")
+            let nowhere = try await world.send("GET", "/inApps/v9/else")
+            let found = try await world.send("GET", "/inApps/v1/subscriptions/\(Fixture.idText)")
+
+            #expect(anonymous.status == 401)
+            #expect(empty.status == 400)
+            #expect(wrongMethod.status == 405)
+            #expect(unknown.status == 404)
+            #expect(String(decoding: unknown.body, as: UTF8.self).contains("4040010"))
+            #expect(wrongStatus.status == 400)
+            #expect(nowhere.status == 404)
+            #expect(found.status == 200)
+            #expect(String(decoding: found.body, as: UTF8.self).contains("\"status\":1"))
+        }
+    }
+
+    @Test func faults_asOrdered_areServedAndRecorded() async throws {
+        try await withWorld { world in
+            for kind in ["http_500", "http_429", "garbage"] {
+                let order = "{\"endpoint\":\"changePrice\",\"kind\":\"\(kind)\"}"
+                let taken = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
+                #expect(taken.status == 204)
+            }
+            let broken = try await world.change(12_990)
+            let limited = try await world.change(12_990)
+            let garbage = try await world.change(12_990)
+            let repeated = try await world.change(12_990)
+            let state = try await world.send("GET", "/sandbox/state")
+            let calls = try await world.send("GET", "/sandbox/calls")
+
+            #expect([broken, limited, garbage, repeated].map(\.status) == [500, 429, 200, 200])
+            let retryAfter = try #require(limited.headers["Retry-After"].flatMap { Int64($0) })
+            #expect(retryAfter > Self.start)
+            #expect(JSONValue.parse(garbage.body) == nil)
+            let facts = try #require(JSONValue.parse(state.body)?.object)
+            #expect(facts["appliedChanges"]?.integer == 1)
+            #expect(facts["repeatedRequestReferenceIds"]?.integer == 1)
+            #expect(facts["changesAppliedTwice"]?.integer == 0)
+            #expect(calls.body.split(separator: 0x0a).count == 4)
+        }
+    }
+
+    @Test func store_afterARestart_goesOnWhereItWas() async throws {
+        let folder = try TemporaryFolder()
+        let before = Mutex("")
+        try await withWorld(in: folder) { world in
+            _ = try await world.change(15_990)
+            world.clock.set(Fixture.instant("2026-01-20"))
+            try await eventually { world.receiver.payloads.withLock { $0.count } >= 2 }
+            try await eventually {
+                let state = try await world.send("GET", "/sandbox/state")
+                return JSONValue.parse(state.body)?.object?["undeliveredNotifications"]?.integer
+                    == 0
+            }
+            let answer = try await world.send(
+                "GET", "/sandbox/state?subscription=\(Fixture.idText)")
+            before.withLock { $0 = String(decoding: answer.body, as: UTF8.self) }
+        }
+
+        try await withWorld(in: folder, at: Fixture.instant("2026-01-20")) { world in
+            let repeated = try await world.change(15_990)
+            let state = try await world.send(
+                "GET", "/sandbox/state?subscription=\(Fixture.idText)")
+            let facts = try #require(JSONValue.parse(state.body)?.object)
+            let earlier = try #require(
+                JSONValue.parse(Array(before.withLock { $0 }.utf8))?.object)
+
+            #expect(repeated.status == 200)
+            #expect(facts["items"] == earlier["items"])
+            #expect(facts["tokenNumber"] == earlier["tokenNumber"])
+            #expect(facts["notificationCount"] == earlier["notificationCount"])
+            #expect(world.receiver.payloads.withLock { $0.isEmpty })
+        }
+    }
+
+    @Test func history_pagesThroughWhatWasSent() async throws {
+        try await withWorld { world in
+            for turn in 1...25 {
+                _ = try await world.change(10_000 + Int64(turn) * 10, reference: turn)
+            }
+            let range =
+                "{\"startDate\":\(Self.start - 1000),\"endDate\":\(Self.start + 1_000_000)}"
+            world.clock.set(Self.start + 10_000)
+            let first = try await world.send(
+                "POST", "/inApps/v1/notifications/history", Array(range.utf8))
+            let page = try #require(JSONValue.parse(first.body)?.object)
+            let token = try #require(page["paginationToken"]?.string)
+            let second = try await world.send(
+                "POST", "/inApps/v1/notifications/history?paginationToken=\(token)",
+                Array(range.utf8))
+            let rest = try #require(JSONValue.parse(second.body)?.object)
+            let old = try await world.send(
+                "POST", "/inApps/v1/notifications/history",
+                Array("{\"startDate\":0,\"endDate\":1}".utf8))
+
+            #expect(page["notificationHistory"]?.array?.count == 20)
+            #expect(rest["notificationHistory"]?.array?.count == 5)
+            #expect(rest["hasMore"] == .bool(false))
+            #expect(old.status == 400)
+        }
+    }
+
+    @Test func testNotification_isPostedAndCanBeRead() async throws {
+        try await withWorld { world in
+            let asked = try await world.send("POST", "/inApps/v1/notifications/test")
+            let token = try #require(
+                JSONValue.parse(asked.body)?.object?["testNotificationToken"]?.string)
+            let read = try await world.send("GET", "/inApps/v1/notifications/test/\(token)")
+            let unknown = try await world.send("GET", "/inApps/v1/notifications/test/x")
+
+            #expect(String(decoding: read.body, as: UTF8.self).contains("SUCCESS"))
+            #expect(unknown.status == 404)
+            #expect(world.receiver.payloads.withLock { $0.count } == 1)
+        }
+    }
+
+    @Test func clock_isTold() async throws {
+        try await withWorld { world in
+            let response = try await world.send("GET", "/sandbox/clock", authorized: false)
+
+            #expect(
+                String(decoding: response.body, as: UTF8.self)
+                    == "{\"now\":\"2026-01-12T00:00:00Z\","
+                    + "\"specification\":\"2026-01-12T00:00:00Z@1@0\"}")
+        }
+    }
+}
