@@ -1,0 +1,32 @@
+import Foundation
+import Testing
+
+@testable import Receiver
+
+@Suite struct FileChunksTests {
+    @Test func next_whenFileIsLargerThanAChunk_givesEveryByteInOrder() throws {
+        let path = FileManager.default.temporaryDirectory
+            .appendingPathComponent("chunks-\(UUID().uuidString)").path
+        let content = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        #expect(FileManager.default.createFile(atPath: path, contents: Data(content)))
+        defer { try? FileManager.default.removeItem(atPath: path) }
+
+        let chunks = try FileChunks(path: path)
+        var read: [UInt8] = []
+        while let chunk = try chunks.next() { read += chunk }
+
+        #expect(read == content)
+    }
+
+    @Test func init_whenFileIsMissing_saysWhich() {
+        let error = #expect(throws: FileChunks.Failure.self) { try FileChunks(path: "/no/file") }
+
+        #expect(error?.description == "/no/file: No such file or directory")
+    }
+
+    @Test func next_whenItIsAFolder_throws() throws {
+        let chunks = try FileChunks(path: "/")
+
+        #expect(throws: FileChunks.Failure.self) { try chunks.next() }
+    }
+}
