@@ -121,6 +121,19 @@ final class TemporaryFolder: Sendable {
         }
     }
 
+    @Test func journal_withATornLine_losesThatLineAlone() throws {
+        let folder = try TemporaryFolder()
+        let path = "\(folder.path)/d.ndjson"
+        let record = DeliveryRecord(uuid: "u", at: 1, result: .success)
+        try JournalFile(path: path).append(record)
+        let whole = try folder.text("d.ndjson")
+        try (whole + whole.dropLast(9)).write(toFile: path, atomically: true, encoding: .utf8)
+
+        try JournalFile(path: path).append(record)
+
+        #expect(try JournalFile.lines(of: path, as: DeliveryRecord.self) == [record, record])
+    }
+
     @Test func sampleBatch_withoutASeed_isRejectedInput() async throws {
         let folder = try TemporaryFolder()
 

@@ -202,6 +202,22 @@ import Testing
         }
     }
 
+    @Test func answer_lostAfterTheEffect_isGivenAtTheRepeat() async throws {
+        try await withWorld { world in
+            let order =
+                "{\"endpoint\":\"changePrice\",\"kind\":\"drop_after\",\"seconds\":0.01}"
+            let taken = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
+            let lost = try await world.change(12_990)
+            let repeated = try await world.change(12_990)
+            let state = try await world.send("GET", "/sandbox/state")
+
+            #expect([taken, lost, repeated].map(\.status) == [204, 504, 200])
+            let facts = try #require(JSONValue.parse(state.body)?.object)
+            #expect(facts["appliedChanges"]?.integer == 1)
+            #expect(facts["repeatedRequestReferenceIds"]?.integer == 1)
+        }
+    }
+
     @Test func store_afterARestart_goesOnWhereItWas() async throws {
         let folder = try TemporaryFolder()
         let before = Mutex("")

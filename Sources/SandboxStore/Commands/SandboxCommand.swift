@@ -31,7 +31,8 @@ package enum SandboxCommand {
         Endpoints of its own: GET /sandbox/clock, /sandbox/state[?subscription=ID], /sandbox/calls;
         POST /sandbox/faults {"endpoint":"changePrice","kind":"drop_after","count":3} (kinds:
         drop_before, drop_after, http_500, http_429, late, garbage, refuse_repeats; for
-        notifications duplicate, reorder, delay, lose); DELETE /sandbox/faults.
+        notifications duplicate, reorder, delay, lose; "seconds":S is real time, 35 for drops and
+        late calls, 1 for notifications); DELETE /sandbox/faults.
 
         Exit codes: 0 done, 1 failed, 2 usage, 3 input rejected, 5 conflict.
 

@@ -52,6 +52,8 @@ struct Sandbox: Sendable {
         setup: StoreSetup, host: String, port: Int, notify: NotifyURL, log: Log
     ) throws {
         let real = SystemClock()
+        // Whoever waits for this file must not read that of an earlier run.
+        try setup.folder.remove("sandbox.env")
         let keys = try StoreKeys.loadOrMake(in: setup.folder)
         let store = try setup.open(now: real.nowMilliseconds())
         let clock = try Sandbox.clock(setup, store, real: real)

@@ -1,9 +1,9 @@
 /// A fault of an API call, as `POST /sandbox/faults` orders it.
 struct CallFault: Hashable, Sendable {
     enum Kind: String, Hashable, Sendable, CaseIterable {
-        /// The connection breaks before the request has any effect.
+        /// Silence for `seconds`, and the request has no effect.
         case dropBefore = "drop_before"
-        /// The request takes effect, its answer is lost.
+        /// The request takes effect; silence for `seconds` instead of its answer.
         case dropAfter = "drop_after"
         case http500 = "http_500"
         case http429 = "http_429"
@@ -16,7 +16,7 @@ struct CallFault: Hashable, Sendable {
     }
 
     var kind: Kind
-    /// Real seconds, for `late`.
+    /// Real seconds, for `late` and the drops: beyond a client's deadline unless ordered otherwise.
     var seconds: Double
 }
 

@@ -36,6 +36,9 @@ final class JournalFile: Sendable {
         guard descriptor >= 0 else { throw SandboxError(.failed, "cannot open \(path)") }
         handle = Mutex(descriptor)
         self.path = path
+        // A line that a kill tore must not swallow the next one.
+        let content = FileManager.default.contents(atPath: path)
+        if let last = content?.last, last != 0x0a { _ = write(descriptor, "\n", 1) }
     }
 
     deinit {
@@ -64,7 +67,7 @@ final class JournalFile: Sendable {
         let decoder = JSONDecoder()
         var records: [Record] = []
         for line in data.split(separator: 0x0a) {
-            // Only the last line can be torn; a later append then continued on the same line.
+            // A torn line is one that a kill cut short: nothing was answered yet.
             if let record = try? decoder.decode(type, from: Data(line)) { records.append(record) }
         }
         return records

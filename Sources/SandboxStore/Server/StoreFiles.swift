@@ -94,6 +94,13 @@ struct StoreFolder: Sendable {
         }
     }
 
+    /// Removes a file that may not be there.
+    func remove(_ name: String) throws(SandboxError) {
+        guard unlink(file(name)) == 0 || errno == ENOENT else {
+            throw SandboxError(.failed, "cannot remove \(file(name))")
+        }
+    }
+
     func write(_ name: String, _ text: String, isPrivate: Bool = false) throws(SandboxError) {
         try write(name, Array(text.utf8), isPrivate: isPrivate)
     }
