@@ -4,7 +4,10 @@ import ServiceKit
 package enum RepricerCommands {
     /// Every command that exists, in the order in which `help` lists them.
     package static let all: [Command] = [
-        Commands.migrate, Commands.migrateStatus, Commands.configCheck, Commands.configPrint,
+        Commands.plan, Commands.submit, Commands.approve, Commands.reject, Commands.pause,
+        Commands.resume, Commands.abort, Commands.explain, Commands.timeline,
+        Commands.report, Commands.rulesShow, Commands.migrate, Commands.migrateStatus,
+        Commands.configCheck, Commands.configPrint,
         Commands.version, Commands.help, Commands.completion,
     ]
 

@@ -3,9 +3,13 @@ package struct CommandFailure: Error, Equatable, CustomStringConvertible {
     package let code: ExitCode
     package let message: String
 
-    package init(_ code: ExitCode, _ message: String) {
+    /// Whether the message begins with the name of the file it is about, and needs no other beginning.
+    let isAboutFile: Bool
+
+    init(_ code: ExitCode, _ message: String, isAboutFile: Bool = false) {
         self.code = code
         self.message = message
+        self.isAboutFile = isAboutFile
     }
 
     package var description: String { message }

@@ -1,4 +1,5 @@
 import Ledger
+import Orchestrator
 import Postgres
 import ServiceKit
 
@@ -6,7 +7,11 @@ import ServiceKit
 func explain(_ error: any Error, world: World) -> ExitCode {
     switch error {
     case let failure as CommandFailure:
-        world.say(failure.message)
+        if failure.isAboutFile {
+            world.sayPlainly(harmless(failure.message) + "\n")
+        } else {
+            world.say(failure.message)
+        }
         return failure.code
     case let output as OutputError:
         if !output.isClosedPipe { world.say(output.description) }
@@ -24,6 +29,12 @@ func explain(_ error: any Error, world: World) -> ExitCode {
     case let migration as MigrationError:
         world.say(migration.description)
         return migration.exitCode
+    case let file as BatchFileError:
+        world.sayPlainly(harmless(file.description) + "\n")
+        return .inputRejected
+    case let report as ReportError:
+        world.say(report.description)
+        return report.exitCode
     case is CancellationError:
         return .interrupted
     default:
@@ -40,6 +51,17 @@ extension MigrationError {
         case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
             .missingVersion, .failed, .database:
             .failed
+        }
+    }
+}
+
+extension ReportError {
+    fileprivate var exitCode: ExitCode {
+        switch self {
+        case .unknownBatch, .hasNoBatches: .inputRejected
+        case .notReadable: .approvalNeededOrRefused
+        case .unavailable: .unavailable
+        case .failed: .failed
         }
     }
 }

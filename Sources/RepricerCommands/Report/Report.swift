@@ -1,0 +1,53 @@
+import Ledger
+import Postgres
+import Reports
+
+extension Commands {
+    private static let reportName = Positional("NAME", "the report", choices: [])
+    private static let reportBatch = ValueOption("batch", "B", "only the batch with this id")
+    private static let reportAsOf = ValueOption(
+        "as-of", "INSTANT", "judge lateness at this instant instead of now")
+    private static let format = ValueOption(
+        "format", "FORMAT", "how to write it; table when left out",
+        choices: ReportFormat.allCases.map(\.rawValue))
+
+    static let report = Command(
+        "report", "print a finance report", positionals: [reportName],
+        options: [reportBatch, reportAsOf, format],
+        discussion: "Reports: \(ReportName.allCases.map(\.rawValue).joined(separator: ", "))."
+    ) { invocation in
+        let typed = try invocation.arguments.required(reportName)
+        guard let name = ReportName(argument: typed) else {
+            throw unknownReport(typed)
+        }
+        let configuration = try invocation.configuration()
+        var query = ReportQuery(name, batchID: invocation.arguments[reportBatch])
+        query.asOf = try invocation.arguments.instant(reportAsOf)
+        if query.asOf == nil, configuration.clock != nil {
+            query.asOf = try await invocation.now(configuration).milliseconds
+        }
+        let chosen = invocation.arguments[format].flatMap(ReportFormat.init(rawValue:))
+        // A reader of reports may read schema report alone, so the schema version is not asked for.
+        let pool = PostgresPool(
+            conninfo: configuration.databaseConninfo, applicationName: "repricer report", size: 1)
+        do {
+            try await writeReport(
+                query, format: chosen ?? (invocation.isJSON ? .json : .table),
+                from: ReportStore(pool: pool)
+            ) { try invocation.print($0) }
+            await pool.close()
+            return .done
+        } catch {
+            await pool.close()
+            throw error
+        }
+    }
+
+    private static func unknownReport(_ typed: String) -> UsageError {
+        let names = ReportName.allCases.map(\.rawValue)
+        let hint = nearest(to: typed, among: names).map { "; did you mean \(quoted($0))?" }
+        return UsageError(
+            "unknown report \(quoted(typed))"
+                + (hint ?? "; it is one of \(names.joined(separator: ", "))"))
+    }
+}

@@ -1,0 +1,108 @@
+import Ledger
+import Orchestrator
+import Pricing
+
+extension Commands {
+    private static let subscription = Positional(
+        "SUBSCRIPTION", "its original transaction id")
+    private static let sku = Positional("SKU", "the item")
+    private static let newPrice = Positional(
+        "NEW_PRICE", "decimal, in the subscription's currency, as 12.99")
+    private static let dependents = ValueOption(
+        "dependent-skus", "SKUS", "the items that fall with this one, separated by ;")
+    private static let notBefore = ValueOption(
+        "effective-on-or-after", "DATE", "not at a renewal before this day")
+
+    static let explain = Command(
+        "explain", "show the consent verdict for one change: each rule, its inputs, its answer",
+        positionals: [subscription, sku, newPrice], options: [asOf, dependents, notBefore],
+        discussion:
+            "Judges exactly as `plan` would judge the row. Exits 3 when the change cannot go."
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        let asOf = try await invocation.instant(asOf, configuration)
+        let environment = try configuration.required(configuration.environment, .environment)
+        let id = try invocation.arguments.required(subscription)
+        let batch = try await invocation.withPool(configuration) { pool in
+            let facts = try await pool.withTransaction { connection in
+                try SubscriptionQueries.load([id], on: connection)[id]?.facts
+            }
+            let content = try fileOfOneRow(
+                invocation, currency: facts?.currency, rules: RuleSet.shipped.inForce(at: asOf))
+            return try await PlannedBatch.plan(
+                content, asOf: asOf, environment: environment, pool: pool)
+        }
+        guard var row = batch.rows.first else { return .failed }
+        // No file, no line.
+        row.line = 0
+        try invocation.print(invocation.isJSON ? row.json + "\n" : explanation(of: row))
+        if let fault = row.fault {
+            invocation.world.say("\(fault.code.rawValue): \(fault.message); \(fault.remedy)")
+        }
+        return row.fault == nil ? .done : .inputRejected
+    }
+
+    /// The arguments as a batch file, so that no check of a file is left out.
+    private static func fileOfOneRow(
+        _ invocation: Invocation, currency: String?, rules: RulesInForce
+    ) throws -> BatchFileContent {
+        let arguments = invocation.arguments
+        let cells: [(BatchColumn, String)] = [
+            (.originalTransactionID, try arguments.required(subscription)),
+            (.sku, try arguments.required(sku)), (.price, try arguments.required(newPrice)),
+            // A subscription that nobody knows has no currency; it is refused for that alone.
+            (.currency, currency ?? "USD"), (.dependentSKUs, arguments[dependents] ?? ""),
+            (.effectiveOnOrAfter, arguments[notBefore] ?? ""),
+        ]
+        let header = cells.map(\.0.rawValue).joined(separator: ",")
+        let row = cells.map { csvCell($0.1) }.joined(separator: ",")
+        return try BatchFileContent(
+            source: MemoryByteSource(Array("\(header)\n\(row)\n".utf8)), file: "explain",
+            rules: rules)
+    }
+
+    private static func csvCell(_ text: String) -> String {
+        "\""
+            + text.split(separator: "\"", omittingEmptySubsequences: false)
+            .joined(separator: "\"\"") + "\""
+    }
+
+    private static func explanation(of row: PlanRow) -> String {
+        let currency = row.currency ?? ""
+        func price(_ milliunits: Int64?) -> String {
+            milliunits.map { "\(shownPrice($0, currency: currency)) \(currency)" } ?? "-"
+        }
+        var text = definitionList([
+            ("subscription", row.originalTransactionID), ("sku", row.sku),
+            ("storefront", row.storefront ?? "-"), ("period", row.period ?? "-"),
+            ("price", "\(price(row.currentPrice)) -> \(price(row.newPrice))"),
+            ("direction", row.direction?.rawValue ?? "-"),
+            ("consent", row.consent?.rawValue ?? "-"),
+            ("reasons", row.reasons.map(\.rawValue).joined(separator: ", ")),
+            ("renewal", row.renewalAt?.text ?? "-"), ("notice", row.noticeAt?.text ?? "-"),
+            ("send after", row.sendAfter?.text ?? "-"), ("send by", row.sendBy?.text ?? "-"),
+            ("effective", row.effectiveAt?.text ?? "-"),
+        ])
+        if !row.rules.isEmpty {
+            var table = Table([.left("RULE"), .left("ANSWER"), .left("INPUTS")])
+            for rule in row.rules {
+                let inputs = rule.inputs.map { "\($0.name)=\(shown($0.value))" }
+                table.add([
+                    rule.rule.rawValue, rule.answer ? "yes" : "no", inputs.joined(separator: " "),
+                ])
+            }
+            text += "\n" + table.text
+        }
+        return text
+    }
+
+    private static func shown(_ value: RuleAnswer.Value) -> String {
+        switch value {
+        case .flag(let flag): flag ? "true" : "false"
+        case .number(let number): "\(number)"
+        case .text(let text): text
+        case .instant(let instant): instant.text
+        case .missing: "?"
+        }
+    }
+}
