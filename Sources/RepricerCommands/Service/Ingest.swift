@@ -1,0 +1,64 @@
+import Ledger
+import Receiver
+
+extension Commands {
+    private static let file = Positional(
+        "FILE", "NDJSON, one {\"signedPayload\":\"…\"} a line; - or nothing is standard input",
+        isRequired: false)
+
+    static let ingest = Command(
+        "ingest", "take notifications in from a file", positionals: [file],
+        discussion: """
+            The same checks and the same inbox as over HTTP; what is known already counts as duplicate. Exits 3 \
+            when a line was refused.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        try configuration.check(Live.common)
+        let live = try await Live(invocation, configuration)
+        let path = invocation.arguments[file] ?? "-"
+        return try await invocation.withPool(configuration) { pool in
+            let intake = try live.intake(NotificationStore(pool: pool))
+            let summary = try await read(path, IngestReader(intake: intake))
+            for problem in summary.problems {
+                invocation.world.sayPlainly("\(path):\(problem.line): \(problem.refusal)\n")
+            }
+            try invocation.print(invocation.isJSON ? json(summary).text + "\n" : text(summary))
+            return summary.isClean ? .done : .inputRejected
+        }
+    }
+
+    private static func read(_ path: String, _ reader: IngestReader) async throws -> IngestSummary {
+        let chunks = try FileChunks(path: path)
+        do throws(IngestError) {
+            return try await reader.ingest { try chunks.next() }
+        } catch {
+            switch error {
+            case .unavailable: throw CommandFailure(.unavailable, error.description)
+            case .unreadable: throw CommandFailure(.failed, error.description)
+            }
+        }
+    }
+
+    private static func text(_ summary: IngestSummary) -> String {
+        var parts = [
+            "\(summary.lines) lines", "\(summary.new) new", "\(summary.duplicate) duplicate",
+        ]
+        if summary.notUnderstood > 0 { parts.append("\(summary.notUnderstood) not understood") }
+        if summary.malformed > 0 { parts.append("\(summary.malformed) malformed") }
+        if summary.refusedCount > 0 { parts.append("\(summary.refusedCount) refused") }
+        return parts.joined(separator: ", ") + "\n"
+    }
+
+    private static func json(_ summary: IngestSummary) -> JSONValue {
+        let refused = summary.refused.sorted { $0.key < $1.key }.map {
+            JSONValue.Member(name: $0.key, value: .integer(Int64($0.value)))
+        }
+        return .object([
+            "lines": .integer(Int64(summary.lines)), "new": .integer(Int64(summary.new)),
+            "duplicate": .integer(Int64(summary.duplicate)),
+            "not_understood": .integer(Int64(summary.notUnderstood)),
+            "malformed": .integer(Int64(summary.malformed)), "refused": .object(refused),
+        ])
+    }
+}

@@ -1,0 +1,105 @@
+import AppStore
+import Glibc
+import HTTP
+import JOSE
+import Ledger
+import Orchestrator
+import Receiver
+import ServiceKit
+
+/// The live parts of the service, built from the configuration: one place that knows how they fit.
+struct Live: Sendable {
+    /// What every part needs, whatever it does.
+    static let common: [Variable] = [.databaseURL, .bundleID, .environment, .rootCertificates]
+    static let scheduling: [Variable] = [
+        .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .statusRate,
+    ]
+    static let receiving: [Variable] = [.listen, .forwarderTokenFile]
+
+    let configuration: Configuration
+    let clock: any WallClock
+    let metrics = Metrics()
+    let log: Log
+
+    init(_ invocation: Invocation, _ configuration: Configuration) async throws {
+        self.configuration = configuration
+        clock = try await configuration.makeClock(world: invocation.world)
+        log = Log(component: "repricer", sink: Log.standardError)
+    }
+
+    private func verifier() throws -> JWSVerifier {
+        let path = try configuration.required(configuration.rootCertificates, .rootCertificates)
+        return try JWSVerifier(roots: TrustedRoots(certificatesIn: path))
+    }
+
+    /// The way in of notifications, over HTTP and from files.
+    func intake(_ store: NotificationStore) throws -> NotificationIntake {
+        let environment = try configuration.required(configuration.environment, .environment)
+        if environment == .production { try configuration.check(.appAppleID) }
+        let check = appStoreCheck(
+            NotificationVerifier(
+                verifier: try verifier(),
+                bundleID: try configuration.required(configuration.bundleID, .bundleID),
+                appAppleID: configuration.appAppleID, environment: environment))
+        return NotificationIntake(
+            check: check, threads: max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))), clock: clock,
+            metrics: metrics, store: store)
+    }
+
+    func receiver(_ pool: LedgerPool) throws -> (routes: ReceiverRoutes, server: HTTPServer) {
+        let store = NotificationStore(pool: pool)
+        let token = try configuration.forwarderTokenFile.map { path in
+            ForwarderToken(fileContent: try SecretFile.readToken(path))
+        }
+        let routes = ReceiverRoutes(
+            intake: try intake(store), reports: ReportStore(pool: pool), token: token ?? nil,
+            clock: clock, metrics: metrics, log: log.with(component: "receiver"),
+            obstacle: { await store.obstacle() })
+        let listen = try configuration.required(configuration.listen, .listen)
+        let server = try HTTPServer(
+            host: listen.host, port: listen.port, log: log.with(component: "http")
+        ) { await routes.respond(to: $0) }
+        return (routes, server)
+    }
+
+    func store() throws -> LiveStoreCalls {
+        let keyPath = try configuration.required(configuration.keyFile, .keyFile)
+        let bundleID = try configuration.required(configuration.bundleID, .bundleID)
+        let token = BearerToken(
+            key: try KeyFile.load(keyPath),
+            keyID: try configuration.required(configuration.keyID, .keyID),
+            issuerID: try configuration.required(configuration.issuerID, .issuerID),
+            bundleID: bundleID, clock: clock)
+        let http = try HTTPClient(
+            baseURL: try configuration.required(configuration.apiBaseURL, .apiBaseURL),
+            extraCAFile: configuration.apiCAFile, limits: HTTPClientLimits())
+        return LiveStoreCalls(
+            client: AppStoreClient(
+                http: http, token: token, clock: clock, verifier: try verifier(),
+                bundleID: bundleID,
+                environment: try configuration.required(configuration.environment, .environment)))
+    }
+
+    /// What delivers and folds: scheduler, projector, canceller.
+    func delivery(_ pool: LedgerPool) throws -> [any Service] {
+        let store = try store()
+        let environment = try configuration.required(configuration.environment, .environment)
+        var limits = Scheduler.Limits()
+        limits.changePricePerSecond =
+            try configuration.required(configuration.changePriceRate, .changePriceRate).perSecond
+        var looking = Canceller.Limits()
+        looking.statusPerSecond =
+            try configuration.required(configuration.statusRate, .statusRate).perSecond
+        return [
+            Projector(pool: pool, log: log.with(component: "projector"), metrics: metrics),
+            Scheduler(
+                Scheduler.World(
+                    pool: pool, store: store, rules: .shipped, environment: environment,
+                    clock: clock,
+                    log: log.with(component: "scheduler"), metrics: metrics, limits: limits)),
+            Canceller(
+                pool: pool, store: store, clock: clock, log: log.with(component: "canceller"),
+                limits: looking),
+        ]
+    }
+}
