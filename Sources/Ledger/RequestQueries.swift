@@ -104,6 +104,20 @@ package enum RequestQueries {
         }
     }
 
+    /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left alone.
+    package static func renew(_ requests: [Held], until: Int64) -> SQL {
+        """
+        -- name: renewLeases
+        UPDATE repricer.price_change_requests r SET lease_until = \(timestamp: until)
+        FROM unnest(\(requests.map(\.originalTransactionID))::text[],
+            \(uuids: requests.map(\.requestReferenceID))::uuid[],
+            \(requests.map(\.fence))::bigint[]) AS held (id, request, fence)
+        WHERE r.original_transaction_id = held.id AND r.request_reference_id = held.request
+            AND r.fence = held.fence AND r.state IN ('sending', 'unknown')
+            AND r.next_attempt_at IS NULL
+        """
+    }
+
     /// Whether this process still holds the intent; taken with the subscription's lock, before any result is
     /// written. A holder whose lease was taken over writes nothing.
     package static func isHeld(

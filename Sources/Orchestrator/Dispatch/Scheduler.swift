@@ -48,8 +48,8 @@ package struct Scheduler: Service {
         package var changePricePerSecond = 50
         package var lanes = 4
         package var requestsPerClaim = 25
-        /// Longer than the client's request deadline, so that a lease ends only with its process.
-        package var leaseFor: Duration = .seconds(60)
+        /// Renewed while the calls are out, so that a dead process's work is taken over this soon.
+        package var leaseFor: Duration = .seconds(10)
         package var idleWait: Duration = .milliseconds(100)
         package var failureWait: Duration = .seconds(1)
         package var wakesPerRound = 1000
@@ -180,16 +180,39 @@ package struct Scheduler: Service {
         return held.count
     }
 
+    /// Not cancelled with the service: a call that is out is settled before the process ends.
     private func callAndSettle(_ requests: [RequestQueries.Held]) async throws {
         guard !requests.isEmpty else { return }
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for request in requests {
-                group.addTask {
-                    let answer = await call(request)
-                    try await settle(request, answer)
+        try await Task {
+            let heart = Task { await keepLeases(of: requests) }
+            defer { heart.cancel() }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for request in requests {
+                    group.addTask {
+                        let answer = await call(request)
+                        try await settle(request, answer)
+                    }
                 }
+                try await group.waitForAll()
             }
-            try await group.waitForAll()
+        }.value
+    }
+
+    /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
+    /// that fails is tried again; when all fail, the lease ends as it should.
+    private func keepLeases(of requests: [RequestQueries.Held]) async {
+        while !Task.isCancelled {
+            do {
+                try await Task.sleep(for: world.limits.leaseFor / 4)
+                let until = world.realClock.nowMilliseconds() + world.limits.leaseFor.milliseconds
+                _ = try await world.pool.withConnection { connection in
+                    try await connection.pipeline([RequestQueries.renew(requests, until: until)])
+                }
+            } catch is CancellationError {
+                return
+            } catch {
+                world.log.warning("leases not renewed", ["error": String(describing: error)])
+            }
         }
     }
 
