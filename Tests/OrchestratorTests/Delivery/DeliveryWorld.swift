@@ -145,4 +145,52 @@ struct DeliveryWorld {
             ).map { try $0.text("state") }
         }
     }
+
+    func abort(_ batchID: String) async throws {
+        let at = now.milliseconds
+        _ = try await approver.withTransaction {
+            try BatchQueries.withdraw(
+                batchID, newState: "aborted", reason: nil, at: at, on: $0)
+        }
+    }
+
+    /// nil pauses or resumes everything.
+    func setPause(_ batchID: String?, _ isPaused: Bool) async throws {
+        let at = now.milliseconds
+        try await approver.withTransaction {
+            try BatchQueries.setPause(batchID, isPaused: isPaused, at: at, on: $0)
+        }
+    }
+
+    /// What Apple says at this instant once an increase of an item is applied.
+    static func scheduled(
+        _ id: String, _ sku: String = "A", to price: Int64 = 10990, at: Instant = start
+    ) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: at, evidenceID: "scheduled-\(id)-\(sku)-\(at.milliseconds)"),
+            source: .notification, originalTransactionID: id, type: "PRICE_CHANGE", status: 1,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, consistencyToken: "told",
+                items: ["A", "B"].map {
+                    RenewalStatement.Item(
+                        sku: $0, price: 9990, increaseStatus: $0 == sku ? "SCHEDULED" : nil,
+                        increasePrice: $0 == sku ? price : nil)
+                }))
+    }
+
+    func count(_ table: String) async throws -> Int {
+        try await service.withConnection { connection in
+            try await connection.query("SELECT 1 FROM repricer.\(unsafe: table)").count
+        }
+    }
+
+    /// The states of all history lines in the order of their instants, then of the road.
+    func history() async throws -> [String] {
+        let road = ChangeState.allCases.map(\.rawValue)
+        return try await service.withConnection { connection in
+            try await connection.query(
+                "SELECT state FROM repricer.price_change_history ORDER BY occurred_at"
+            ).map { try $0.text("state") }
+        }.sorted { (road.firstIndex(of: $0) ?? 0) < (road.firstIndex(of: $1) ?? 0) }
+    }
 }

@@ -19,8 +19,6 @@ final class ScriptedStore: StoreCalls {
         var calls: [PriceChangeIntent] = []
         var looks = 0
         var applied: [String: PriceChangeIntent] = [:]
-        var inFlight = 0
-        var inFlightMax = 0
     }
 
     private let state = Mutex(State())
@@ -63,7 +61,9 @@ final class ScriptedStore: StoreCalls {
             state.looks += 1
             return state.applied.values.first { $0.transactionID == transactionID }
         }
-        guard let intent else { return .answered([], StoreReply(httpStatus: 200)) }
+        guard let intent else {
+            return .answered([untouched(transactionID)], StoreReply(httpStatus: 200))
+        }
         return .answered([statement(intent, source: .status)], StoreReply(httpStatus: 200))
     }
 
@@ -83,5 +83,15 @@ final class ScriptedStore: StoreCalls {
                         increaseStatus: changed == nil ? nil : "SCHEDULED",
                         increasePrice: changed?.price)
                 }))
+    }
+
+    /// The status of a subscription that no call of ours has changed.
+    private func untouched(_ transactionID: String) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: now(), evidenceID: "status:\(now().milliseconds)"),
+            source: .status, originalTransactionID: transactionID, status: 1,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, consistencyToken: "of the status",
+                items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) }))
     }
 }

@@ -1,0 +1,180 @@
+import Ledger
+import Orchestrator
+import Postgres
+import Pricing
+import TestSupport
+import Testing
+
+/// What happens between a claim and its settlement: people decide, notifications arrive, Apple is slow.
+@Suite(.database) struct InterruptionTests {
+    private typealias World = DeliveryWorld
+
+    @Test(arguments: [
+        ScriptedStore.Reply.notSent, .throttled(until: World.start),
+        .refused(.refresh, code: 4_000_082),
+    ])
+    func delivery_abortedWhileInFlight_isNotSentAgain(reply: ScriptedStore.Reply) async throws {
+        let world = try await World.make([reply])
+        try await world.subscribe("1")
+        let batchID = try await world.submitAndApprove([World.row("1", dependents: ["B"])])
+        let interrupted = InterruptedStore(world.store) { try await world.abort(batchID) }
+
+        _ = try await world.scheduler(calls: interrupted).round()
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 1)
+        #expect(try await world.changes() == ["A aborted aborted"])
+        #expect(try await world.count("dependency_roles") == 0)
+        await world.close()
+    }
+
+    @Test func delivery_abortedWhileUnknown_looksAndNeverSendsAgain() async throws {
+        let world = try await World.make([.unavailable])
+        try await world.subscribe("1")
+        let batchID = try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        try await world.abort(batchID)
+
+        for _ in 0..<5 {
+            world.realClock.advance(by: .seconds(5))
+            try await world.deliver(world.scheduler())
+        }
+
+        #expect(world.store.calls.count == 1)
+        #expect(world.store.looks == 3)
+        #expect(try await world.changes() == ["A aborted aborted"])
+        await world.close()
+    }
+
+    @Test func delivery_abortedWhileUnknownButApplied_staysWithApple() async throws {
+        let world = try await World.make([.lost])
+        try await world.subscribe("1")
+        let batchID = try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        try await world.abort(batchID)
+
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 1)
+        #expect(try await world.changes() == ["A scheduled"])
+        await world.close()
+    }
+
+    @Test(arguments: ["batch", "all"])
+    func delivery_pausedWhileUnknown_isNotSentUntilResumed(what: String) async throws {
+        let world = try await World.make([.unavailable])
+        try await world.subscribe("1")
+        let batchID = try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        let paused = what == "all" ? nil : batchID
+        try await world.setPause(paused, true)
+
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+        #expect(world.store.calls.count == 1)
+        try await world.setPause(paused, false)
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 2)
+        #expect(try await world.changes() == ["A scheduled"])
+        await world.close()
+    }
+
+    @Test func delivery_retries_waitForTheRateAndForSilence() async throws {
+        let until = World.start.advanced(by: 60_000)
+        let world = try await World.make([.unavailable, .throttled(until: until)])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+        #expect(world.store.calls.count == 2)
+
+        world.clock.set(until.milliseconds)
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 3)
+        #expect(try await world.changes() == ["A scheduled"])
+        await world.close()
+    }
+
+    @Test func delivery_notificationBeforeALostAnswer_needsNoFurtherCall() async throws {
+        let world = try await World.make([.lost])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let interrupted = InterruptedStore(world.store) {
+            try await world.tell(World.scheduled("1"))
+        }
+
+        _ = try await world.scheduler(calls: interrupted).round()
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 1)
+        #expect(try await world.changes() == ["A scheduled"])
+        #expect(try await world.requestStates() == ["answered"])
+        #expect(
+            try await world.history() == ["awaiting_approval", "queued", "sending", "scheduled"])
+        await world.close()
+    }
+
+    @Test func delivery_notificationDuringARetry_leavesTheOneCallInFlight() async throws {
+        let world = try await World.make([.unavailable])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([
+            World.row("1", to: 19990), World.row("1", "B", to: 19990, line: 3),
+        ])
+        try await world.deliver(world.scheduler())
+        world.realClock.advance(by: .seconds(5))
+        let sku = world.store.calls[0].items[0].sku
+        let interrupted = InterruptedStore(world.store) {
+            try await world.tell(World.scheduled("1", sku, to: 19990))
+            _ = try await world.scheduler().round()
+            #expect(world.store.calls.count == 1, "the retry has not come back yet")
+        }
+
+        _ = try await world.scheduler(calls: interrupted).round()
+
+        #expect(world.store.calls.count >= 2)
+        await world.close()
+    }
+
+    @Test func delivery_staleToken_isSentAgainWithTheTokenOfTheStatus() async throws {
+        let world = try await World.make([.refused(.refresh, code: 4_000_082)])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.looks == 1)
+        #expect(world.store.calls.map(\.consistencyToken) == ["first", "of the status"])
+        await world.close()
+    }
+}
+
+/// Lets something happen while the first call is on its way.
+actor InterruptedStore: StoreCalls {
+    private let store: ScriptedStore
+    private var meanwhile: (@Sendable () async throws -> Void)?
+
+    init(_ store: ScriptedStore, _ meanwhile: @escaping @Sendable () async throws -> Void) {
+        self.store = store
+        self.meanwhile = meanwhile
+    }
+
+    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+        let action = meanwhile
+        meanwhile = nil
+        do { try await action?() } catch { Issue.record(error) }
+        return await store.changePrice(intent)
+    }
+
+    func look(transactionID: String) async -> StoreAnswer {
+        await store.look(transactionID: transactionID)
+    }
+}

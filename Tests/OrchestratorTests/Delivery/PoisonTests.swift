@@ -1,0 +1,135 @@
+import Ledger
+import Orchestrator
+import Postgres
+import Pricing
+import ServiceKit
+import TestSupport
+import Testing
+
+/// One statement that can't be stored, or one state that can't be, stops nobody else.
+@Suite(.database) struct PoisonTests {
+    private typealias World = DeliveryWorld
+
+    @Test func settlement_answerThatCannotBeStored_stopsNoSiblingAndIsNotSentAgain() async throws {
+        let world = try await World.make()
+        let ids = ["1", "2", "3", "4", "5", "6", "7", "8"]
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(
+            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        let poisoned = PoisonedStore(world.store, victim: "5")
+
+        for _ in 0..<20 { _ = try? await world.scheduler(calls: poisoned).round() }
+        world.realClock.advance(by: .seconds(61))
+        for _ in 0..<20 { _ = try? await world.scheduler(calls: poisoned).round() }
+
+        let changes = try await world.changes()
+        #expect(changes.filter { $0 == "A scheduled" }.count == 7)
+        #expect(changes[4].hasPrefix("A unknown"))
+        #expect(world.store.calls.count == 8)
+        await world.close()
+    }
+
+    @Test func fold_lateStatementReopensAChange_theUnsentOneOfTheItemYields() async throws {
+        let world = try await World.make()
+        let day: Int64 = 86_400_000
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1", dependents: ["B"])])
+        try await world.deliver(world.scheduler())
+        // Its item is gone from the renewal of day 40, so it ends, and another batch takes its place.
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 40 * day), items: ["B"]))
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 80 * day), items: ["A", "B"]))
+        world.clock.set(World.start.advanced(by: 81 * day).milliseconds)
+        #expect(try await world.changes() == ["A declined item_missing_at_renewal"])
+        try await world.submit([World.row("1", to: 11990, line: 3)], content: "second")
+
+        // A statement from before says that the subscriber only paused: the period began on day 80.
+        try await world.tell(
+            World.renewed(
+                "1", at: World.start.advanced(by: 39 * day), items: ["A", "B"],
+                purchased: World.start.advanced(by: 41 * day)))
+
+        #expect(
+            try await world.changes() == ["A scheduled", "A ineligible conflict_open_change"])
+        #expect(try await world.count("dependency_roles") == 2)
+        await world.close()
+    }
+
+    @Test func projector_lateStatementReopensASentChange_theLaterCallWins() async throws {
+        let world = try await World.make()
+        let day: Int64 = 86_400_000
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 40 * day), items: ["B"]))
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 80 * day), items: ["A", "B"]))
+        world.clock.set(World.start.advanced(by: 81 * day).milliseconds)
+        let second = try await world.submit([World.row("1", to: 11990, line: 3)], content: "2nd")
+        try await world.approve(second)
+        try await world.deliver(world.scheduler())
+
+        try await world.tell(
+            World.renewed(
+                "1", at: World.start.advanced(by: 39 * day), items: ["A", "B"],
+                purchased: World.start.advanced(by: 41 * day)))
+
+        #expect(
+            try await world.changes() == [
+                "A invalidated replaced_by_a_later_change", "A scheduled",
+            ]
+        )
+        await world.close()
+    }
+}
+
+extension DeliveryWorld {
+    /// A renewal, or another statement of its period.
+    static func renewed(
+        _ id: String, at: Instant, items: [String], purchased: Instant? = nil
+    ) -> SubscriptionEvent {
+        let next = at.advanced(by: 40 * 86_400_000)
+        return SubscriptionEvent(
+            key: .init(signedAt: at, evidenceID: "renewed-\(id)-\(at.milliseconds)"),
+            source: .notification, originalTransactionID: id, type: "DID_RENEW", status: 1,
+            transaction: TransactionStatement(
+                transactionID: "t-\(id)-\(at.milliseconds)", purchasedAt: purchased ?? at,
+                originalPurchaseAt: start, expiresAt: next, reason: "RENEWAL", storefront: "USA",
+                currency: "USD", period: "P1M",
+                items: items.map { TransactionStatement.Item(sku: $0, price: 9990) }),
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, renewalAt: next, consistencyToken: "renewed", period: "P1M",
+                items: items.map { RenewalStatement.Item(sku: $0, price: 9990) }))
+    }
+}
+
+/// Answers for one subscription with a text that PostgreSQL cannot hold.
+private struct PoisonedStore: StoreCalls {
+    private let store: ScriptedStore
+    private let victim: String
+
+    init(_ store: ScriptedStore, victim: String) {
+        self.store = store
+        self.victim = victim
+    }
+
+    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+        poison(await store.changePrice(intent), intent.originalTransactionID)
+    }
+
+    func look(transactionID: String) async -> StoreAnswer {
+        poison(await store.look(transactionID: transactionID), transactionID)
+    }
+
+    private func poison(_ answer: StoreAnswer, _ id: String) -> StoreAnswer {
+        guard id == victim, case .answered(let events, let reply) = answer else { return answer }
+        return .answered(
+            events.map { event in
+                var poisoned = event
+                poisoned.renewal?.items?.append(RenewalStatement.Item(sku: "\u{0}"))
+                return poisoned
+            }, reply)
+    }
+}
