@@ -40,13 +40,17 @@ BEGIN
     END IF;
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at
         WHERE batch_id = p_batch_id;
-    UPDATE price_changes SET state = 'queued', state_since = p_at,
-            is_ready = (send_after IS NULL OR send_after <= p_at)
-        WHERE batch_id = p_batch_id AND state = 'awaiting_approval';
+    -- One that ended while it waited stays ended: an older change of its item turned out to be open.
+    WITH queued AS (
+        UPDATE price_changes SET state = 'queued', state_since = p_at,
+                is_ready = (send_after IS NULL OR send_after <= p_at)
+            WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
+            RETURNING original_transaction_id, change_id
+    )
     INSERT INTO price_change_history
             (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
         SELECT original_transaction_id, change_id, p_at, 'queued', 'approval', session_user
-        FROM price_changes WHERE batch_id = p_batch_id;
+        FROM queued;
     INSERT INTO decisions (decided_at, action, batch_id) VALUES (p_at, 'approve', p_batch_id);
     RETURN v_rows;
 END
@@ -74,11 +78,13 @@ BEGIN
         RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Every writer of a subscription's changes locks the subscription first; so does this one.
+    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
+    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
+    -- the batch withdrawn.
     PERFORM 1 FROM subscriptions s
         WHERE s.original_transaction_id IN (
             SELECT c.original_transaction_id FROM price_changes c
-            WHERE c.batch_id = p_batch_id AND c.state IN ('awaiting_approval', 'queued'))
+            WHERE c.batch_id = p_batch_id AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown'))
         ORDER BY s.original_transaction_id FOR UPDATE;
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
@@ -159,7 +165,7 @@ GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.rate_
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox TO repricer_service;
 GRANT INSERT ON repricer.subscription_events, repricer.notification_ids, repricer.notifications,
     repricer.price_change_history TO repricer_service;
-GRANT DELETE ON repricer.dependency_roles TO repricer_service;
+GRANT INSERT, DELETE ON repricer.dependency_roles TO repricer_service;
 GRANT UPDATE (send_after, send_by, due_effective_at, is_ready, goes_alone, next_attempt_at,
     request_reference_id, state, reason, sent_at, scheduled_at, consent_asked_at, accepted_at,
     acceptance, effective_at, ended_at, state_since)

@@ -56,6 +56,7 @@ package enum DispatchQueries {
                 LATERAL (
                     SELECT c.send_by FROM repricer.price_changes c
                     JOIN repricer.batches a ON a.batch_id = c.batch_id AND NOT a.is_paused
+                        AND a.state = 'approved'
                     WHERE c.bucket = b.bucket::smallint AND c.state = 'queued' AND c.is_ready
                         AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
                     ORDER BY c.send_by LIMIT 1
@@ -76,6 +77,7 @@ package enum DispatchQueries {
             SELECT s.original_transaction_id
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id AND NOT b.is_paused
+                AND b.state = 'approved'
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id
             WHERE c.bucket = \(bucket)::smallint AND c.state = 'queued' AND c.is_ready

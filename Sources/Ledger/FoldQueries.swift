@@ -85,12 +85,18 @@ package enum FoldQueries {
     }
 
     /// The writes of one folded subscription, to be sent in one pipeline with those of many others.
-    package static func save(_ state: SubscriptionState, _ transitions: [Transition]) throws
-        -> [SQL]
-    {
+    ///
+    /// `reopened` are changes that had ended and are open again by a late statement.
+    package static func save(
+        _ state: SubscriptionState, _ transitions: [Transition], reopened: [TrackedChange] = []
+    ) throws -> [SQL] {
         let id = state.facts.originalTransactionID
         var statements = [try SubscriptionQueries.save(state)]
-        statements += state.changes.map { saveChange(id, $0) }
+        statements += reopened.map { yield(id, to: $0, at: state.facts.signedAt) }
+        // Ended ones first: an item has room for one open change.
+        let ended = state.changes.filter(\.progress.state.isFinal)
+        let open = state.changes.filter { !$0.progress.state.isFinal }
+        statements += (ended + open).map { saveChange(id, $0) }
         if !transitions.isEmpty { statements.append(insertHistory(id, transitions)) }
         if !state.charges.isEmpty { statements.append(saveCharges(id, state.charges)) }
         statements += state.cancellations.map { saveCancellation(id, $0) }
@@ -98,7 +104,45 @@ package enum FoldQueries {
             statements.append(releaseRoles(id))
             statements.append(closeRequests(id, at: state.facts.signedAt))
         }
+        statements += reopened.map { restoreRoles(id, $0) }
         return statements
+    }
+
+    /// An unsent change of an item whose earlier one turns out to be open: Apple has that one, so this one
+    /// can't go.
+    private static func yield(_ id: String, to reopened: TrackedChange, at: Instant?) -> SQL {
+        """
+        -- name: yieldToReopened
+        WITH moved AS (
+            UPDATE repricer.price_changes SET state = 'ineligible', reason = 'conflict_open_change',
+                ended_at = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
+                state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
+            WHERE original_transaction_id = \(id) AND sku = \(reopened.sku)
+                AND change_id <> \(uuid: reopened.changeID)
+                AND state IN ('awaiting_approval', 'queued')
+            RETURNING original_transaction_id, change_id, state, state_since, reason
+        )
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, change_id, state_since, state, 'judgement',
+            \("reopened " + reopened.changeID)::text, reason
+        FROM moved ON CONFLICT DO NOTHING
+        """
+    }
+
+    /// The parts that its SKUs play again, where no newer change has taken them.
+    private static func restoreRoles(_ id: String, _ reopened: TrackedChange) -> SQL {
+        """
+        -- name: restoreRoles
+        INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
+        SELECT \(id)::text, part.sku, part.role, \(uuid: reopened.changeID)::uuid
+        FROM (
+            SELECT \(reopened.sku)::text AS sku, 'parent' AS role
+            WHERE cardinality(\(reopened.dependentSKUs)::text[]) > 0
+            UNION ALL SELECT unnest(\(reopened.dependentSKUs)::text[]), 'dependent'
+        ) part
+        ON CONFLICT DO NOTHING
+        """
     }
 
     private static func saveChange(_ id: String, _ change: TrackedChange) -> SQL {
@@ -191,13 +235,15 @@ package enum FoldQueries {
         """
     }
 
-    /// A request of unknown outcome whose changes a notification has settled needs no further call.
+    /// A request of unknown outcome whose changes a notification has settled needs no further call. One with a
+    /// call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
     private static func closeRequests(_ id: String, at: Instant?) -> SQL {
         """
         -- name: closeSettledRequests
         UPDATE repricer.price_change_requests r
         SET state = 'answered', settled_at = \(timestamp: at?.milliseconds)
         WHERE r.original_transaction_id = \(id) AND r.state = 'unknown'
+            AND r.next_attempt_at IS NOT NULL
             AND NOT EXISTS (
                 SELECT 1 FROM repricer.price_changes c
                 WHERE c.original_transaction_id = r.original_transaction_id

@@ -46,6 +46,8 @@ package struct Scheduler: Service {
 
     package struct Limits: Sendable {
         package var changePricePerSecond = 50
+        /// Looks at a status; the canceller spends of the same.
+        package var statusPerSecond = 50
         package var lanes = 4
         package var requestsPerClaim = 25
         /// Renewed while the calls are out, so that a dead process's work is taken over this soon.
@@ -103,7 +105,7 @@ package struct Scheduler: Service {
         let isPaused = try await world.pool.withConnection { connection in
             try await Self.prepare(connection, world.limits, now: now)
         }
-        var done = try await settleOpen()
+        var done = try await settleOpen(isPaused: isPaused)
         guard !isPaused else { return done }
         let realNow = world.realClock.nowMilliseconds()
         let buckets = try await world.pool.withConnection { connection in
@@ -124,9 +126,13 @@ package struct Scheduler: Service {
         _ connection: LedgerConnection, _ limits: Limits, now: Int64
     ) async throws -> Bool {
         try await connection.read { connection in
-            try RateQueries.create(
-                endpoint: endpoint, perSecond: limits.changePricePerSecond, now: now, on: connection
-            )
+            for (endpoint, rate) in [
+                (Self.endpoint, limits.changePricePerSecond),
+                (Canceller.endpoint, limits.statusPerSecond),
+            ] {
+                try RateQueries.create(
+                    endpoint: endpoint, perSecond: rate, now: now, on: connection)
+            }
             _ = try DispatchQueries.wake(now: now, limit: limits.wakesPerRound, on: connection)
             return try BatchQueries.isEverythingPaused(on: connection)
         }
@@ -165,37 +171,65 @@ package struct Scheduler: Service {
         }
     }
 
-    /// Retries and takes over what was left open: by us, or by a process that died.
-    private func settleOpen() async throws -> Int {
+    /// Retries and takes over what was left open: by us, or by a process that died. A pause holds back what is
+    /// sent once more; looking goes on.
+    private func settleOpen(isPaused: Bool) async throws -> Int {
         let realNow = world.realClock.nowMilliseconds()
-        let leaseUntil = realNow + world.limits.leaseFor.milliseconds
-        let limit = world.limits.requestsPerClaim
-        let owner = claimer.owner
-        let held = try await world.pool.withTransaction { connection in
-            try RequestQueries.takeOver(
-                owner: owner, leaseUntil: leaseUntil, realNow: realNow, limit: limit, on: connection
-            )
+        let due = try await world.pool.withConnection { connection in
+            try await connection.read { try RequestQueries.due(realNow: realNow, on: $0) }
         }
+        var held: [RequestQueries.Held] = []
+        if due.looks { held += try await takeOver(looking: true, realNow: realNow) }
+        if due.sends && !isPaused { held += try await takeOver(looking: false, realNow: realNow) }
         try await callAndSettle(held)
         return held.count
     }
 
-    /// Not cancelled with the service: a call that is out is settled before the process ends.
+    /// Takes over as many intents as there are tokens for their next step.
+    private func takeOver(looking: Bool, realNow: Int64) async throws -> [RequestQueries.Held] {
+        let limits = world.limits
+        let now = world.clock.nowMilliseconds()
+        let owner = claimer.owner
+        let endpoint = looking ? Canceller.endpoint : Self.endpoint
+        return try await world.pool.withTransaction { connection in
+            let lease = try RateQueries.lease(
+                endpoint: endpoint, wanted: limits.requestsPerClaim,
+                perSecond: looking ? limits.statusPerSecond : limits.changePricePerSecond,
+                now: now, on: connection)
+            guard lease.granted > 0 else { return [] }
+            let held = try RequestQueries.takeOver(
+                looking: looking, owner: owner,
+                leaseUntil: realNow + limits.leaseFor.milliseconds, realNow: realNow,
+                limit: lease.granted, on: connection)
+            _ = try connection.pipeline([
+                RateQueries.giveBack(endpoint: endpoint, tokens: lease.granted - held.count)
+            ])
+            return held
+        }
+    }
+
+    /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled
+    /// with the service: a call that is out is settled before the process ends.
     private func callAndSettle(_ requests: [RequestQueries.Held]) async throws {
         guard !requests.isEmpty else { return }
-        try await Task {
+        let failure = await Task {
             let heart = Task { await keepLeases(of: requests) }
             defer { heart.cancel() }
-            try await withThrowingTaskGroup(of: Void.self) { group in
+            return await withTaskGroup(of: (any Error)?.self) { group in
                 for request in requests {
                     group.addTask {
-                        let answer = await call(request)
-                        try await settle(request, answer)
+                        do {
+                            try await callAndSettle(request)
+                            return nil
+                        } catch {
+                            return error
+                        }
                     }
                 }
-                try await group.waitForAll()
+                return await group.reduce(nil) { $0 ?? $1 }
             }
         }.value
+        if let failure { throw failure }
     }
 
     /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
@@ -216,6 +250,20 @@ package struct Scheduler: Service {
         }
     }
 
+    private func callAndSettle(_ request: RequestQueries.Held) async throws {
+        let answer = await call(request)
+        var newest: [SubscriptionEvent] = []
+        if case .refused(let refusal, _) = answer, refusal.meaning == .refresh,
+            request.nextStep == "send",
+            case .answered(let events, _) = await world.store.look(
+                transactionID: request.transactionID)
+        {
+            // The token was stale: the next call needs the one of the newest renewal info.
+            newest = events
+        }
+        try await settle(request, answer, newest: newest)
+    }
+
     private func call(_ request: RequestQueries.Held) async -> StoreAnswer {
         guard
             let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
@@ -227,19 +275,32 @@ package struct Scheduler: Service {
         }
     }
 
-    private func settle(_ request: RequestQueries.Held, _ answer: StoreAnswer) async throws {
+    private func settle(
+        _ request: RequestQueries.Held, _ answer: StoreAnswer, newest: [SubscriptionEvent]
+    ) async throws {
         let now = Instant(milliseconds: world.clock.nowMilliseconds())
+        let realNow = world.realClock.nowMilliseconds()
         if case .throttled(let until, _) = answer {
+            let endpoint = request.nextStep == "look" ? Canceller.endpoint : Self.endpoint
             _ = try await world.pool.withConnection { connection in
                 try await connection.pipeline([
-                    RateQueries.block(endpoint: Self.endpoint, until: until.milliseconds)
+                    RateQueries.block(endpoint: endpoint, until: until.milliseconds)
                 ])
             }
         }
-        let isOurs = try await settlement.settle(
-            request, answer, now: now, realNow: world.realClock.nowMilliseconds())
-        world.metrics.increment(
-            "repricer_calls_total", labels: ["result": isOurs ? answer.label : "lease_lost"])
+        do {
+            let isOurs = try await settlement.settle(
+                request, answer, newest: newest, now: now, realNow: realNow)
+            world.metrics.increment(
+                "repricer_calls_total", labels: ["result": isOurs ? answer.label : "lease_lost"])
+        } catch  where isDataFault(error) {
+            world.log.error(
+                "an answer can't be stored",
+                ["request": request.requestReferenceID, "error": String(describing: error)])
+            world.metrics.increment("repricer_calls_total", labels: ["result": "set_aside"])
+            try await settlement.setAside(
+                request, answer, because: error, now: now, realNow: realNow)
+        }
         if case .refused(let refusal, _) = answer, refusal.meaning == .haltService {
             world.log.error("the App Store refuses our key; calls wait", ["code": refusal.name])
             try await Task.sleep(for: world.limits.failureWait)

@@ -15,24 +15,45 @@ struct Settlement: Sendable {
     /// Attempts with the same id before each further one is preceded by a look.
     static let sendsBeforeLook = 3
 
-    /// Settles one attempt. Returns false when the lease was lost: somebody else settles it.
+    /// Settles one attempt. Returns false when the lease was lost: somebody else settles it. `newest` are
+    /// statements read besides the answer.
     func settle(
-        _ request: RequestQueries.Held, _ answer: StoreAnswer, now: Instant, realNow: Int64
+        _ request: RequestQueries.Held, _ answer: StoreAnswer, newest: [SubscriptionEvent],
+        now: Instant, realNow: Int64
     ) async throws -> Bool {
         try await pool.withTransaction { connection in
             let id = request.originalTransactionID
             try SubscriptionQueries.lock([id], on: connection)
             guard try RequestQueries.isHeld(request, on: connection) else { return false }
-            if case .answered(let events, _) = answer {
-                // A status answers for the customer's other subscriptions too, whose locks we don't hold.
-                try SubscriptionFolder.fold(
-                    events.filter { $0.originalTransactionID == id }, on: connection)
-            }
+            var events = newest
+            if case .answered(let told, _) = answer { events += told }
+            // A status answers for the customer's other subscriptions too, whose locks we don't hold.
+            try SubscriptionFolder.fold(
+                events.filter { $0.originalTransactionID == id }, on: connection)
             let isSettled = try RequestQueries.isSettled(request, on: connection)
             let outcome = Outcome(request, answer, isSettled: isSettled)
             _ = try connection.pipeline(
                 statements(outcome, request, answer.reply, now: now, realNow: realNow))
             return true
+        }
+    }
+
+    /// Settles an attempt whose answer can't be stored: nobody knows, and the changes say so. It is looked at
+    /// again and again, never sent.
+    func setAside(
+        _ request: RequestQueries.Held, _ answer: StoreAnswer, because error: any Error,
+        now: Instant, realNow: Int64
+    ) async throws {
+        try await pool.withTransaction { connection in
+            try SubscriptionQueries.lock([request.originalTransactionID], on: connection)
+            guard try RequestQueries.isHeld(request, on: connection) else { return }
+            let outcome = Outcome.stillUnknown(
+                reason: "the answer can't be stored: \(error)",
+                errorCode: request.errorCode.map { Int($0) }, nextStep: "look")
+            _ = try connection.pipeline(
+                statements(
+                    outcome, request, StoreReply(httpStatus: answer.reply.httpStatus), now: now,
+                    realNow: realNow))
         }
     }
 
@@ -44,8 +65,12 @@ struct Settlement: Sendable {
         case stillUnknown(reason: String, errorCode: Int?, nextStep: String)
 
         init(_ request: RequestQueries.Held, _ answer: StoreAnswer, isSettled: Bool) {
+            if isSettled, !answer.isRefusal {
+                // By this answer, or by a notification that overtook it.
+                self = .done
+                return
+            }
             switch answer {
-            case .answered where isSettled: self = .done
             case .answered: self = Self.notSeen(request)
             case .unknown(let reason, _):
                 let sends = request.attempts
@@ -65,6 +90,7 @@ struct Settlement: Sendable {
         /// looks, since a status may lag, and then the refusal counts.
         private static func notSeen(_ request: RequestQueries.Held) -> Outcome {
             guard let code = request.errorCode.map({ Int($0) }) else {
+                if request.isWithdrawn { return withdrawn(request) }
                 return .stillUnknown(
                     reason: "not applied when looked at", errorCode: nil, nextStep: "send")
             }
@@ -79,6 +105,14 @@ struct Settlement: Sendable {
                 StoreRefusal(
                     code: code, name: "refused_on_retry",
                     message: "refused on a retry and never seen applied", meaning: .reject))
+        }
+
+        /// Its batch was withdrawn: never sent again, and given up once a few looks have shown nothing.
+        private static func withdrawn(_ request: RequestQueries.Held) -> Outcome {
+            request.looks >= Settlement.looksMax
+                ? .requeued(reason: "withdrawn", goesAlone: false, isDelayed: false)
+                : .stillUnknown(
+                    reason: "withdrawn, not seen yet", errorCode: nil, nextStep: "look")
         }
 
         /// Not applied by this attempt. An earlier one of the same intent may have been, so only the first may
@@ -160,6 +194,13 @@ extension RequestQueries.Held {
 }
 
 extension StoreAnswer {
+    fileprivate var isRefusal: Bool {
+        switch self {
+        case .refused: true
+        case .answered, .throttled, .unknown, .notSent: false
+        }
+    }
+
     var reply: StoreReply {
         switch self {
         case .answered(_, let reply), .refused(_, let reply), .throttled(_, let reply),

@@ -45,6 +45,8 @@ private struct Folding {
     let events: [SubscriptionEvent]
     /// Cancellations that a fold from the beginning may no longer bring forth.
     let formerCancellations: [DependentCancellation]
+    /// Changes that had ended before this fold.
+    let formerlyEnded: Set<String>
 
     init(
         continuing id: String, _ stored: SubscriptionQueries.Stored?,
@@ -57,12 +59,14 @@ private struct Folding {
             cancellations: cancellations, foldedThrough: stored?.foldedThrough)
         events = arrived.sorted { $0.key < $1.key }
         formerCancellations = []
+        formerlyEnded = []
     }
 
     init(
         fromBeginning id: String, _ all: [SubscriptionEvent], _ changes: [TrackedChange],
         _ cancellations: [DependentCancellation]
     ) {
+        formerlyEnded = Set(changes.filter(\.progress.state.isFinal).map(\.changeID))
         state = SubscriptionState(originalTransactionID: id, changes: changes)
         events = all
         formerCancellations = cancellations
@@ -80,6 +84,9 @@ private struct Folding {
             withdrawn.detail = "a later statement shows that the parent was not declined"
             state.cancellations.append(withdrawn)
         }
-        return try FoldQueries.save(state, transitions)
+        let reopened = state.changes.filter { change in
+            !change.progress.state.isFinal && formerlyEnded.contains(change.changeID)
+        }
+        return try FoldQueries.save(state, transitions, reopened: reopened)
     }
 }

@@ -17,6 +17,7 @@ package enum Lifecycle {
         for event in events {
             transitions += apply(event, to: &state)
         }
+        transitions += state.closeSuperseded(at: nil)
         return transitions
     }
 
@@ -30,7 +31,7 @@ package enum Lifecycle {
         state.noteIncreases(of: event, before: before)
 
         let reading = Reading(event: event, before: before, facts: state.facts)
-        var transitions: [Transition] = []
+        var transitions = state.closeSuperseded(at: event.key.signedAt)
         for index in state.changes.indices {
             transitions += state.changes[index].follow(reading)
         }

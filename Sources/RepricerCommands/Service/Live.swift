@@ -87,9 +87,10 @@ struct Live: Sendable {
         var limits = Scheduler.Limits()
         limits.changePricePerSecond =
             try configuration.required(configuration.changePriceRate, .changePriceRate).perSecond
-        var looking = Canceller.Limits()
-        looking.statusPerSecond =
+        limits.statusPerSecond =
             try configuration.required(configuration.statusRate, .statusRate).perSecond
+        var looking = Canceller.Limits()
+        looking.statusPerSecond = limits.statusPerSecond
         return [
             Projector(pool: pool, log: log.with(component: "projector"), metrics: metrics),
             Scheduler(

@@ -1,0 +1,25 @@
+package import Postgres
+
+extension PostgresError {
+    /// The values are at fault and not the moment: the same work fails again, so it is set aside.
+    package var isAboutData: Bool {
+        switch code {
+        case .nulInText, .unrepresentableValue, .tooLarge, .unexpectedNull, .undecodableColumn: true
+        case .server:
+            // 54 is "program limit exceeded", such as an id too long for its index.
+            sqlState.map {
+                $0.isDataException || $0.isIntegrityConstraintViolation || $0.classCode == "54"
+            } ?? false
+        case .badConnectionString, .cannotConnect, .connectionLost, .commitOutcomeUnknown, .closed,
+            .transactionMisused, .transactionAborted, .wrongCall, .missingColumn,
+            .unexpectedRowCount, .poolTimedOut, .poolClosed:
+            false
+        }
+    }
+}
+
+/// Whether one piece of work can't succeed however often it is tried: what it holds is at fault.
+package func isDataFault(_ error: any Error) -> Bool {
+    if let error = error as? PostgresError { return error.isAboutData }
+    return error is LedgerError
+}
