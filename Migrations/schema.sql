@@ -1,0 +1,1663 @@
+
+CREATE SCHEMA report;
+
+COMMENT ON SCHEMA report IS 'Views that finance may rely on: names and types are a contract.';
+
+CREATE SCHEMA repricer;
+
+COMMENT ON SCHEMA repricer IS 'The product''s tables. Programs only; finance reads schema report.';
+
+CREATE FUNCTION report.as_of() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN COALESCE((NULLIF(current_setting('repricer.as_of'::text, true), ''::text))::timestamp with time zone, now());
+
+COMMENT ON FUNCTION report.as_of() IS 'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
+
+CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.state <> 'awaiting_approval' THEN
+        RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_batch.submitted_by = session_user THEN
+        RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
+    IF v_rows <> v_batch.row_count THEN
+        RAISE EXCEPTION 'batch % holds % rows, % were submitted', p_batch_id, v_rows, v_batch.row_count
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at
+        WHERE batch_id = p_batch_id;
+    -- One that ended while it waited stays ended: an older change of its item turned out to be open.
+    WITH queued AS (
+        UPDATE price_changes SET state = 'queued', state_since = p_at,
+                is_ready = (send_after IS NULL OR send_after <= p_at)
+            WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
+            RETURNING original_transaction_id, change_id
+    )
+    INSERT INTO price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
+        SELECT original_transaction_id, change_id, p_at, 'queued', 'approval', session_user
+        FROM queued;
+    INSERT INTO decisions (decided_at, action, batch_id) VALUES (p_at, 'approve', p_batch_id);
+    RETURN v_rows;
+END
+$$;
+
+CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
+
+CREATE FUNCTION repricer.require_pricing() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_pricing', 'MEMBER') THEN
+        RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM require_pricing();
+    IF p_batch_id IS NULL THEN
+        UPDATE service_controls SET is_paused = p_is_paused;
+    ELSE
+        UPDATE batches SET is_paused = p_is_paused WHERE batch_id = p_batch_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+        END IF;
+    END IF;
+    INSERT INTO decisions (decided_at, action, batch_id)
+        VALUES (p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END, p_batch_id);
+END
+$$;
+
+CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_state text;
+    v_rows bigint;
+BEGIN
+    PERFORM require_pricing();
+    SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF p_new_state NOT IN ('rejected', 'aborted') THEN
+        RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_state IN ('rejected', 'aborted') OR (p_new_state = 'rejected' AND v_state <> 'awaiting_approval')
+    THEN
+        RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
+    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
+    -- the batch withdrawn.
+    PERFORM 1 FROM subscriptions s
+        WHERE s.original_transaction_id IN (
+            SELECT c.original_transaction_id FROM price_changes c
+            WHERE c.batch_id = p_batch_id AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown'))
+        ORDER BY s.original_transaction_id FOR UPDATE;
+    WITH withdrawn AS (
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
+                reason = p_new_state
+            WHERE batch_id = p_batch_id AND state IN ('awaiting_approval', 'queued')
+            RETURNING original_transaction_id, change_id
+    ), released AS (
+        DELETE FROM dependency_roles d USING withdrawn w
+            WHERE d.original_transaction_id = w.original_transaction_id AND d.change_id = w.change_id
+    ), told AS (
+        INSERT INTO price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id,
+                 reason)
+            SELECT original_transaction_id, change_id, p_at, 'aborted', 'decision', session_user,
+                p_reason
+            FROM withdrawn
+    )
+    SELECT count(*) INTO v_rows FROM withdrawn;
+    UPDATE batches SET state = p_new_state,
+            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
+            decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
+            decision_reason = p_reason
+        WHERE batch_id = p_batch_id;
+    INSERT INTO decisions (decided_at, action, batch_id, detail)
+        VALUES (p_at, CASE p_new_state WHEN 'rejected' THEN 'reject' ELSE 'abort' END, p_batch_id,
+            p_reason);
+    RETURN v_rows;
+END
+$$;
+
+CREATE TABLE repricer.batch_rejects (
+    batch_id uuid NOT NULL,
+    line bigint NOT NULL,
+    original_transaction_id text,
+    sku text,
+    code text NOT NULL,
+    message text NOT NULL
+);
+
+CREATE TABLE repricer.batches (
+    batch_id uuid NOT NULL,
+    name text NOT NULL,
+    state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    content_sha256 text NOT NULL,
+    plan_hash text NOT NULL,
+    planned_as_of timestamp with time zone NOT NULL,
+    row_count bigint NOT NULL,
+    rejected_row_count bigint DEFAULT 0 NOT NULL,
+    submitted_by name DEFAULT SESSION_USER NOT NULL,
+    submitted_at timestamp with time zone NOT NULL,
+    decided_by name,
+    decided_at timestamp with time zone,
+    decision_reason text,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_reason text,
+    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
+    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
+    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
+    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text])))
+);
+
+CREATE TABLE repricer.price_changes (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    line bigint NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    sku text NOT NULL,
+    direction text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    current_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    dependent_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    expected_price_milliunits bigint,
+    effective_on_or_after date,
+    forecast_consent text NOT NULL,
+    forecast_reasons text[] DEFAULT '{}'::text[] NOT NULL,
+    forecast_threshold_source text,
+    forecast_rules jsonb DEFAULT '[]'::jsonb NOT NULL,
+    forecast_renewal_at timestamp with time zone,
+    forecast_notice_at timestamp with time zone,
+    forecast_effective_at timestamp with time zone NOT NULL,
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    is_ready boolean DEFAULT false NOT NULL,
+    goes_alone boolean DEFAULT false NOT NULL,
+    next_attempt_at timestamp with time zone,
+    request_reference_id uuid,
+    state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    reason text,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    state_since timestamp with time zone NOT NULL,
+    CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
+    CONSTRAINT price_changes_consent CHECK ((((direction = 'increase'::text) AND (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))) OR ((direction = 'decrease'::text) AND (forecast_consent = 'none'::text)))),
+    CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
+    CONSTRAINT price_changes_effective CHECK (((state <> 'effective'::text) OR (effective_at IS NOT NULL))),
+    CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text))),
+    CONSTRAINT price_changes_not_its_own_dependent CHECK ((sku <> ALL (dependent_skus))),
+    CONSTRAINT price_changes_price CHECK ((new_price_milliunits > 0)),
+    CONSTRAINT price_changes_sent_with_an_id CHECK (((state <> ALL (ARRAY['sending'::text, 'unknown'::text])) OR (request_reference_id IS NOT NULL))),
+    CONSTRAINT price_changes_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128))),
+    CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
+);
+
+CREATE VIEW report.batch_summary AS
+ WITH tallies AS (
+         SELECT price_changes.batch_id,
+            count(*) AS stored,
+            count(*) FILTER (WHERE (price_changes.state = 'awaiting_approval'::text)) AS awaiting_approval,
+            count(*) FILTER (WHERE (price_changes.state = 'queued'::text)) AS queued,
+            count(*) FILTER (WHERE (price_changes.state = 'sending'::text)) AS sending,
+            count(*) FILTER (WHERE (price_changes.state = 'unknown'::text)) AS unknown,
+            count(*) FILTER (WHERE (price_changes.state = 'scheduled'::text)) AS scheduled,
+            count(*) FILTER (WHERE (price_changes.state = 'pending_consent'::text)) AS pending_consent,
+            count(*) FILTER (WHERE (price_changes.state = 'accepted'::text)) AS accepted,
+            count(*) FILTER (WHERE (price_changes.state = 'effective'::text)) AS effective,
+            count(*) FILTER (WHERE (price_changes.state = 'declined'::text)) AS declined,
+            count(*) FILTER (WHERE (price_changes.state = 'cancelled'::text)) AS cancelled,
+            count(*) FILTER (WHERE (price_changes.state = 'lapsed'::text)) AS lapsed,
+            count(*) FILTER (WHERE (price_changes.state = 'invalidated'::text)) AS invalidated,
+            count(*) FILTER (WHERE (price_changes.state = 'rejected'::text)) AS rejected,
+            count(*) FILTER (WHERE (price_changes.state = 'ineligible'::text)) AS ineligible,
+            count(*) FILTER (WHERE (price_changes.state = 'missed'::text)) AS missed,
+            count(*) FILTER (WHERE (price_changes.state = 'aborted'::text)) AS aborted
+           FROM repricer.price_changes
+          GROUP BY price_changes.batch_id
+        ), sums AS (
+         SELECT t.batch_id,
+            t.stored,
+            t.awaiting_approval,
+            t.queued,
+            t.sending,
+            t.unknown,
+            t.scheduled,
+            t.pending_consent,
+            t.accepted,
+            t.effective,
+            t.declined,
+            t.cancelled,
+            t.lapsed,
+            t.invalidated,
+            t.rejected,
+            t.ineligible,
+            t.missed,
+            t.aborted,
+            ((((((t.awaiting_approval + t.queued) + t.sending) + t.unknown) + t.scheduled) + t.pending_consent) + t.accepted) AS open,
+            ((((((((t.effective + t.declined) + t.cancelled) + t.lapsed) + t.invalidated) + t.rejected) + t.ineligible) + t.missed) + t.aborted) AS final
+           FROM tallies t
+        ), refusals AS (
+         SELECT batch_rejects.batch_id,
+            count(*) AS stored
+           FROM repricer.batch_rejects
+          GROUP BY batch_rejects.batch_id
+        )
+ SELECT b.batch_id,
+    b.name AS batch_name,
+    b.state AS batch_state,
+    b.is_paused,
+    b.paused_reason,
+    (b.submitted_by)::text AS submitted_by,
+    b.submitted_at,
+    b.planned_as_of AS planned_at,
+        CASE
+            WHEN (b.state <> 'rejected'::text) THEN (b.decided_by)::text
+            ELSE NULL::text
+        END AS approver,
+        CASE
+            WHEN (b.state <> 'rejected'::text) THEN b.decided_at
+            ELSE NULL::timestamp with time zone
+        END AS approved_at,
+        CASE
+            WHEN (b.state = 'rejected'::text) THEN (b.decided_by)::text
+            ELSE NULL::text
+        END AS rejected_by,
+    b.decision_reason,
+    b.row_count AS rows,
+    b.rejected_row_count AS refused_file_rows,
+    COALESCE(s.awaiting_approval, (0)::bigint) AS rows_awaiting_approval,
+    COALESCE(s.queued, (0)::bigint) AS rows_queued,
+    COALESCE(s.sending, (0)::bigint) AS rows_sending,
+    COALESCE(s.unknown, (0)::bigint) AS rows_unknown,
+    COALESCE(s.scheduled, (0)::bigint) AS rows_scheduled,
+    COALESCE(s.pending_consent, (0)::bigint) AS rows_pending_consent,
+    COALESCE(s.accepted, (0)::bigint) AS rows_accepted,
+    COALESCE(s.effective, (0)::bigint) AS rows_effective,
+    COALESCE(s.declined, (0)::bigint) AS rows_declined,
+    COALESCE(s.cancelled, (0)::bigint) AS rows_cancelled,
+    COALESCE(s.lapsed, (0)::bigint) AS rows_lapsed,
+    COALESCE(s.invalidated, (0)::bigint) AS rows_invalidated,
+    COALESCE(s.rejected, (0)::bigint) AS rows_rejected,
+    COALESCE(s.ineligible, (0)::bigint) AS rows_ineligible,
+    COALESCE(s.missed, (0)::bigint) AS rows_missed,
+    COALESCE(s.aborted, (0)::bigint) AS rows_aborted,
+    COALESCE(s.open, (0)::bigint) AS rows_open,
+    COALESCE(s.final, (0)::bigint) AS rows_final,
+    (COALESCE(s.final, (0)::bigint) = b.row_count) AS is_final,
+    ((COALESCE(s.stored, (0)::bigint) = b.row_count) AND (COALESCE((s.open + s.final), (0)::bigint) = b.row_count) AND (COALESCE(r.stored, (0)::bigint) = b.rejected_row_count)) AS rows_add_up
+   FROM ((repricer.batches b
+     LEFT JOIN sums s ON ((s.batch_id = b.batch_id)))
+     LEFT JOIN refusals r ON ((r.batch_id = b.batch_id)));
+
+COMMENT ON VIEW report.batch_summary IS 'One row a batch: who, when, and its rows by state.';
+
+COMMENT ON COLUMN report.batch_summary.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.batch_summary.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.batch_summary.batch_state IS 'awaiting_approval, approved, rejected or aborted.';
+
+COMMENT ON COLUMN report.batch_summary.is_paused IS 'Whether sending is paused for the batch.';
+
+COMMENT ON COLUMN report.batch_summary.paused_reason IS 'Why it is paused, where the service paused it.';
+
+COMMENT ON COLUMN report.batch_summary.submitted_by IS 'Database user who submitted the batch.';
+
+COMMENT ON COLUMN report.batch_summary.submitted_at IS 'When the batch was submitted.';
+
+COMMENT ON COLUMN report.batch_summary.planned_at IS 'The instant that the forecast was made for.';
+
+COMMENT ON COLUMN report.batch_summary.approver IS 'Database user who approved; never the submitter; null: nobody has.';
+
+COMMENT ON COLUMN report.batch_summary.approved_at IS 'When the batch was approved.';
+
+COMMENT ON COLUMN report.batch_summary.rejected_by IS 'Database user who rejected the batch.';
+
+COMMENT ON COLUMN report.batch_summary.decision_reason IS 'Why the batch was rejected or aborted.';
+
+COMMENT ON COLUMN report.batch_summary.rows IS 'Rows of the file that became price changes.';
+
+COMMENT ON COLUMN report.batch_summary.refused_file_rows IS 'Rows of the file that were refused at submission.';
+
+COMMENT ON COLUMN report.batch_summary.rows_awaiting_approval IS 'Rows that await approval.';
+
+COMMENT ON COLUMN report.batch_summary.rows_queued IS 'Rows that wait to be sent.';
+
+COMMENT ON COLUMN report.batch_summary.rows_sending IS 'Rows with a call under way.';
+
+COMMENT ON COLUMN report.batch_summary.rows_unknown IS 'Rows with a call whose answer was lost.';
+
+COMMENT ON COLUMN report.batch_summary.rows_scheduled IS 'Rows that the App Store has scheduled.';
+
+COMMENT ON COLUMN report.batch_summary.rows_pending_consent IS 'Rows that wait for the subscriber''s consent.';
+
+COMMENT ON COLUMN report.batch_summary.rows_accepted IS 'Rows consented to or announced, before the renewal.';
+
+COMMENT ON COLUMN report.batch_summary.rows_effective IS 'Rows that took effect.';
+
+COMMENT ON COLUMN report.batch_summary.rows_declined IS 'Rows that ended without the consent they needed.';
+
+COMMENT ON COLUMN report.batch_summary.rows_cancelled IS 'Rows whose subscriber left, or was refunded or revoked.';
+
+COMMENT ON COLUMN report.batch_summary.rows_lapsed IS 'Rows that ended for billing or product reasons.';
+
+COMMENT ON COLUMN report.batch_summary.rows_invalidated IS 'Rows whose item was replaced or whose cycle was reset.';
+
+COMMENT ON COLUMN report.batch_summary.rows_rejected IS 'Rows that the App Store refused.';
+
+COMMENT ON COLUMN report.batch_summary.rows_ineligible IS 'Rows that failed the re-check before sending.';
+
+COMMENT ON COLUMN report.batch_summary.rows_missed IS 'Rows that could not be sent in time for any allowed renewal.';
+
+COMMENT ON COLUMN report.batch_summary.rows_aborted IS 'Rows that were withdrawn unsent.';
+
+COMMENT ON COLUMN report.batch_summary.rows_open IS 'Rows from which more is expected.';
+
+COMMENT ON COLUMN report.batch_summary.rows_final IS 'Rows from which nothing more is expected.';
+
+COMMENT ON COLUMN report.batch_summary.is_final IS 'Whether every row is final.';
+
+COMMENT ON COLUMN report.batch_summary.rows_add_up IS 'Whether stored changes, their states and the refused rows add up to the file.';
+
+CREATE VIEW report.consent_funnel AS
+ WITH funnels AS (
+         SELECT price_changes.batch_id,
+            price_changes.direction,
+            price_changes.forecast_consent,
+            count(*) AS changes,
+            count(*) FILTER (WHERE (COALESCE(price_changes.sent_at, price_changes.scheduled_at, price_changes.consent_asked_at, price_changes.accepted_at, price_changes.effective_at) IS NOT NULL)) AS sent,
+            count(*) FILTER (WHERE (price_changes.consent_asked_at IS NOT NULL)) AS asked_for_consent,
+            count(*) FILTER (WHERE (price_changes.acceptance = 'consented'::text)) AS consented,
+            count(*) FILTER (WHERE (price_changes.acceptance = 'informed'::text)) AS informed,
+            count(*) FILTER (WHERE (price_changes.state = 'effective'::text)) AS effective,
+            count(*) FILTER (WHERE (price_changes.state = 'declined'::text)) AS declined,
+            count(*) FILTER (WHERE (price_changes.state = 'cancelled'::text)) AS cancelled,
+            count(*) FILTER (WHERE (price_changes.state = 'lapsed'::text)) AS lapsed,
+            count(*) FILTER (WHERE (price_changes.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
+           FROM repricer.price_changes
+          GROUP BY price_changes.batch_id, price_changes.direction, price_changes.forecast_consent
+        )
+ SELECT f.batch_id,
+    b.name AS batch_name,
+    f.direction,
+    f.forecast_consent,
+    f.changes,
+    f.sent,
+    f.asked_for_consent,
+    f.consented,
+    f.informed,
+    f.effective,
+    f.declined,
+    f.cancelled,
+    f.lapsed,
+    f.other,
+    (((((f.changes - f.effective) - f.declined) - f.cancelled) - f.lapsed) - f.other) AS open,
+    (round((((f.consented)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS consented_basis_points,
+    (round((((f.declined)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS declined_basis_points,
+    (round((((f.cancelled)::numeric * (10000)::numeric) / (NULLIF(f.sent, 0))::numeric)))::bigint AS cancelled_basis_points,
+    (round((((f.effective)::numeric * (10000)::numeric) / (NULLIF(f.changes, 0))::numeric)))::bigint AS effective_basis_points
+   FROM (funnels f
+     JOIN repricer.batches b ON ((b.batch_id = f.batch_id)));
+
+COMMENT ON VIEW report.consent_funnel IS 'From changes to renewals, for each batch, direction and forecast of consent.';
+
+COMMENT ON COLUMN report.consent_funnel.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.consent_funnel.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.consent_funnel.direction IS 'increase or decrease.';
+
+COMMENT ON COLUMN report.consent_funnel.forecast_consent IS 'Consent as forecast: required, not_required (announced only), none (a decrease).';
+
+COMMENT ON COLUMN report.consent_funnel.changes IS 'Number of price changes.';
+
+COMMENT ON COLUMN report.consent_funnel.sent IS 'Changes that were sent to the App Store.';
+
+COMMENT ON COLUMN report.consent_funnel.asked_for_consent IS 'Changes for which the App Store asked for consent.';
+
+COMMENT ON COLUMN report.consent_funnel.consented IS 'Changes that the subscriber consented to.';
+
+COMMENT ON COLUMN report.consent_funnel.informed IS 'Changes that were announced without a need of consent.';
+
+COMMENT ON COLUMN report.consent_funnel.effective IS 'Changes that took effect.';
+
+COMMENT ON COLUMN report.consent_funnel.declined IS 'Changes that ended without the consent they needed.';
+
+COMMENT ON COLUMN report.consent_funnel.cancelled IS 'Changes whose subscriber left, or was refunded or revoked.';
+
+COMMENT ON COLUMN report.consent_funnel.lapsed IS 'Changes that ended for billing or product reasons.';
+
+COMMENT ON COLUMN report.consent_funnel.other IS 'Changes that were invalidated, rejected, ineligible, missed or aborted.';
+
+COMMENT ON COLUMN report.consent_funnel.open IS 'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + open.';
+
+COMMENT ON COLUMN report.consent_funnel.consented_basis_points IS 'consented of asked_for_consent, in hundredths of a per cent; null where nobody was asked.';
+
+COMMENT ON COLUMN report.consent_funnel.declined_basis_points IS 'declined of asked_for_consent, likewise.';
+
+COMMENT ON COLUMN report.consent_funnel.cancelled_basis_points IS 'cancelled of sent, likewise.';
+
+COMMENT ON COLUMN report.consent_funnel.effective_basis_points IS 'effective of changes, likewise.';
+
+CREATE TABLE repricer.dependent_cancellations (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    state text DEFAULT 'requested'::text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_look_at timestamp with time zone,
+    looks integer DEFAULT 0 NOT NULL,
+    CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
+    CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
+);
+
+CREATE VIEW report.dependent_cancellation AS
+ SELECT d.batch_id,
+    b.name AS batch_name,
+    d.original_transaction_id,
+    d.change_id,
+    d.parent_sku,
+    d.dependent_sku,
+    d.cause,
+    d.state,
+    d.currency,
+    d.price_milliunits,
+    d.requested_at,
+    d.requested_by_evidence,
+    d.settled_at,
+    d.settled_by_evidence,
+    d.detail,
+    (d.state = 'confirmed'::text) AS is_proved
+   FROM (repricer.dependent_cancellations d
+     JOIN repricer.batches b ON ((b.batch_id = d.batch_id)));
+
+COMMENT ON VIEW report.dependent_cancellation IS 'Each dependent item to be cancelled since its parent''s increase was declined, and the proof.';
+
+COMMENT ON COLUMN report.dependent_cancellation.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.dependent_cancellation.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.dependent_cancellation.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.dependent_cancellation.change_id IS 'The declined price change of the parent.';
+
+COMMENT ON COLUMN report.dependent_cancellation.parent_sku IS 'The item whose increase was declined.';
+
+COMMENT ON COLUMN report.dependent_cancellation.dependent_sku IS 'The item to be cancelled with it.';
+
+COMMENT ON COLUMN report.dependent_cancellation.cause IS 'Why the parent ended.';
+
+COMMENT ON COLUMN report.dependent_cancellation.state IS 'requested, confirmed (proved), cancel_sent, discrepancy (could not be proved) or not_needed.';
+
+COMMENT ON COLUMN report.dependent_cancellation.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'The dependent''s price a period, in thousandths of the currency; null: not known.';
+
+COMMENT ON COLUMN report.dependent_cancellation.requested_at IS 'When the cancellation was recorded.';
+
+COMMENT ON COLUMN report.dependent_cancellation.requested_by_evidence IS 'The signed statement that called for it.';
+
+COMMENT ON COLUMN report.dependent_cancellation.settled_at IS 'When it was proved or given up.';
+
+COMMENT ON COLUMN report.dependent_cancellation.settled_by_evidence IS 'The signed statement that proves it.';
+
+COMMENT ON COLUMN report.dependent_cancellation.detail IS 'What was found, in words.';
+
+COMMENT ON COLUMN report.dependent_cancellation.is_proved IS 'Whether a signed statement shows that the item is gone.';
+
+CREATE VIEW report.forecast_accuracy AS
+ WITH outcomes AS (
+         SELECT price_changes.batch_id,
+            price_changes.direction,
+            price_changes.forecast_consent,
+            price_changes.forecast_threshold_source,
+                CASE
+                    WHEN ((price_changes.consent_asked_at IS NOT NULL) OR (price_changes.acceptance = 'consented'::text)) THEN 'required'::text
+                    WHEN (price_changes.acceptance = 'informed'::text) THEN 'not_required'::text
+                    WHEN ((price_changes.direction = 'decrease'::text) AND (COALESCE(price_changes.scheduled_at, price_changes.effective_at) IS NOT NULL)) THEN 'none'::text
+                    ELSE NULL::text
+                END AS came_consent,
+            (price_changes.effective_at IS NOT NULL) AS took_effect,
+            (price_changes.effective_at = price_changes.forecast_effective_at) AS on_the_day
+           FROM repricer.price_changes
+        )
+ SELECT o.batch_id,
+    b.name AS batch_name,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.came_consent,
+    count(*) AS changes,
+    (o.came_consent = o.forecast_consent) AS is_as_forecast,
+    count(*) FILTER (WHERE o.took_effect) AS effective,
+    count(*) FILTER (WHERE o.on_the_day) AS effective_as_forecast
+   FROM (outcomes o
+     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent;
+
+COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent against what the App Store did: a confusion matrix for each batch.';
+
+COMMENT ON COLUMN report.forecast_accuracy.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.forecast_accuracy.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.forecast_accuracy.direction IS 'increase or decrease.';
+
+COMMENT ON COLUMN report.forecast_accuracy.forecast_consent IS 'Consent as forecast: required, not_required (announced only), none (a decrease).';
+
+COMMENT ON COLUMN report.forecast_accuracy.forecast_threshold_source IS 'Where the threshold came from: apple, estimated, unknown.';
+
+COMMENT ON COLUMN report.forecast_accuracy.came_consent IS 'What came: required, not_required or none; null: not known yet, or it never went so far.';
+
+COMMENT ON COLUMN report.forecast_accuracy.changes IS 'Number of price changes.';
+
+COMMENT ON COLUMN report.forecast_accuracy.is_as_forecast IS 'Whether consent came as forecast; null: not known.';
+
+COMMENT ON COLUMN report.forecast_accuracy.effective IS 'Changes that took effect.';
+
+COMMENT ON COLUMN report.forecast_accuracy.effective_as_forecast IS 'Changes that took effect at the very renewal of the forecast.';
+
+CREATE TABLE repricer.inbox (
+    original_transaction_id text NOT NULL,
+    notification_uuid text NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    received_at timestamp with time zone NOT NULL,
+    signed_at timestamp with time zone,
+    error text
+);
+
+CREATE TABLE repricer.notifications (
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    signed_at timestamp with time zone,
+    type text,
+    subtype text,
+    original_transaction_id text,
+    understood boolean NOT NULL,
+    signed_payload text NOT NULL
+)
+PARTITION BY RANGE (received_at);
+ALTER TABLE ONLY repricer.notifications ALTER COLUMN signed_payload SET COMPRESSION lz4;
+
+CREATE VIEW report.notification_health AS
+ SELECT n.type,
+    n.subtype,
+    count(*) AS notifications,
+    min(n.received_at) AS first_received_at,
+    max(n.received_at) AS last_received_at,
+    max(n.signed_at) AS last_signed_at,
+    count(*) FILTER (WHERE (NOT n.understood)) AS not_understood,
+    count(i.notification_uuid) FILTER (WHERE (i.error IS NULL)) AS waiting,
+    count(i.notification_uuid) FILTER (WHERE (i.error IS NOT NULL)) AS stuck
+   FROM (repricer.notifications n
+     LEFT JOIN repricer.inbox i ON (((i.original_transaction_id = n.original_transaction_id) AND (i.notification_uuid = n.notification_uuid))))
+  GROUP BY n.type, n.subtype;
+
+COMMENT ON VIEW report.notification_health IS 'What arrived from the App Store, for each type and subtype.';
+
+COMMENT ON COLUMN report.notification_health.type IS 'notificationType as Apple wrote it.';
+
+COMMENT ON COLUMN report.notification_health.subtype IS 'subtype as Apple wrote it; null: none.';
+
+COMMENT ON COLUMN report.notification_health.notifications IS 'Notifications stored, duplicates apart.';
+
+COMMENT ON COLUMN report.notification_health.first_received_at IS 'When the first arrived.';
+
+COMMENT ON COLUMN report.notification_health.last_received_at IS 'When the last arrived.';
+
+COMMENT ON COLUMN report.notification_health.last_signed_at IS 'When Apple signed the newest.';
+
+COMMENT ON COLUMN report.notification_health.not_understood IS 'Stored as evidence, but of no type that the product knows.';
+
+COMMENT ON COLUMN report.notification_health.waiting IS 'In the inbox, not folded yet.';
+
+COMMENT ON COLUMN report.notification_health.stuck IS 'In the inbox with an error.';
+
+CREATE VIEW report.pending_consent AS
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.dependent_skus,
+    c.consent_asked_at,
+    c.due_effective_at AS consent_due_at,
+    (c.due_effective_at < report.as_of()) AS is_overdue
+   FROM (repricer.price_changes c
+     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+  WHERE (c.state = 'pending_consent'::text);
+
+COMMENT ON VIEW report.pending_consent IS 'Changes that wait for the subscriber''s consent.';
+
+COMMENT ON COLUMN report.pending_consent.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.pending_consent.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.pending_consent.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.pending_consent.change_id IS 'The price change; unique within its subscription.';
+
+COMMENT ON COLUMN report.pending_consent.sku IS 'The item whose price changes.';
+
+COMMENT ON COLUMN report.pending_consent.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.pending_consent.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.pending_consent.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.pending_consent.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.pending_consent.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.pending_consent.dependent_skus IS 'Items that are cancelled with this one if its increase is declined.';
+
+COMMENT ON COLUMN report.pending_consent.consent_asked_at IS 'When the App Store first asked for consent; null: it has not.';
+
+COMMENT ON COLUMN report.pending_consent.consent_due_at IS 'The renewal at which the item ends if consent is not given.';
+
+COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant lies before report.as_of().';
+
+CREATE TABLE repricer.charges (
+    original_transaction_id text NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    price_milliunits bigint NOT NULL,
+    currency text NOT NULL,
+    revoked_at timestamp with time zone
+);
+
+CREATE VIEW repricer.charged_renewals AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.transaction_id,
+    h.purchased_at,
+    c.current_price_milliunits AS old_price_milliunits,
+    h.price_milliunits
+   FROM (repricer.price_changes c
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND (h.sku = c.sku) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
+  WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.sku = c.sku) AND (n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+
+COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
+
+CREATE VIEW repricer.charged_changes AS
+ SELECT charged_renewals.batch_id,
+    charged_renewals.original_transaction_id,
+    charged_renewals.change_id,
+    count(*) AS renewals,
+    min(charged_renewals.purchased_at) AS first_at,
+    (sum(charged_renewals.old_price_milliunits))::bigint AS old_total_milliunits,
+    (sum(charged_renewals.price_milliunits))::bigint AS new_total_milliunits
+   FROM repricer.charged_renewals
+  GROUP BY charged_renewals.batch_id, charged_renewals.original_transaction_id, charged_renewals.change_id;
+
+COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
+
+CREATE VIEW report.price_change AS
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.line,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.direction,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
+    (round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (NULLIF(c.current_price_milliunits, 0))::numeric)))::bigint AS difference_basis_points,
+    c.dependent_skus,
+    c.effective_on_or_after,
+    c.forecast_consent,
+    c.forecast_reasons,
+    c.forecast_threshold_source,
+    c.forecast_renewal_at,
+    c.forecast_notice_at,
+    c.forecast_effective_at,
+    c.send_after AS send_after_at,
+    c.send_by AS send_by_at,
+    c.due_effective_at,
+    c.state,
+    c.reason,
+    (c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AS is_final,
+    c.request_reference_id,
+    c.sent_at,
+    c.scheduled_at,
+    c.consent_asked_at,
+    c.accepted_at,
+    c.acceptance,
+    c.effective_at,
+    c.ended_at,
+    c.state_since AS state_since_at,
+    COALESCE(r.renewals, (0)::bigint) AS charged_renewals,
+    r.first_at AS first_charged_at,
+    COALESCE(r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
+    COALESCE((r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits
+   FROM ((repricer.price_changes c
+     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+     LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))));
+
+COMMENT ON VIEW report.price_change IS 'One row a price change: what was forecast and approved, what came, and what was charged.';
+
+COMMENT ON COLUMN report.price_change.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.price_change.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.price_change.line IS 'The line of the submitted file.';
+
+COMMENT ON COLUMN report.price_change.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.price_change.change_id IS 'The price change; unique within its subscription.';
+
+COMMENT ON COLUMN report.price_change.sku IS 'The item whose price changes.';
+
+COMMENT ON COLUMN report.price_change.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.price_change.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.price_change.direction IS 'increase or decrease.';
+
+COMMENT ON COLUMN report.price_change.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.price_change.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.price_change.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.price_change.difference_milliunits IS 'New price less old price; negative for a decrease.';
+
+COMMENT ON COLUMN report.price_change.difference_basis_points IS 'The difference in hundredths of a per cent of the old price, rounded half away from zero; null where the old price is 0.';
+
+COMMENT ON COLUMN report.price_change.dependent_skus IS 'Items that are cancelled with this one if its increase is declined.';
+
+COMMENT ON COLUMN report.price_change.effective_on_or_after IS 'First day that the submitter allowed; null: any.';
+
+COMMENT ON COLUMN report.price_change.forecast_consent IS 'Consent as forecast: required, not_required (announced only), none (a decrease).';
+
+COMMENT ON COLUMN report.price_change.forecast_reasons IS 'Why consent was forecast as required.';
+
+COMMENT ON COLUMN report.price_change.forecast_threshold_source IS 'Where the threshold came from: apple, estimated, unknown.';
+
+COMMENT ON COLUMN report.price_change.forecast_renewal_at IS 'The next renewal, as known at the forecast.';
+
+COMMENT ON COLUMN report.price_change.forecast_notice_at IS 'When the App Store was forecast to tell the subscriber.';
+
+COMMENT ON COLUMN report.price_change.forecast_effective_at IS 'The renewal at which the change was forecast to take effect.';
+
+COMMENT ON COLUMN report.price_change.send_after_at IS 'First instant to send at; null: at once.';
+
+COMMENT ON COLUMN report.price_change.send_by_at IS 'Last instant to send at.';
+
+COMMENT ON COLUMN report.price_change.due_effective_at IS 'The renewal at which the change is due to take effect, as planned now.';
+
+COMMENT ON COLUMN report.price_change.state IS 'State of the price change.';
+
+COMMENT ON COLUMN report.price_change.reason IS 'Why it is in this state: a row code, an error code of the App Store or a cause.';
+
+COMMENT ON COLUMN report.price_change.is_final IS 'Whether nothing more is expected.';
+
+COMMENT ON COLUMN report.price_change.request_reference_id IS 'The id of the call, as the App Store knows it.';
+
+COMMENT ON COLUMN report.price_change.sent_at IS 'When the call was made.';
+
+COMMENT ON COLUMN report.price_change.scheduled_at IS 'When the App Store took the change.';
+
+COMMENT ON COLUMN report.price_change.consent_asked_at IS 'When the App Store first asked for consent; null: it has not.';
+
+COMMENT ON COLUMN report.price_change.accepted_at IS 'When the increase was consented to or announced.';
+
+COMMENT ON COLUMN report.price_change.acceptance IS 'consented (the subscriber said yes) or informed (told only).';
+
+COMMENT ON COLUMN report.price_change.effective_at IS 'The renewal at which the new price was first charged.';
+
+COMMENT ON COLUMN report.price_change.ended_at IS 'When the change became final.';
+
+COMMENT ON COLUMN report.price_change.state_since_at IS 'Since when it is in this state.';
+
+COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not revoked.';
+
+COMMENT ON COLUMN report.price_change.first_charged_at IS 'The first of these renewals.';
+
+COMMENT ON COLUMN report.price_change.charged_total_milliunits IS 'What these renewals charged.';
+
+COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price.';
+
+CREATE TABLE repricer.price_change_requests (
+    original_transaction_id text NOT NULL,
+    request_reference_id uuid NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    change_ids uuid[] NOT NULL,
+    transaction_id text NOT NULL,
+    call jsonb NOT NULL,
+    state text DEFAULT 'sending'::text NOT NULL,
+    lease_owner uuid NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    fence bigint DEFAULT 1 NOT NULL,
+    attempts integer DEFAULT 1 NOT NULL,
+    looks integer DEFAULT 0 NOT NULL,
+    next_step text DEFAULT 'send'::text NOT NULL,
+    next_attempt_at timestamp with time zone,
+    prepared_at timestamp with time zone NOT NULL,
+    settled_at timestamp with time zone,
+    http_status integer,
+    error_code bigint,
+    error_message text,
+    answer text,
+    CONSTRAINT price_change_requests_carry_a_change CHECK ((cardinality(change_ids) > 0)),
+    CONSTRAINT price_change_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
+    CONSTRAINT price_change_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
+    CONSTRAINT price_change_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
+);
+ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
+
+CREATE TABLE repricer.subscriptions (
+    original_transaction_id text NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    status integer,
+    auto_renews boolean,
+    in_billing_retry boolean DEFAULT false NOT NULL,
+    grace_period_expires_at timestamp with time zone,
+    expiration_intent integer,
+    storefront text,
+    currency text,
+    period text,
+    product_id text,
+    app_account_token text,
+    latest_transaction_id text,
+    original_purchase_at timestamp with time zone,
+    recent_subscription_start_at timestamp with time zone,
+    purchased_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    renewal_at timestamp with time zone,
+    consistency_token text,
+    items jsonb DEFAULT '[]'::jsonb NOT NULL,
+    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    signed_at timestamp with time zone,
+    folded_signed_at timestamp with time zone,
+    folded_evidence_id text,
+    CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
+    CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
+    CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
+);
+
+COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
+
+CREATE VIEW report.reconciliation AS
+ WITH checks(check_name, is_per_batch, meaning) AS (
+         VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
+        ), problems(batch_id, check_name, problems) AS (
+         SELECT batch_summary.batch_id,
+            'rows_add_up'::text AS "?column?",
+            count(*) AS count
+           FROM report.batch_summary
+          WHERE (NOT batch_summary.rows_add_up)
+          GROUP BY batch_summary.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'silent_past_renewal'::text,
+            count(*) AS count
+           FROM (repricer.price_changes c
+             LEFT JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
+          WHERE ((c.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s_1.in_billing_retry, false)) AND (COALESCE(s_1.status, 0) <> ALL (ARRAY[3, 4])))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'requests_unknown'::text,
+            count(DISTINCT r.request_reference_id) AS count
+           FROM (repricer.price_change_requests r
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = ANY (r.change_ids)))))
+          WHERE (r.state = 'unknown'::text)
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'effective_without_charge'::text,
+            count(*) AS count
+           FROM repricer.price_changes c
+          WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.charges h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.sku = c.sku) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT dependent_cancellations.batch_id,
+            'dependents_in_discrepancy'::text,
+            count(*) AS count
+           FROM repricer.dependent_cancellations
+          WHERE (dependent_cancellations.state = 'discrepancy'::text)
+          GROUP BY dependent_cancellations.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'dependents_not_recorded'::text,
+            count(*) AS count
+           FROM (repricer.price_changes c
+             CROSS JOIN LATERAL unnest(c.dependent_skus) u(sku))
+          WHERE ((c.state = 'declined'::text) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.dependent_cancellations d
+                  WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id) AND (d.dependent_sku = u.sku))))))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT NULL::uuid,
+            'notifications_not_understood'::text,
+            count(*) AS count
+           FROM repricer.notifications
+          WHERE (NOT notifications.understood)
+        UNION ALL
+         SELECT NULL::uuid,
+            'inbox_stuck'::text,
+            count(*) AS count
+           FROM repricer.inbox
+          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - '1 day'::interval)))
+        ), subjects AS (
+         SELECT batches.batch_id,
+            batches.name AS batch_name,
+            true AS is_per_batch
+           FROM repricer.batches
+        UNION ALL
+         SELECT NULL::uuid,
+            NULL::text,
+            false
+        )
+ SELECT s.batch_id,
+    s.batch_name,
+    k.check_name,
+    COALESCE(p.problems, (0)::bigint) AS problems,
+    (COALESCE(p.problems, (0)::bigint) = 0) AS is_ok,
+    k.meaning
+   FROM ((subjects s
+     JOIN checks k ON ((k.is_per_batch = s.is_per_batch)))
+     LEFT JOIN problems p ON (((p.check_name = k.check_name) AND (NOT (p.batch_id IS DISTINCT FROM s.batch_id)))));
+
+COMMENT ON VIEW report.reconciliation IS 'Every check for every batch (batch_id null: the whole installation), also where all is well.';
+
+COMMENT ON COLUMN report.reconciliation.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.reconciliation.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.reconciliation.check_name IS 'Which check.';
+
+COMMENT ON COLUMN report.reconciliation.problems IS 'How many were found; 0 is well.';
+
+COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found.';
+
+COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
+
+CREATE VIEW report.revenue_impact AS
+ WITH lost_dependents AS (
+         SELECT d.batch_id,
+            d.original_transaction_id,
+            d.change_id,
+            count(*) AS dependents,
+            (sum(d.price_milliunits))::bigint AS price_milliunits
+           FROM (repricer.dependent_cancellations d
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+          WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes o
+                  WHERE ((o.original_transaction_id = d.original_transaction_id) AND (o.batch_id = d.batch_id) AND (o.sku = d.dependent_sku) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
+          GROUP BY d.batch_id, d.original_transaction_id, d.change_id
+        ), groups AS (
+         SELECT c.batch_id,
+            c.currency,
+            c.storefront,
+            c.period,
+            count(*) AS changes,
+            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
+            count(r.change_id) AS charged_changes,
+            (COALESCE(sum(r.renewals), (0)::numeric))::bigint AS charged_renewals,
+            (COALESCE(sum(r.old_total_milliunits), (0)::numeric))::bigint AS old_total,
+            (COALESCE(sum(r.new_total_milliunits), (0)::numeric))::bigint AS new_total,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS old_per_period,
+            (COALESCE(sum(c.new_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS new_per_period,
+            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'declined'::text)), (0)::numeric))::bigint AS declined_lost,
+            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled_lost,
+            (COALESCE(sum(d.dependents), (0)::numeric))::bigint AS dependents,
+            (COALESCE(sum(d.price_milliunits), (0)::numeric))::bigint AS dependent_lost
+           FROM ((repricer.price_changes c
+             LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
+             LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
+          GROUP BY c.batch_id, c.currency, c.storefront, c.period
+        ), factors(period, numerator, denominator) AS (
+         VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
+        )
+ SELECT g.batch_id,
+    b.name AS batch_name,
+    g.currency,
+    g.storefront,
+    g.period,
+    g.changes,
+    g.effective,
+    g.charged_changes,
+    g.charged_renewals,
+    g.old_total AS old_total_milliunits,
+    g.new_total AS new_total_milliunits,
+    (g.new_total - g.old_total) AS uplift_milliunits,
+    g.old_per_period AS old_per_period_milliunits,
+    g.new_per_period AS new_per_period_milliunits,
+    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
+    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    g.declined,
+    g.declined_lost AS declined_lost_per_period_milliunits,
+    g.cancelled,
+    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    g.dependents AS dependents_cancelled,
+    g.dependent_lost AS dependent_lost_per_period_milliunits,
+    ((g.declined_lost + g.cancelled_lost) + g.dependent_lost) AS lost_per_period_milliunits,
+    (round((((((g.declined_lost + g.cancelled_lost) + g.dependent_lost))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits
+   FROM ((groups g
+     JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
+     LEFT JOIN factors f ON ((f.period = g.period)));
+
+COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was charged at the new price and not revoked. Never add milliunits of two currencies.';
+
+COMMENT ON COLUMN report.revenue_impact.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_impact.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_impact.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.revenue_impact.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.revenue_impact.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.revenue_impact.changes IS 'Number of price changes.';
+
+COMMENT ON COLUMN report.revenue_impact.effective IS 'Changes that took effect.';
+
+COMMENT ON COLUMN report.revenue_impact.charged_changes IS 'Changes with at least one renewal charged at the new price.';
+
+COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not revoked.';
+
+COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these renewals would have charged at the old prices.';
+
+COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these renewals charged.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far; negative for decreases.';
+
+COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of charged_changes: each change once.';
+
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of charged_changes: each change once.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an unknown period.';
+
+COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed.';
+
+COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes.';
+
+COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked.';
+
+COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of the cancelled changes.';
+
+COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents proved cancelled that are not counted as declined or cancelled themselves.';
+
+COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known.';
+
+COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the three losses.';
+
+COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_period for a month, rounded like the uplift.';
+
+CREATE VIEW report.upcoming_effective AS
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.direction,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.state,
+    c.due_effective_at,
+    ((c.state = 'accepted'::text) OR ((c.direction = 'decrease'::text) AND (c.state = 'scheduled'::text))) AS is_settled,
+    (c.due_effective_at < report.as_of()) AS is_overdue
+   FROM (repricer.price_changes c
+     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+  WHERE (c.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+
+COMMENT ON VIEW report.upcoming_effective IS 'Open changes of approved batches and the renewal they are due at.';
+
+COMMENT ON COLUMN report.upcoming_effective.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.upcoming_effective.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.upcoming_effective.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.upcoming_effective.change_id IS 'The price change; unique within its subscription.';
+
+COMMENT ON COLUMN report.upcoming_effective.sku IS 'The item whose price changes.';
+
+COMMENT ON COLUMN report.upcoming_effective.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.upcoming_effective.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.upcoming_effective.direction IS 'increase or decrease.';
+
+COMMENT ON COLUMN report.upcoming_effective.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.upcoming_effective.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.upcoming_effective.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.upcoming_effective.state IS 'State of the price change.';
+
+COMMENT ON COLUMN report.upcoming_effective.due_effective_at IS 'The renewal at which the change is due to take effect, as planned now.';
+
+COMMENT ON COLUMN report.upcoming_effective.is_settled IS 'Whether nothing but the renewal is missing: accepted, or a scheduled decrease.';
+
+COMMENT ON COLUMN report.upcoming_effective.is_overdue IS 'Whether the due instant lies before report.as_of().';
+
+CREATE TABLE repricer.decisions (
+    decision_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    decided_at timestamp with time zone NOT NULL,
+    actor name DEFAULT SESSION_USER NOT NULL,
+    action text NOT NULL,
+    batch_id uuid,
+    detail text
+);
+
+CREATE TABLE repricer.dependency_roles (
+    original_transaction_id text NOT NULL,
+    sku text NOT NULL,
+    role text NOT NULL,
+    change_id uuid NOT NULL,
+    CONSTRAINT dependency_roles_role CHECK ((role = ANY (ARRAY['parent'::text, 'dependent'::text])))
+);
+
+CREATE TABLE repricer.notification_ids (
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE repricer.notifications_default (
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    signed_at timestamp with time zone,
+    type text,
+    subtype text,
+    original_transaction_id text,
+    understood boolean NOT NULL,
+    signed_payload text NOT NULL
+);
+ALTER TABLE ONLY repricer.notifications_default ALTER COLUMN signed_payload SET COMPRESSION lz4;
+
+CREATE TABLE repricer.price_change_history (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    evidence_kind text NOT NULL,
+    evidence_id text NOT NULL,
+    reason text,
+    actor name DEFAULT SESSION_USER NOT NULL
+)
+PARTITION BY RANGE (occurred_at);
+
+CREATE TABLE repricer.price_change_history_default (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    evidence_kind text NOT NULL,
+    evidence_id text NOT NULL,
+    reason text,
+    actor name DEFAULT SESSION_USER NOT NULL
+);
+
+CREATE TABLE repricer.rate_limits (
+    endpoint text NOT NULL,
+    micro_tokens bigint NOT NULL,
+    refilled_at timestamp with time zone NOT NULL,
+    blocked_until timestamp with time zone,
+    CONSTRAINT rate_limits_never_overdrawn CHECK ((micro_tokens >= 0))
+);
+
+CREATE TABLE repricer.schema_migrations (
+    version integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE repricer.schema_migrations IS 'Which files of Migrations/ were applied, with the SHA-256 of their text.';
+
+CREATE TABLE repricer.service_controls (
+    one_row boolean DEFAULT true NOT NULL,
+    is_paused boolean DEFAULT false NOT NULL,
+    CONSTRAINT service_controls_one_row CHECK (one_row)
+);
+
+CREATE TABLE repricer.subscription_events (
+    original_transaction_id text NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text])))
+);
+
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
+
+ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_default DEFAULT;
+
+ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
+
+ALTER TABLE ONLY repricer.batch_rejects
+    ADD CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line);
+
+ALTER TABLE ONLY repricer.batches
+    ADD CONSTRAINT batches_pkey PRIMARY KEY (batch_id);
+
+ALTER TABLE ONLY repricer.charges
+    ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku);
+
+ALTER TABLE ONLY repricer.decisions
+    ADD CONSTRAINT decisions_pkey PRIMARY KEY (decision_id);
+
+ALTER TABLE ONLY repricer.dependency_roles
+    ADD CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku);
+
+ALTER TABLE ONLY repricer.dependent_cancellations
+    ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku);
+
+ALTER TABLE ONLY repricer.inbox
+    ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid);
+
+ALTER TABLE ONLY repricer.notification_ids
+    ADD CONSTRAINT notification_ids_pkey PRIMARY KEY (notification_uuid);
+
+ALTER TABLE ONLY repricer.notifications
+    ADD CONSTRAINT notifications_pkey PRIMARY KEY (notification_uuid, received_at);
+
+ALTER TABLE ONLY repricer.notifications_default
+    ADD CONSTRAINT notifications_default_pkey PRIMARY KEY (notification_uuid, received_at);
+
+ALTER TABLE ONLY repricer.price_change_history
+    ADD CONSTRAINT price_change_history_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id);
+
+ALTER TABLE ONLY repricer.price_change_history_default
+    ADD CONSTRAINT price_change_history_default_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id);
+
+ALTER TABLE ONLY repricer.price_change_requests
+    ADD CONSTRAINT price_change_requests_pkey PRIMARY KEY (original_transaction_id, request_reference_id);
+
+ALTER TABLE ONLY repricer.price_changes
+    ADD CONSTRAINT price_changes_line UNIQUE (original_transaction_id, batch_id, line);
+
+ALTER TABLE ONLY repricer.price_changes
+    ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id);
+
+ALTER TABLE ONLY repricer.rate_limits
+    ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
+
+ALTER TABLE ONLY repricer.schema_migrations
+    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY repricer.service_controls
+    ADD CONSTRAINT service_controls_pkey PRIMARY KEY (one_row);
+
+ALTER TABLE ONLY repricer.subscription_events
+    ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id);
+
+ALTER TABLE ONLY repricer.subscriptions
+    ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id);
+
+CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
+
+CREATE INDEX decisions_batch ON repricer.decisions USING btree (batch_id, decided_at);
+
+CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
+
+CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (requested_at) WHERE (state = 'requested'::text);
+
+CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE (error IS NULL);
+
+CREATE INDEX notifications_type ON ONLY repricer.notifications USING btree (type, subtype);
+
+CREATE INDEX notifications_default_type_subtype_idx ON repricer.notifications_default USING btree (type, subtype);
+
+CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+
+CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (bucket, lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+
+CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, state);
+
+CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, send_by) WHERE ((state = 'queued'::text) AND is_ready);
+
+CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, sku) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+
+CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready));
+
+CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
+
+ALTER INDEX repricer.notifications_pkey ATTACH PARTITION repricer.notifications_default_pkey;
+
+ALTER INDEX repricer.notifications_type ATTACH PARTITION repricer.notifications_default_type_subtype_idx;
+
+ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
+
+ALTER TABLE ONLY repricer.batch_rejects
+    ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+ALTER TABLE ONLY repricer.dependency_roles
+    ADD CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
+
+ALTER TABLE ONLY repricer.dependent_cancellations
+    ADD CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
+
+ALTER TABLE ONLY repricer.price_changes
+    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+GRANT USAGE ON SCHEMA report TO repricer_pricing;
+GRANT USAGE ON SCHEMA report TO repricer_service;
+GRANT USAGE ON SCHEMA report TO repricer_finance;
+
+GRANT USAGE ON SCHEMA repricer TO repricer_pricing;
+GRANT USAGE ON SCHEMA repricer TO repricer_service;
+
+GRANT ALL ON FUNCTION report.as_of() TO repricer_finance;
+GRANT ALL ON FUNCTION report.as_of() TO repricer_pricing;
+GRANT ALL ON FUNCTION report.as_of() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
+
+GRANT SELECT,INSERT ON TABLE repricer.batch_rejects TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.batches TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batches TO repricer_service;
+
+GRANT INSERT(batch_id) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(name) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(content_sha256) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(plan_hash) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(planned_as_of) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(row_count) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(rejected_row_count) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(submitted_at) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT INSERT(original_transaction_id) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(change_id) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(batch_id) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(line) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(sku) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(direction) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(currency) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(storefront) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(period) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(current_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(new_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(dependent_skus) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(expected_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(effective_on_or_after) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_consent) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_reasons) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_threshold_source) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_rules) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_renewal_at) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_notice_at) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(forecast_effective_at) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(send_after) ON TABLE repricer.price_changes TO repricer_pricing;
+GRANT UPDATE(send_after) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT INSERT(send_by) ON TABLE repricer.price_changes TO repricer_pricing;
+GRANT UPDATE(send_by) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT INSERT(due_effective_at) ON TABLE repricer.price_changes TO repricer_pricing;
+GRANT UPDATE(due_effective_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(is_ready) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(goes_alone) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(next_attempt_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(request_reference_id) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(state) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(reason) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(sent_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(scheduled_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(consent_asked_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(accepted_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(acceptance) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(effective_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(ended_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT INSERT(state_since) ON TABLE repricer.price_changes TO repricer_pricing;
+GRANT UPDATE(state_since) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
+GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;
+GRANT SELECT ON TABLE report.batch_summary TO repricer_service;
+
+GRANT SELECT ON TABLE report.consent_funnel TO repricer_finance;
+GRANT SELECT ON TABLE report.consent_funnel TO repricer_pricing;
+GRANT SELECT ON TABLE report.consent_funnel TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
+
+GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
+GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
+GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
+
+GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
+GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
+GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.inbox TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.inbox TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.notifications TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.notifications TO repricer_service;
+
+GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
+GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;
+GRANT SELECT ON TABLE report.notification_health TO repricer_service;
+
+GRANT SELECT ON TABLE report.pending_consent TO repricer_finance;
+GRANT SELECT ON TABLE report.pending_consent TO repricer_pricing;
+GRANT SELECT ON TABLE report.pending_consent TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
+
+GRANT SELECT ON TABLE report.price_change TO repricer_finance;
+GRANT SELECT ON TABLE report.price_change TO repricer_pricing;
+GRANT SELECT ON TABLE report.price_change TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.price_change_requests TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.price_change_requests TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
+GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
+GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
+GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
+
+GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
+
+GRANT SELECT ON TABLE report.upcoming_effective TO repricer_finance;
+GRANT SELECT ON TABLE report.upcoming_effective TO repricer_pricing;
+GRANT SELECT ON TABLE report.upcoming_effective TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.decisions TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.decisions TO repricer_service;
+
+GRANT INSERT(decided_at) ON TABLE repricer.decisions TO repricer_pricing;
+
+GRANT INSERT(action) ON TABLE repricer.decisions TO repricer_pricing;
+
+GRANT INSERT(batch_id) ON TABLE repricer.decisions TO repricer_pricing;
+
+GRANT INSERT(detail) ON TABLE repricer.decisions TO repricer_pricing;
+
+GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
+
+GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
+
+GRANT INSERT(original_transaction_id) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT INSERT(change_id) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT INSERT(occurred_at) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT INSERT(state) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT INSERT(evidence_kind) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT INSERT(evidence_id) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT INSERT(reason) ON TABLE repricer.price_change_history TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.schema_migrations TO PUBLIC;
+GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.subscription_events TO repricer_service;
+
