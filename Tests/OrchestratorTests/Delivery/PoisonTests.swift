@@ -1,3 +1,4 @@
+import Foundation
 import Ledger
 import Orchestrator
 import Postgres
@@ -26,6 +27,24 @@ import Testing
         #expect(changes.filter { $0 == "A scheduled" }.count == 7)
         #expect(changes[4].hasPrefix("A unknown"))
         #expect(world.store.calls.count == 8)
+        await world.close()
+    }
+
+    @Test func projector_notificationThatCannotBeStored_isSetAsideAndStopsNoOther() async throws {
+        let world = try await World.make()
+        let ids = (1...40).map { "10000000\($0)" }
+        for id in ids { try await world.receive("good-\(id)", of: id) }
+        for id in ids.prefix(3) {
+            try await world.receive("bad-\(id)", of: id, at: 3, status: 99_999_999_999)
+        }
+        for id in ids.prefix(3) { try await world.receive("later-\(id)", of: id, at: 2) }
+
+        let projector = Projector(pool: world.service, log: .silent, metrics: Metrics())
+        #expect(try await projector.foldOnce() == 46)
+
+        #expect(try await projector.foldOnce() == 0)
+        #expect(try await world.inbox() == ids.prefix(3).map { "bad-\($0)" })
+        #expect(try await world.count("subscription_events") == 43)
         await world.close()
     }
 
@@ -86,6 +105,45 @@ import Testing
 }
 
 extension DeliveryWorld {
+    /// What the receiver leaves behind: the evidence, and work for the projector. A `status` beyond 32 bits
+    /// can't be stored.
+    func receive(_ uuid: String, of id: String, at: Int64 = 1, status: Int = 1) async throws {
+        let transaction = Self.jws(
+            """
+            {"originalTransactionId":"\(id)","transactionId":"\(id)","type":"Auto-Renewable Subscription",
+            "purchaseDate":1000,"signedDate":1000,"currency":"USD","storefront":"USA",
+            "advancedCommerceInfo":{"items":[{"SKU":"A","price":9990}],"period":"P1M"}}
+            """)
+        let payload = Self.jws(
+            """
+            {"notificationType":"SUBSCRIBED","notificationUUID":"\(uuid)","signedDate":\(at * 1000),
+            "data":{"status":\(status),"signedTransactionInfo":"\(transaction)"}}
+            """)
+        let stored = try await NotificationStore(pool: service).storeArrivals(
+            [
+                Arrival(
+                    notificationUUID: uuid, signedAtMilliseconds: at * 1000, type: "SUBSCRIBED",
+                    originalTransactionID: id, understood: true, signedPayload: payload)
+            ], receivedAt: now.milliseconds)
+        #expect(stored == [true])
+    }
+
+    private static func jws(_ payload: String) -> String {
+        let part = Data(payload.utf8).base64EncodedString()
+            .replacingOccurrences(of: "+", with: "-").replacingOccurrences(of: "/", with: "_")
+            .replacingOccurrences(of: "=", with: "")
+        return "e30.\(part).AA"
+    }
+
+    /// The notifications set aside or waiting.
+    func inbox() async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(
+                "SELECT notification_uuid FROM repricer.inbox ORDER BY notification_uuid"
+            ).map { try $0.text("notification_uuid") }
+        }
+    }
+
     /// A renewal, or another statement of its period.
     static func renewed(
         _ id: String, at: Instant, items: [String], purchased: Instant? = nil
