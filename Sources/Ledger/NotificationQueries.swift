@@ -132,18 +132,5 @@ private func storeArrival(_ arrival: Arrival, receivedAt: Int64) -> SQL {
 }
 
 private func arrivalError(_ error: PostgresError) -> ArrivalError {
-    let why = error.description
-    switch error.code {
-    case .nulInText, .unrepresentableValue, .tooLarge: return .refused(why)
-    case .server:
-        // 54 is "program limit exceeded", such as an id too long for its index.
-        guard let state = error.sqlState else { return .unavailable(why) }
-        let isAboutData =
-            state.isDataException || state.isIntegrityConstraintViolation || state.classCode == "54"
-        return isAboutData ? .refused(why) : .unavailable(why)
-    case .badConnectionString, .cannotConnect, .connectionLost, .commitOutcomeUnknown, .closed,
-        .transactionMisused, .transactionAborted, .wrongCall, .missingColumn, .unexpectedNull,
-        .undecodableColumn, .unexpectedRowCount, .poolTimedOut, .poolClosed:
-        return .unavailable(why)
-    }
+    error.isAboutData ? .refused(error.description) : .unavailable(error.description)
 }

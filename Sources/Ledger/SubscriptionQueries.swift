@@ -12,7 +12,8 @@ package enum SubscriptionQueries {
         package var foldedThrough: SubscriptionEvent.Key?
     }
 
-    /// Creates the rows of subscriptions never seen before.
+    /// Creates the rows of subscriptions never seen before, in the order of locking: two that create the same
+    /// ones wait for each other, never in a circle.
     package static func create(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws {
@@ -20,7 +21,7 @@ package enum SubscriptionQueries {
             """
             -- name: createSubscriptions
             INSERT INTO repricer.subscriptions (original_transaction_id)
-            SELECT unnest(\(ids)::text[])
+            SELECT unnest(\(ids.sorted())::text[])
             ON CONFLICT DO NOTHING
             """)
     }

@@ -42,47 +42,116 @@ package struct Projector: Service {
         }
     }
 
-    /// Folds what waits now; returns the number of notifications folded or set aside.
+    /// Folds what waits now; returns the number of notifications folded or set aside. A bucket that fails
+    /// doesn't stop those after it, unless the database is away; the first failure is told at the end.
     package func foldOnce() async throws -> Int {
         let buckets = try await pool.withConnection { connection in
             try await connection.read { try EventQueries.bucketsWithWork(on: $0) }
         }
         var folded = 0
+        var failure: (any Error)?
         for bucket in buckets {
-            folded += try await fold(bucket: bucket)
+            do {
+                folded += try await fold(bucket: bucket)
+            } catch let error as LedgerDatabaseError where !error.isConnectionLoss {
+                failure = failure ?? error
+            }
         }
+        if let failure { throw failure }
         return folded
     }
 
+    private struct Outcome {
+        var folded = 0
+        var setAside = 0
+    }
+
     private func fold(bucket: Int) async throws -> Int {
-        let limit = limits.subscriptionsPerFold
-        let outcome = try await pool.withTransaction { connection -> (folded: Int, setAside: Int) in
-            let waiting = try EventQueries.waitingSubscriptions(
-                bucket: bucket, limit: limit, on: connection)
-            guard !waiting.isEmpty else { return (0, 0) }
-            try SubscriptionQueries.create(waiting, on: connection)
-            let ids = try SubscriptionQueries.lockFree(waiting, on: connection)
-            let notifications = try EventQueries.waiting(ids, on: connection)
-            let (events, faults) = Self.decode(notifications)
-            try SubscriptionFolder.fold(events, on: connection)
-            let foldedUUIDs = events.map(\.key.evidenceID)
-            var statements = faults.map {
-                EventQueries.setAside($0.id, uuid: $0.uuid, error: $0.why)
-            }
-            statements.append(EventQueries.deleteWaiting(ids, uuids: foldedUUIDs))
-            _ = try connection.pipeline(statements)
-            return (events.count, faults.count)
+        var outcome: Outcome
+        do {
+            outcome = try await foldTogether(bucket: bucket)
+        } catch  where isDataFault(error) {
+            // One of many can't be stored, and took its transaction along: which one shows when each has its own.
+            outcome = try await foldApart(bucket: bucket)
         }
         metrics.increment("repricer_folded_total", by: outcome.folded)
         if outcome.setAside > 0 {
             metrics.increment("repricer_set_aside_total", by: outcome.setAside)
             log.error(
                 "notifications set aside; see report notification_health",
-                [
-                    "count": String(outcome.setAside)
-                ])
+                ["count": String(outcome.setAside)])
         }
         return outcome.folded + outcome.setAside
+    }
+
+    private func foldTogether(bucket: Int) async throws -> Outcome {
+        let limit = limits.subscriptionsPerFold
+        return try await pool.withTransaction { connection in
+            let waiting = try EventQueries.waitingSubscriptions(
+                bucket: bucket, limit: limit, on: connection)
+            guard !waiting.isEmpty else { return Outcome() }
+            try SubscriptionQueries.create(waiting, on: connection)
+            let ids = try SubscriptionQueries.lockFree(waiting, on: connection)
+            return try Self.fold(try EventQueries.waiting(ids, on: connection), on: connection)
+        }
+    }
+
+    /// Folds each notification in a transaction of its own, and sets aside the ones that can't be.
+    private func foldApart(bucket: Int) async throws -> Outcome {
+        let limit = limits.subscriptionsPerFold
+        let waiting = try await pool.withConnection { connection in
+            try await connection.read { connection in
+                let ids = try EventQueries.waitingSubscriptions(
+                    bucket: bucket, limit: limit, on: connection)
+                return try EventQueries.waiting(ids, on: connection)
+            }
+        }
+        var outcome = Outcome()
+        for notification in waiting {
+            let one = try await foldAlone(notification)
+            outcome.folded += one.folded
+            outcome.setAside += one.setAside
+        }
+        return outcome
+    }
+
+    private func foldAlone(_ notification: EventQueries.Waiting) async throws -> Outcome {
+        let id = notification.originalTransactionID
+        let uuid = notification.notificationUUID
+        do {
+            return try await pool.withTransaction { connection in
+                try SubscriptionQueries.create([id], on: connection)
+                let ids = try SubscriptionQueries.lockFree([id], on: connection)
+                // Another projector may have folded it meanwhile.
+                let still = try EventQueries.waiting(ids, on: connection)
+                    .filter { $0.notificationUUID == uuid }
+                return try Self.fold(still, on: connection)
+            }
+        } catch  where isDataFault(error) {
+            let why = "can't be folded: \(error)"
+            log.error("a notification can't be folded", ["notification": uuid, "error": why])
+            _ = try await pool.withConnection { connection in
+                try await connection.pipeline([EventQueries.setAside(id, uuid: uuid, error: why)])
+            }
+            return Outcome(setAside: 1)
+        }
+    }
+
+    /// Folds notifications of locked subscriptions and takes them out of the inbox.
+    private static func fold(
+        _ notifications: [EventQueries.Waiting], on connection: isolated LedgerConnection
+    ) throws -> Outcome {
+        let (events, faults) = decode(notifications)
+        try SubscriptionFolder.fold(events, on: connection)
+        var statements = faults.map {
+            EventQueries.setAside($0.id, uuid: $0.uuid, error: $0.why)
+        }
+        statements.append(
+            EventQueries.deleteWaiting(
+                Set(events.map(\.originalTransactionID)).sorted(),
+                uuids: events.map(\.key.evidenceID)))
+        _ = try connection.pipeline(statements)
+        return Outcome(folded: events.count, setAside: faults.count)
     }
 
     private struct Fault {
