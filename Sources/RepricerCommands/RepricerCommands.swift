@@ -5,7 +5,7 @@ package enum RepricerCommands {
     /// Every command that exists, in the order in which `help` lists them.
     package static let all: [Command] = [
         Commands.plan, Commands.submit, Commands.approve, Commands.reject, Commands.pause,
-        Commands.resume, Commands.abort, Commands.explain, Commands.timeline,
+        Commands.resume, Commands.abort, Commands.status, Commands.explain, Commands.timeline,
         Commands.serve, Commands.ingest, Commands.report, Commands.rulesShow, Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,

@@ -1,0 +1,173 @@
+import Ledger
+import Postgres
+import Pricing
+import ServiceKit
+
+/// Everything that `status` shows, read in one transaction.
+struct StatusFacts: Sendable, Equatable {
+    let batch: BatchQueries.Batch?
+    /// All batches when none was asked for.
+    let batches: [BatchQueries.Batch]
+    let states: [String: Int64]
+    let rejected: [String: Int64]
+    let dependents: [String: Int64]
+    let isEverythingPaused: Bool
+    let outlook: StatusQueries.Outlook
+    let quotas: [StatusQueries.Quota]
+
+    static func read(
+        batchID: String?, pool: PostgresPool
+    ) async throws -> StatusFacts {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            let all = try BatchQueries.all(on: connection)
+            return StatusFacts(
+                batch: batchID.flatMap { id in all.first { $0.batchID == id } }, batches: all,
+                states: try BatchQueries.stateCounts(batchID: batchID, on: connection),
+                rejected: try BatchQueries.rejectCounts(batchID: batchID, on: connection),
+                dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
+                isEverythingPaused: try BatchQueries.isEverythingPaused(on: connection),
+                outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
+                quotas: try StatusQueries.quotas(on: connection))
+        }
+    }
+
+    var rowCount: Int64 { states.values.reduce(0, +) }
+
+    var finalCount: Int64 {
+        states.filter { ChangeState(rawValue: $0.key)?.isFinal ?? false }.values.reduce(0, +)
+    }
+
+    /// Every change ended, and every dependent's cancellation is settled.
+    var isFinal: Bool { finalCount == rowCount && dependents["requested", default: 0] == 0 }
+
+    /// States in the order of a change's life, those without rows left out.
+    var statesInOrder: [(state: String, rows: Int64)] {
+        let known = ChangeState.allCases.map(\.rawValue)
+        let unknown = states.keys.filter { !known.contains($0) }.sorted()
+        return (known + unknown).compactMap { name in states[name].map { (name, $0) } }
+    }
+}
+
+/// The facts as text and JSON; rates turn the stored tokens into what is left now.
+struct StatusText {
+    let facts: StatusFacts
+    let now: Int64
+    let changePricePerSecond: Int
+
+    var text: String {
+        var head: [(String, String)] = []
+        if let batch = facts.batch {
+            head += [
+                ("batch", "\(batch.batchID) \(batch.name)"),
+                ("state", batch.state + (batch.isPaused ? ", paused" : "")),
+                ("submitted", "\(RFC3339.format(batch.submittedAt)) by \(batch.submittedBy)"),
+            ]
+            if let by = batch.decidedBy, let at = batch.decidedAt {
+                head.append(("decided", "\(RFC3339.format(at)) by \(by)"))
+            }
+            if let reason = batch.pausedReason { head.append(("paused because", reason)) }
+        }
+        head += [
+            ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
+            ("refused rows", "\(facts.rejected.values.reduce(0, +))"),
+            ("next send by", shown(facts.outlook.nextSendBy)),
+            ("forecast end", shown(facts.outlook.lastDueEffectiveAt)),
+            ("quota left", quotaText),
+        ]
+        if facts.isEverythingPaused { head.append(("paused", "everything: `repricer resume --all`")) }
+        var text = definitionList(head)
+        if !facts.states.isEmpty {
+            var table = Table([.left("STATE"), .right("ROWS")])
+            for entry in facts.statesInOrder { table.add([entry.state, "\(entry.rows)"]) }
+            text += "\n" + table.text
+        }
+        text += counts("REFUSED", facts.rejected) + counts("DEPENDENTS", facts.dependents)
+        if facts.batch == nil && !facts.batches.isEmpty { text += "\n" + batchTable }
+        return text
+    }
+
+    private var batchTable: String {
+        var table = Table([
+            .left("BATCH"), .left("NAME"), .left("STATE"), .right("ROWS"), .right("REFUSED"),
+            .left("SUBMITTED"), .left("BY"),
+        ])
+        for batch in facts.batches {
+            table.add([
+                batch.batchID, batch.name, batch.state + (batch.isPaused ? ", paused" : ""),
+                "\(batch.rowCount)", "\(batch.rejectedRowCount)",
+                RFC3339.format(batch.submittedAt), batch.submittedBy,
+            ])
+        }
+        return table.text
+    }
+
+    private func counts(_ heading: String, _ counts: [String: Int64]) -> String {
+        guard !counts.isEmpty else { return "" }
+        var table = Table([.left(heading), .right("ROWS")])
+        for (name, rows) in counts.sorted(by: { $0.key < $1.key }) { table.add([name, "\(rows)"]) }
+        return "\n" + table.text
+    }
+
+    private func shown(_ instant: Int64?) -> String { instant.map(RFC3339.format) ?? "-" }
+
+    /// Calls that may be made this second; nil before the service has made any.
+    private var quotaLeft: Int64? {
+        guard let quota = facts.quotas.first(where: { $0.endpoint == "change_price" }) else {
+            return nil
+        }
+        if let until = quota.blockedUntil, until > now { return 0 }
+        let limit = Int64(changePricePerSecond) * 1_000_000
+        let elapsed = min(max(0, now - quota.refilledAt), 1000)
+        return min(limit, quota.microTokens + elapsed * Int64(changePricePerSecond) * 1000)
+            / 1_000_000
+    }
+
+    private var quotaText: String {
+        guard let left = quotaLeft else { return "-" }
+        let blocked = facts.quotas.compactMap(\.blockedUntil).filter { $0 > now }.max()
+        let silence = blocked.map { "; the App Store asked for silence until \(RFC3339.format($0))" }
+        return "\(left) of \(changePricePerSecond) price changes this second" + (silence ?? "")
+    }
+
+    var json: JSONValue {
+        var members: [JSONValue.Member] = [
+            .init(name: "batch_id", value: .text(facts.batch?.batchID)),
+            .init(name: "name", value: .text(facts.batch?.name)),
+            .init(name: "state", value: .text(facts.batch?.state)),
+            .init(
+                name: "paused",
+                value: .bool(facts.isEverythingPaused || facts.batch?.isPaused ?? false)),
+            .init(name: "rows", value: .integer(facts.rowCount)),
+            .init(name: "final_rows", value: .integer(facts.finalCount)),
+            .init(name: "is_final", value: .bool(facts.isFinal)),
+            .init(
+                name: "states",
+                value: .object(
+                    facts.statesInOrder.map { .init(name: $0.state, value: .integer($0.rows)) })),
+            .init(name: "rejected_rows", value: .counts(facts.rejected)),
+            .init(name: "dependents", value: .counts(facts.dependents)),
+            .init(name: "next_send_by", value: .text(facts.outlook.nextSendBy.map(RFC3339.format))),
+            .init(
+                name: "forecast_end",
+                value: .text(facts.outlook.lastDueEffectiveAt.map(RFC3339.format))),
+            .init(name: "quota_left", value: .number(quotaLeft)),
+            .init(name: "now", value: .string(RFC3339.format(now))),
+        ]
+        if facts.batch == nil {
+            members.append(.init(name: "batches", value: .array(facts.batches.map(batchJSON))))
+        }
+        return .object(members)
+    }
+
+    private func batchJSON(_ batch: BatchQueries.Batch) -> JSONValue {
+        .object([
+            "batch_id": .string(batch.batchID), "name": .string(batch.name),
+            "state": .string(batch.state), "paused": .bool(batch.isPaused),
+            "rows": .integer(batch.rowCount), "refused": .integer(batch.rejectedRowCount),
+            "submitted_by": .string(batch.submittedBy),
+            "submitted_at": .string(RFC3339.format(batch.submittedAt)),
+            "decided_by": .text(batch.decidedBy),
+            "decided_at": .text(batch.decidedAt.map(RFC3339.format)),
+        ])
+    }
+}
