@@ -38,7 +38,10 @@ struct StatusFacts: Sendable, Equatable {
     }
 
     /// Every change ended, and every dependent's cancellation is settled.
-    var isFinal: Bool { finalCount == rowCount && dependents["requested", default: 0] == 0 }
+    var isFinal: Bool {
+        let open = ["requested", "cancel_sent"].map { dependents[$0, default: 0] }.reduce(0, +)
+        return finalCount == rowCount && open == 0
+    }
 
     /// States in the order of a change's life, those without rows left out.
     var statesInOrder: [(state: String, rows: Int64)] {
@@ -74,7 +77,9 @@ struct StatusText {
             ("forecast end", shown(facts.outlook.lastDueEffectiveAt)),
             ("quota left", quotaText),
         ]
-        if facts.isEverythingPaused { head.append(("paused", "everything: `repricer resume --all`")) }
+        if facts.isEverythingPaused {
+            head.append(("paused", "everything: `repricer resume --all`"))
+        }
         var text = definitionList(head)
         if !facts.states.isEmpty {
             var table = Table([.left("STATE"), .right("ROWS")])
@@ -125,7 +130,9 @@ struct StatusText {
     private var quotaText: String {
         guard let left = quotaLeft else { return "-" }
         let blocked = facts.quotas.compactMap(\.blockedUntil).filter { $0 > now }.max()
-        let silence = blocked.map { "; the App Store asked for silence until \(RFC3339.format($0))" }
+        let silence = blocked.map {
+            "; the App Store asked for silence until \(RFC3339.format($0))"
+        }
         return "\(left) of \(changePricePerSecond) price changes this second" + (silence ?? "")
     }
 

@@ -1,3 +1,5 @@
+import AppStore
+import JOSE
 import Ledger
 import Orchestrator
 import Postgres
@@ -35,6 +37,13 @@ func explain(_ error: any Error, world: World) -> ExitCode {
     case let report as ReportError:
         world.say(report.description)
         return report.exitCode
+    case let key as KeyFileError:
+        world.say("\(Variable.keyFile.rawValue): \(key)")
+        return .failed
+    case let jose as JOSEError:
+        world.say(
+            "\(Variable.rootCertificates.rawValue): \(jose.detail); see `repricer config check`")
+        return .failed
     case is CancellationError:
         return .interrupted
     default:
