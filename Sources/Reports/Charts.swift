@@ -76,7 +76,7 @@ private func sum(_ column: String, of rows: [[String?]], in table: ReportTable) 
 
 private func svg(_ title: String, _ description: String, _ bars: [Bar]) -> String {
     guard !bars.isEmpty else { return "" }
-    let (labelWidth, barWidth, rowHeight) = (300, 420, 22)
+    let (labelWidth, barWidth, rowHeight) = (340, 420, 22)
     let height = bars.count * rowHeight + 8
     var text = """
         <svg role="img" viewBox="0 0 900 \(height)" width="900" height="\(height)">

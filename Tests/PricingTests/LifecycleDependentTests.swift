@@ -115,4 +115,20 @@ private typealias Story = LifecycleStory
         #expect(state.changes[1].progress.reason == "parent_declined")
         #expect(state.cancellations.map(\.dependentSKU) == ["B"])
     }
+
+    @Test func dependent_withItsOwnDecrease_isCancelledWithItsParent_notDeclined() {
+        let own = Story.change("B", from: 3990, to: 2990, id: "change-B")
+        let told = Story.event(
+            4, "PRICE_INCREASE", "PENDING",
+            renewing: [
+                Story.renewing("A", price: 15990, status: "PENDING"),
+                Story.renewing("B", price: 2990),
+                Story.renewing("C", price: 990),
+            ])
+
+        let state = Story.fold([bought, told, renewed(["C"])], [parent, own]).state
+
+        #expect(state.changes.map(\.progress.state) == [.declined, .cancelled])
+        #expect(state.changes[1].progress.reason == "parent_declined")
+    }
 }

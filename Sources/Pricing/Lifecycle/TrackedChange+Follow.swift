@@ -132,8 +132,9 @@ extension TrackedChange {
     }
 
     /// The item fell because the App Store cancels a decliner's dependents, not by an answer of its own.
+    /// A decrease can't be declined, so it counts as cancelled.
     mutating func fallWithParent() {
-        progress.state = .declined
+        progress.state = isIncrease ? .declined : .cancelled
         progress.reason = parentDeclined
     }
 }
