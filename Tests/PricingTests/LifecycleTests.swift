@@ -143,6 +143,38 @@ private typealias Story = LifecycleStory
                 == .cancelled)
     }
 
+    @Test(arguments: ["DID_CHANGE_RENEWAL_PREF", "OFFER_REDEEMED"])
+    func change_itemReplacedByAPurchaseWithinThePeriod_isNotDeclined(type: String) {
+        var replaced = Story.event(
+            10, type, purchasedOn: 10, charged: [Story.charged("P", price: 19990)],
+            renewing: [Story.renewing("P", price: 19990)])
+        replaced.transaction?.reason = "PURCHASE"
+
+        let state = Story.fold([Story.bought, Story.pending, replaced]).state
+
+        #expect(state.changes.first?.progress.state == .invalidated)
+        #expect(state.changes.first?.progress.reason == "item_replaced")
+    }
+
+    @Test func change_refusedOnARetryAndThenSeenApplied_isOpenAgain() {
+        let rejected = ChangeProgress(
+            state: .rejected, reason: "4000205 refused_on_retry", endedAt: Story.at(3),
+            since: Story.at(3))
+        var doubtful = Story.change()
+        doubtful.callProgress = rejected
+        doubtful.progress = rejected
+        var certain = doubtful
+        certain.callProgress.reason = "4000205 PriceChangeCannotBeIssued"
+
+        #expect(
+            Story.states([Story.bought, Story.priceChange, Story.pending], [doubtful])
+                == ["change-A scheduled", "change-A pending_consent"])
+        #expect(
+            Story.fold([Story.priceChange], [doubtful]).state.changes[0].progress.endedAt == nil)
+        #expect(Story.states([Story.bought, Story.renewedAtNewPrice], [doubtful]).isEmpty)
+        #expect(Story.states([Story.bought, Story.priceChange, Story.pending], [certain]).isEmpty)
+    }
+
     @Test func change_itemReplaced_isInvalidated() {
         let replaced = Story.event(
             6, "DID_CHANGE_RENEWAL_PREF", "UPGRADE", charged: [Story.charged()],
