@@ -219,8 +219,11 @@ package enum FoldQueries {
             requested_at = EXCLUDED.requested_at,
             requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
             settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail
-        WHERE known.state <> EXCLUDED.state OR known.settled_by_evidence
-            IS DISTINCT FROM EXCLUDED.settled_by_evidence
+        -- One given up stays a discrepancy until a statement settles it.
+        WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
+                IS DISTINCT FROM EXCLUDED.settled_by_evidence)
+            AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
+                AND known.settled_by_evidence IS NULL)
         """
     }
 

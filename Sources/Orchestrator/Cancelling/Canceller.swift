@@ -73,21 +73,33 @@ package struct Canceller: Service {
             ])
             return taken
         }
-        for open in due { try await look(open) }
+        var failure: (any Error)?
+        for open in due {
+            // Each is taken already: one that fails must not cost the others their look.
+            do { try await look(open) } catch { failure = failure ?? error }
+        }
+        if let failure { throw failure }
         return due.count
     }
 
     private func look(_ open: DependentQueries.Open) async throws {
         let answer = await store.look(transactionID: open.originalTransactionID)
         let now = clock.nowMilliseconds()
+        if case .throttled(let until, _) = answer {
+            _ = try await pool.withConnection { connection in
+                try await connection.pipeline([
+                    RateQueries.block(endpoint: Self.endpoint, until: until.milliseconds)
+                ])
+            }
+        }
+        // No answer says nothing of the dependent, however often it fails to come.
+        guard case .answered(let events, _) = answer else { return }
         let isLast = open.looks >= limits.looksMax
         try await pool.withTransaction { connection in
             let id = open.originalTransactionID
             try SubscriptionQueries.lock([id], on: connection)
-            if case .answered(let events, _) = answer {
-                try SubscriptionFolder.fold(
-                    events.filter { $0.originalTransactionID == id }, on: connection)
-            }
+            try SubscriptionFolder.fold(
+                events.filter { $0.originalTransactionID == id }, on: connection)
             guard isLast else { return }
             _ = try connection.pipeline([
                 DependentQueries.giveUp(

@@ -103,7 +103,7 @@ struct Settlement: Sendable {
             }
             return .rejected(
                 StoreRefusal(
-                    code: code, name: "refused_on_retry",
+                    code: code, name: refusedOnRetry,
                     message: "refused on a retry and never seen applied", meaning: .reject))
         }
 

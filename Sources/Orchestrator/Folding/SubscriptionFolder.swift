@@ -56,10 +56,11 @@ private struct Folding {
         state = SubscriptionState(
             facts: stored?.facts ?? SubscriptionFacts(originalTransactionID: id),
             increases: stored?.increases ?? [], seenSKUs: stored?.seenSKUs ?? [], changes: changes,
-            cancellations: cancellations, foldedThrough: stored?.foldedThrough)
+            cancellations: cancellations.compactMap(\.asToldByStatements),
+            foldedThrough: stored?.foldedThrough)
         events = arrived.sorted { $0.key < $1.key }
         formerCancellations = []
-        formerlyEnded = []
+        formerlyEnded = Set(changes.filter(\.progress.state.isFinal).map(\.changeID))
     }
 
     init(
@@ -88,5 +89,22 @@ private struct Folding {
             !change.progress.state.isFinal && formerlyEnded.contains(change.changeID)
         }
         return try FoldQueries.save(state, transitions, reopened: reopened)
+    }
+}
+
+extension DependentCancellation {
+    /// What a fold from the beginning would have made of it: one withdrawn is none, and one that the canceller
+    /// gave up (no statement settled it) is still to be proved.
+    fileprivate var asToldByStatements: DependentCancellation? {
+        switch state {
+        case .notNeeded: return nil
+        case .discrepancy where settledByEvidence == nil:
+            var open = self
+            open.state = .requested
+            open.settledAt = nil
+            open.detail = nil
+            return open
+        case .requested, .confirmed, .cancelSent, .discrepancy: return self
+        }
     }
 }

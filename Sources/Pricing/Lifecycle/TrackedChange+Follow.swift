@@ -1,7 +1,9 @@
 extension TrackedChange {
     /// Moves the change as far as one statement carries it; returns a line for each state reached.
     mutating func follow(_ reading: Reading) -> [Transition] {
-        guard progress.state.isWithApple, isTold(by: reading.event) else { return [] }
+        guard progress.state.isWithApple || isRejectionDoubtful, isTold(by: reading.event) else {
+            return []
+        }
         var lines: [Transition] = []
         confirmApplied(reading, &lines)
         readIncrease(reading, &lines)
@@ -46,21 +48,23 @@ extension TrackedChange {
     }
 
     private mutating func confirmApplied(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state == .sending || progress.state == .unknown else { return }
+        guard progress.state == .sending || progress.state == .unknown || isRejectionDoubtful
+        else { return }
         let item = renewalItem(reading)
         let isApplied =
             isAnswer(reading.event)
             || (isIncrease ? item?.increasePrice == newPrice : item?.price == newPrice)
         guard isApplied else { return }
         progress.scheduledAt = reading.at
+        progress.endedAt = nil
         move(to: .scheduled, reading, &lines)
     }
 
     /// `priceIncreaseInfo` of the item. A state already passed is not entered again.
     private mutating func readIncrease(_ reading: Reading, _ lines: inout [Transition]) {
-        guard isIncrease, let item = renewalItem(reading), item.increasePrice == newPrice else {
-            return
-        }
+        guard progress.state.isWithApple, isIncrease, let item = renewalItem(reading),
+            item.increasePrice == newPrice
+        else { return }
         switch item.increaseStatus {
         case "PENDING":
             progress.consentAskedAt = progress.consentAskedAt ?? reading.at
@@ -82,6 +86,10 @@ extension TrackedChange {
             !transaction.items.isEmpty
         else { return }
         guard let item = transaction.items.first(where: { $0.sku == sku }) else {
+            // Bought within the period, so no renewal left it out: the customer put another in its place.
+            if reading.event.type == renewalPreferenceChange || transaction.reason == "PURCHASE" {
+                return move(to: .invalidated, reason: itemReplaced, reading, &lines)
+            }
             return dropped(reading, &lines)
         }
         guard item.price == newPrice else { return }
@@ -117,11 +125,17 @@ extension TrackedChange {
     /// The customer replaced the item within the period: the increase is void (interaction matrix of
     /// "Handling subscription price changes").
     private mutating func readReplacement(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, reading.event.type == "DID_CHANGE_RENEWAL_PREF",
+        guard progress.state.isWithApple, reading.event.type == renewalPreferenceChange,
             let items = reading.event.renewal?.items, !items.isEmpty,
             !items.contains(where: { $0.sku == sku })
         else { return }
-        move(to: .invalidated, reason: "item_replaced", reading, &lines)
+        move(to: .invalidated, reason: itemReplaced, reading, &lines)
+    }
+
+    /// Refused on a retry, and its first attempt was never seen applied: a statement that shows it applied is
+    /// better evidence.
+    private var isRejectionDoubtful: Bool {
+        progress.state == .rejected && progress.reason?.hasSuffix(refusedOnRetry) == true
     }
 
     /// Whether the subscriber refused: declined, or left after being asked and before consenting.
@@ -139,4 +153,8 @@ extension TrackedChange {
     }
 }
 
+/// How the reason of a change ends that was refused on a retry and never seen applied.
+package let refusedOnRetry = "refused_on_retry"
 private let parentDeclined = "parent_declined"
+private let itemReplaced = "item_replaced"
+private let renewalPreferenceChange = "DID_CHANGE_RENEWAL_PREF"
