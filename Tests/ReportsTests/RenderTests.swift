@@ -118,7 +118,7 @@ import Testing
         #expect(text.contains("<title>Revenue a month</title>"))
         #expect(text.contains(">2.00 USD</text>"))
         #expect(text.contains(">300 JPY</text>"))
-        #expect(text.contains("class=\"loss\" x=\"300\" y=\"70\" width=\"210\""))
+        #expect(text.contains("class=\"loss\" x=\"340\" y=\"70\" width=\"210\""))
     }
 
     @Test func html_whenSumsOverflow_staysInRange() {
