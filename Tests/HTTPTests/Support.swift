@@ -37,7 +37,7 @@ extension HTTPServerLimits {
     /// Generous enough for a busy machine, quick where a test must see the limit.
     static var quick: HTTPServerLimits {
         var limits = HTTPServerLimits()
-        limits.requestDeadline = .seconds(20)
+        limits.requestDeadline = .seconds(60)
         limits.drainTimeout = .seconds(5)
         return limits
     }
@@ -46,7 +46,7 @@ extension HTTPServerLimits {
 /// A client that sends what it likes.
 final class RawClient {
     private let stream: SocketStream
-    private let deadline = Deadline.now + .seconds(20)
+    private let deadline = Deadline.now + .seconds(60)
 
     init(port: Int) throws {
         let addresses = AddressList(host: "127.0.0.1", port: port, isPassive: false)
@@ -131,7 +131,7 @@ final class ScriptedServer: Sendable {
     }
 
     private func serve(_ script: [Step]) -> Bool {
-        let deadline = Deadline.now + .seconds(20)
+        let deadline = Deadline.now + .seconds(60)
         guard
             SocketStream.wait(
                 for: listener.descriptor, events: POLLIN, until: deadline,
