@@ -54,6 +54,8 @@ package struct Scheduler: Service {
         package var leaseFor: Duration = .seconds(10)
         package var idleWait: Duration = .milliseconds(100)
         package var failureWait: Duration = .seconds(1)
+        /// Of the business clock, over all replicas.
+        package var refusedKeyWait: Duration = .seconds(60)
         package var wakesPerRound = 1000
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
 
@@ -280,7 +282,7 @@ package struct Scheduler: Service {
     ) async throws {
         let now = Instant(milliseconds: world.clock.nowMilliseconds())
         let realNow = world.realClock.nowMilliseconds()
-        if case .throttled(let until, _) = answer {
+        if let until = silence(after: answer, now: now) {
             let endpoint = request.nextStep == "look" ? Canceller.endpoint : Self.endpoint
             _ = try await world.pool.withConnection { connection in
                 try await connection.pipeline([
@@ -308,6 +310,17 @@ package struct Scheduler: Service {
         if case .notSent(let reason) = answer {
             world.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
             try await Task.sleep(for: world.limits.failureWait)
+        }
+    }
+
+    /// How long every replica keeps quiet: as Apple asked, or a while when it refuses our key, since no other
+    /// call could fare better.
+    private func silence(after answer: StoreAnswer, now: Instant) -> Instant? {
+        switch answer {
+        case .throttled(let until, _): until
+        case .refused(let refusal, _) where refusal.meaning == .haltService:
+            now.advanced(by: world.limits.refusedKeyWait.milliseconds)
+        case .answered, .refused, .unknown, .notSent: nil
         }
     }
 }

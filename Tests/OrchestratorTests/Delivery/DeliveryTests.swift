@@ -177,6 +177,23 @@ import Testing
         await world.close()
     }
 
+    @Test func delivery_keyRefused_everyReplicaWaitsAMinuteAndNothingIsLost() async throws {
+        let world = try await World.make([.refused(.haltService, code: 4_010_000)])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+
+        try await world.deliver(world.scheduler())
+        world.realClock.advance(by: .seconds(5))
+        try await world.deliver(world.scheduler())
+        #expect(world.store.calls.count == 1)
+        world.clock.advance(by: .seconds(60))
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 2)
+        #expect(try await world.changes() == ["A scheduled"])
+        await world.close()
+    }
+
     @Test func delivery_factsChangedSinceTheSubmission_endsIneligible() async throws {
         let world = try await World.make()
         try await world.subscribe("1")
