@@ -1211,6 +1211,51 @@ COMMENT ON COLUMN report.upcoming_effective.is_settled IS 'Whether nothing but t
 
 COMMENT ON COLUMN report.upcoming_effective.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
+CREATE TABLE repricer.always_consent_storefronts (
+    storefront text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    revision integer NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    is_required boolean NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT always_consent_storefronts_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
+    CONSTRAINT always_consent_storefronts_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text))
+);
+
+COMMENT ON TABLE repricer.always_consent_storefronts IS 'Append-only. Storefronts where every increase needs consent, or (is_required false) no longer does.';
+
+CREATE TABLE repricer.consent_thresholds (
+    storefront text NOT NULL,
+    currency text NOT NULL,
+    period_kind text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    revision integer NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT consent_thresholds_amount CHECK ((amount_milliunits >= 0)),
+    CONSTRAINT consent_thresholds_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT consent_thresholds_kind CHECK ((period_kind = ANY (ARRAY['annual'::text, 'nonannual'::text]))),
+    CONSTRAINT consent_thresholds_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
+    CONSTRAINT consent_thresholds_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text))
+);
+
+COMMENT ON TABLE repricer.consent_thresholds IS 'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at an instant is in force then, of equal ones the highest revision; -infinity: since ever.';
+
+CREATE TABLE repricer.currency_decimals (
+    currency text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    revision integer NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    decimals integer NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT currency_decimals_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT currency_decimals_range CHECK (((decimals >= 0) AND (decimals <= 3))),
+    CONSTRAINT currency_decimals_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text])))
+);
+
+COMMENT ON TABLE repricer.currency_decimals IS 'Append-only. The currencies that Apple prices in, with the decimals that its prices have.';
+
 CREATE TABLE repricer.decisions (
     decision_id uuid DEFAULT gen_random_uuid() NOT NULL,
     decided_at timestamp with time zone NOT NULL,
@@ -1227,6 +1272,20 @@ CREATE TABLE repricer.dependency_roles (
     change_id uuid NOT NULL,
     CONSTRAINT dependency_roles_role CHECK ((role = ANY (ARRAY['parent'::text, 'dependent'::text])))
 );
+
+CREATE TABLE repricer.exchange_rates (
+    currency text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    revision integer NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    billionths_per_euro bigint NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
+    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
+);
+
+COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
 CREATE TABLE repricer.notification_ids (
     notification_uuid text NOT NULL,
@@ -1276,6 +1335,18 @@ CREATE TABLE repricer.rate_limits (
     CONSTRAINT rate_limits_never_overdrawn CHECK ((micro_tokens >= 0))
 );
 
+CREATE TABLE repricer.rule_imports (
+    revision integer NOT NULL,
+    imported_at timestamp with time zone NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    file text NOT NULL,
+    content_sha256 text,
+    CONSTRAINT rule_imports_file_size CHECK (((length(file) >= 1) AND (length(file) <= 4096))),
+    CONSTRAINT rule_imports_revision CHECK ((revision > 0))
+);
+
+COMMENT ON TABLE repricer.rule_imports IS 'Who changed the rules, when and from which file. The highest revision is the version of the rules.';
+
 CREATE TABLE repricer.schema_migrations (
     version integer NOT NULL,
     name text NOT NULL,
@@ -1308,6 +1379,9 @@ ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_
 
 ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
 
+ALTER TABLE ONLY repricer.always_consent_storefronts
+    ADD CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision);
+
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line);
 
@@ -1317,6 +1391,12 @@ ALTER TABLE ONLY repricer.batches
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku);
 
+ALTER TABLE ONLY repricer.consent_thresholds
+    ADD CONSTRAINT consent_thresholds_pkey PRIMARY KEY (storefront, currency, period_kind, valid_from, revision);
+
+ALTER TABLE ONLY repricer.currency_decimals
+    ADD CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision);
+
 ALTER TABLE ONLY repricer.decisions
     ADD CONSTRAINT decisions_pkey PRIMARY KEY (decision_id);
 
@@ -1325,6 +1405,9 @@ ALTER TABLE ONLY repricer.dependency_roles
 
 ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku);
+
+ALTER TABLE ONLY repricer.exchange_rates
+    ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
 
 ALTER TABLE ONLY repricer.inbox
     ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid);
@@ -1355,6 +1438,12 @@ ALTER TABLE ONLY repricer.price_changes
 
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
+
+ALTER TABLE ONLY repricer.rule_imports
+    ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by);
+
+ALTER TABLE ONLY repricer.rule_imports
+    ADD CONSTRAINT rule_imports_pkey PRIMARY KEY (revision);
 
 ALTER TABLE ONLY repricer.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
@@ -1402,14 +1491,26 @@ ALTER INDEX repricer.notifications_type ATTACH PARTITION repricer.notifications_
 
 ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
 
+ALTER TABLE ONLY repricer.always_consent_storefronts
+    ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
+
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+ALTER TABLE ONLY repricer.consent_thresholds
+    ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
+
+ALTER TABLE ONLY repricer.currency_decimals
+    ADD CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.dependency_roles
     ADD CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
 
 ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
+
+ALTER TABLE ONLY repricer.exchange_rates
+    ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
@@ -1612,6 +1713,49 @@ GRANT SELECT ON TABLE report.upcoming_effective TO repricer_finance;
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_pricing;
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_service;
+
+GRANT INSERT(storefront) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
+
+GRANT INSERT(valid_from) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
+
+GRANT INSERT(revision) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
+
+GRANT INSERT(is_required) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
+
+GRANT INSERT(source) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
+
+GRANT INSERT(storefront) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT INSERT(currency) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT INSERT(period_kind) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT INSERT(valid_from) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT INSERT(revision) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT INSERT(amount_milliunits) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT INSERT(source) ON TABLE repricer.consent_thresholds TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.currency_decimals TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.currency_decimals TO repricer_service;
+
+GRANT INSERT(currency) ON TABLE repricer.currency_decimals TO repricer_pricing;
+
+GRANT INSERT(valid_from) ON TABLE repricer.currency_decimals TO repricer_pricing;
+
+GRANT INSERT(revision) ON TABLE repricer.currency_decimals TO repricer_pricing;
+
+GRANT INSERT(decimals) ON TABLE repricer.currency_decimals TO repricer_pricing;
+
+GRANT INSERT(source) ON TABLE repricer.currency_decimals TO repricer_pricing;
+
 GRANT SELECT ON TABLE repricer.decisions TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.decisions TO repricer_service;
 
@@ -1625,6 +1769,19 @@ GRANT INSERT(detail) ON TABLE repricer.decisions TO repricer_pricing;
 
 GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
+
+GRANT INSERT(currency) ON TABLE repricer.exchange_rates TO repricer_pricing;
+
+GRANT INSERT(valid_from) ON TABLE repricer.exchange_rates TO repricer_pricing;
+
+GRANT INSERT(revision) ON TABLE repricer.exchange_rates TO repricer_pricing;
+
+GRANT INSERT(billionths_per_euro) ON TABLE repricer.exchange_rates TO repricer_pricing;
+
+GRANT INSERT(source) ON TABLE repricer.exchange_rates TO repricer_pricing;
 
 GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
 
@@ -1651,6 +1808,17 @@ GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
+
+GRANT INSERT(revision) ON TABLE repricer.rule_imports TO repricer_pricing;
+
+GRANT INSERT(imported_at) ON TABLE repricer.rule_imports TO repricer_pricing;
+
+GRANT INSERT(file) ON TABLE repricer.rule_imports TO repricer_pricing;
+
+GRANT INSERT(content_sha256) ON TABLE repricer.rule_imports TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.schema_migrations TO PUBLIC;
 GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;

@@ -7,8 +7,8 @@ struct ConsentQuestion: Hashable, Sendable {
     var newPrice: Int64
     /// The latest earlier increase of any item of the subscription.
     var lastIncrease: PastIncrease?
-    /// The renewal at which another item's offer ends together with this change; nil when none does.
-    var koreaConversionAt: Instant?
+    /// Another item whose offer ends together with this change; nil when none does.
+    var koreaConversion: OfferConversion?
     var now: Instant
 
     /// New minus current; stops at the largest number instead of overflowing.
@@ -23,8 +23,31 @@ struct ConsentQuestion: Hashable, Sendable {
         difference > currentPrice || difference > currentPrice - difference
     }
 
+    /// The increase in hundredths of a per cent of the current price, rounded half up as `report` does; nil
+    /// where the current price is 0. For people: the rule itself compares without rounding.
+    var basisPoints: Int64? {
+        guard currentPrice > 0, difference >= 0 else { return nil }
+        let scaled = difference.magnitude.multipliedFullWidth(by: 10_000)
+        guard scaled.high < currentPrice.magnitude else { return nil }
+        let (whole, rest) = currentPrice.magnitude.dividingFullWidth(scaled)
+        let roundedUp: UInt64 = rest >= currentPrice.magnitude - rest ? 1 : 0
+        return Int64(exactly: whole + roundedUp)
+    }
+
     /// Until when the last increase counts.
     var countsUntil: Instant? { lastIncrease?.at.advanced(byMonths: 12) }
+}
+
+/// An item that goes from a trial or a discounted offer to its full price.
+struct OfferConversion: Hashable, Sendable {
+    var sku: String
+    /// The renewal that first charges the full price.
+    var at: Instant
+
+    /// South Korea: consent is asked for in the 30 days before the conversion day, that day excluded
+    /// (1 May: 1 to 30 April). Days are UTC, as all dates of a plan.
+    var windowFirstDay: CivilDate { at.advanced(by: -30 * Instant.millisecondsPerDay).day }
+    var windowLastDay: CivilDate { at.advanced(by: -Instant.millisecondsPerDay).day }
 }
 
 /// Our forecast of whether Apple asks for consent.
@@ -33,14 +56,14 @@ struct ConsentQuestion: Hashable, Sendable {
 /// a million of these, so the answers are kept as their inputs and put into words when they are read.
 package struct ConsentVerdict: Hashable, Sendable {
     private let question: ConsentQuestion
-    private let amount: Int64?
+    private let threshold: ThresholdInForce?
     private let isAlways: Bool
     private let listSource: RuleSource
-    package let thresholdSource: RuleSource
     /// In the order of `ConsentReason`.
     package private(set) var reasons: [ConsentReason] = []
 
     package var consent: Consent { reasons.isEmpty ? .notRequired : .required }
+    package var thresholdSource: RuleSource { threshold?.source ?? .unknown }
 
     /// Every rule with its inputs and its answer.
     package var rules: [RuleAnswer] {
@@ -52,12 +75,11 @@ package struct ConsentVerdict: Hashable, Sendable {
     /// Judges an increase; a decrease asks no rule.
     init(_ question: ConsentQuestion, rules: RulesInForce) {
         self.question = question
-        let threshold = question.storefront.flatMap {
-            rules.threshold(storefront: $0, currency: question.currency, kind: question.period.kind)
+        threshold = question.storefront.flatMap {
+            rules.thresholdInForce(
+                storefront: $0, currency: question.currency, kind: question.period.kind)
         }
         let always = question.storefront.flatMap { rules.alwaysConsent(storefront: $0) }
-        amount = threshold?.amount
-        thresholdSource = threshold?.source ?? .unknown
         isAlways = always?.isRequired ?? false
         listSource = always?.source ?? .unknown
         reasons = ConsentReason.allCases.filter(answer)
@@ -68,56 +90,95 @@ package struct ConsentVerdict: Hashable, Sendable {
         case .alwaysConsentStorefront: isAlways
         case .threshold: question.isPercentOver && isAmountOver == true
         case .increaseWithin12Months: question.countsUntil.map { $0 > question.now } ?? false
-        case .koreaOfferConversion: koreaConversionAt != nil
-        case .unknownThreshold: question.isPercentOver && amount == nil
+        case .koreaOfferConversion: conversion != nil
+        case .unknownThreshold: question.isPercentOver && threshold == nil
         }
     }
 
-    private var isAmountOver: Bool? { amount.map { question.difference > $0 } }
+    private var isAmountOver: Bool? { threshold.map { question.difference > $0.amount } }
 
-    private var koreaConversionAt: Instant? {
-        question.storefront == "KOR" ? question.koreaConversionAt : nil
+    private var conversion: OfferConversion? {
+        question.storefront == "KOR" ? question.koreaConversion : nil
     }
+}
 
+extension ConsentVerdict {
     private func inputs(_ rule: ConsentReason) -> [RuleAnswer.Input] {
         switch rule {
         case .alwaysConsentStorefront:
             [
-                .init(name: "storefront", value: .init(text: question.storefront)),
-                .init(name: "list_source", value: .text(listSource.rawValue)),
+                .init("storefront", .init(text: question.storefront)),
+                .init("list_source", .text(listSource.rawValue)),
             ]
-        case .threshold:
-            [
-                .init(name: "percent_over", value: .flag(question.isPercentOver)),
-                .init(name: "amount_over", value: isAmountOver.map { .flag($0) } ?? .missing),
-                .init(name: "increase_milliunits", value: .number(question.difference)),
-                .init(name: "threshold_milliunits", value: amount.map { .number($0) } ?? .missing),
-                .init(name: "threshold_kind", value: .text(question.period.kind.rawValue)),
-                .init(name: "threshold_source", value: .text(thresholdSource.rawValue)),
-            ]
+        case .threshold: thresholdInputs + (threshold?.estimate?.inputs ?? [])
         case .increaseWithin12Months:
             [
-                .init(name: "last_increase_sku", value: .init(text: question.lastIncrease?.sku)),
-                .init(name: "last_increase_at", value: .init(instant: question.lastIncrease?.at)),
-                .init(name: "counts_until", value: .init(instant: question.countsUntil)),
+                .init("last_increase_sku", .init(text: question.lastIncrease?.sku)),
+                .init("last_increase_at", .init(instant: question.lastIncrease?.at)),
+                .init("counts_until", .init(instant: question.countsUntil)),
             ]
-        case .koreaOfferConversion:
-            [
-                .init(name: "storefront", value: .init(text: question.storefront)),
-                .init(name: "offer_ends_at", value: .init(instant: koreaConversionAt)),
-            ]
+        case .koreaOfferConversion: koreaInputs
         case .unknownThreshold:
             [
-                .init(name: "percent_over", value: .flag(question.isPercentOver)),
-                .init(name: "threshold_known", value: .flag(amount != nil)),
+                .init("percent_over", .flag(question.isPercentOver)),
+                .init("threshold_known", .flag(threshold != nil)),
             ]
         }
+    }
+
+    private var thresholdInputs: [RuleAnswer.Input] {
+        [
+            .init("percent_over", .flag(question.isPercentOver)),
+            .init("amount_over", isAmountOver.map { .flag($0) } ?? .missing),
+            .init("increase_basis_points", .init(number: question.basisPoints)),
+            .init("increase_milliunits", .number(question.difference)),
+            .init("threshold_milliunits", .init(number: threshold?.amount)),
+            .init("threshold_kind", .text(question.period.kind.rawValue)),
+            .init("threshold_source", .text(thresholdSource.rawValue)),
+        ]
+    }
+
+    private var koreaInputs: [RuleAnswer.Input] {
+        let inputs: [RuleAnswer.Input] = [
+            .init("storefront", .init(text: question.storefront)),
+            .init("offer_ends_at", .init(instant: conversion?.at)),
+        ]
+        // A plan stores these a million times: what no other storefront has is left out.
+        guard let conversion else { return inputs }
+        return inputs + [
+            .init("offer_sku", .text(conversion.sku)),
+            .init("conversion_on", .text(conversion.at.day.text)),
+            .init("window_first_on", .text(conversion.windowFirstDay.text)),
+            .init("window_last_on", .text(conversion.windowLastDay.text)),
+        ]
+    }
+}
+
+extension ThresholdEstimate {
+    fileprivate var inputs: [RuleAnswer.Input] {
+        [
+            .init("usd_threshold_milliunits", .number(usdAmount)),
+            .init("units_per_eur", .text(perEuro.text)),
+            .init("usd_per_eur", .text(usdPerEuro.text)),
+            .init("rates_from", .init(instant: ratesFrom)),
+            .init("rates_source", .text(source)),
+        ]
+    }
+}
+
+extension RuleAnswer.Input {
+    fileprivate init(_ name: String, _ value: RuleAnswer.Value) {
+        self.init(name: name, value: value)
     }
 }
 
 extension RuleAnswer.Value {
     fileprivate init(text: String?) {
         self = text.map { .text($0) } ?? .missing
+    }
+
+    fileprivate init(number: Int64?) {
+        self = number.map { .number($0) } ?? .missing
     }
 
     fileprivate init(instant: Instant?) {

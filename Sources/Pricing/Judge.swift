@@ -92,9 +92,12 @@ package struct Judge: Sendable {
         // the other rules give the renewal at which the question is asked.
         if plan.storefront == "KOR", let renewals,
             let effectiveAt = timeline(verdict.consent)?.effectiveAt,
-            rowCase.otherOffers.contains(where: { renewals.conversion(of: $0) == effectiveAt })
+            let item = rowCase.otherItems.first(where: { item in
+                item.offer.map { $0.isInForce && renewals.conversion(of: $0) == effectiveAt }
+                    ?? false
+            })
         {
-            question.koreaConversionAt = effectiveAt
+            question.koreaConversion = OfferConversion(sku: item.sku, at: effectiveAt)
             verdict = ConsentVerdict(question, rules: rules)
         }
         plan.consent = verdict.consent

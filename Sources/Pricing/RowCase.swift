@@ -21,10 +21,8 @@ struct RowCase {
         return row.newPrice > base ? .increase : .decrease
     }
 
-    /// Offers in force on the other items of the subscription.
-    var otherOffers: [SubscriptionFacts.Offer] {
-        facts.items.filter { $0.sku != row.sku }.compactMap(\.offer).filter(\.isInForce)
-    }
+    /// The other items of the subscription.
+    var otherItems: [SubscriptionFacts.Item] { facts.items.filter { $0.sku != row.sku } }
 
     /// The first code that applies, in the order of `RowCode`.
     func firstFault() -> RowFault? {

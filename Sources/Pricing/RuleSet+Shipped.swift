@@ -1,6 +1,7 @@
 extension RuleSet {
-    /// What the product knows on the day it ships.
+    /// What the product knows on the day it ships: the rules for tests that need no database.
     ///
+    /// The product itself reads them from its tables, which `0005_rules.sql` seeds; a test compares the two.
     /// The amounts are Apple's, from the part of its table of storefronts that could be read (AFG to BGR),
     /// and those of the rule's own text for USA. Every other storefront is unknown, and above 50 % judged
     /// as needing consent, until its row is imported. Apple's list of storefronts that always ask for

@@ -6,20 +6,23 @@ package enum RuleSource: String, Hashable, Sendable, Codable, CaseIterable {
     case unknown
 }
 
-/// The consent rules and currency decimals as data, each row in force from its date on.
+/// The consent rules, currency decimals and exchange rates as data, each row in force from its date on.
 ///
 /// A later row for the same key replaces an earlier one; among rows with the same date the last one counts.
 package struct RuleSet: Hashable, Sendable, Codable {
     package var thresholds: [Threshold]
     package var alwaysConsent: [AlwaysConsent]
     package var currencies: [CurrencyRule]
+    package var exchangeRates: [ExchangeRate]
 
     package init(
-        thresholds: [Threshold], alwaysConsent: [AlwaysConsent], currencies: [CurrencyRule]
+        thresholds: [Threshold], alwaysConsent: [AlwaysConsent], currencies: [CurrencyRule],
+        exchangeRates: [ExchangeRate] = []
     ) {
         self.thresholds = thresholds
         self.alwaysConsent = alwaysConsent
         self.currencies = currencies
+        self.exchangeRates = exchangeRates
     }
 
     /// An increase of more than 50 % that also exceeds this amount needs consent.
@@ -78,72 +81,25 @@ package struct RuleSet: Hashable, Sendable, Codable {
         }
     }
 
+    /// What one euro costs in a currency.
+    package struct ExchangeRate: Hashable, Sendable, Codable {
+        /// ISO 4217, upper case.
+        package var currency: String
+        package var perEuro: Rate
+        package var validFrom: Instant?
+        /// Who publishes it, such as `ecb`.
+        package var source: String
+
+        package init(
+            currency: String, perEuro: Rate, validFrom: Instant? = nil, source: String
+        ) {
+            self.currency = currency
+            self.perEuro = perEuro
+            self.validFrom = validFrom
+            self.source = source
+        }
+    }
+
     /// The rules that judge at that instant, ready to be asked.
     package func inForce(at now: Instant) -> RulesInForce { RulesInForce(self, at: now) }
-}
-
-/// The rules of one instant, indexed; made once for a whole batch.
-package struct RulesInForce: Hashable, Sendable {
-    private struct ThresholdKey: Hashable {
-        var storefront: String
-        var currency: String
-        var kind: PeriodKind
-    }
-
-    private var thresholds: [ThresholdKey: RuleSet.Threshold] = [:]
-    private var alwaysConsent: [String: RuleSet.AlwaysConsent] = [:]
-    private var currencies: [String: RuleSet.CurrencyRule] = [:]
-
-    init(_ rules: RuleSet, at now: Instant) {
-        for row in newest(rules.thresholds, at: now, from: \.validFrom) {
-            thresholds[
-                ThresholdKey(storefront: row.storefront, currency: row.currency, kind: row.kind)] =
-                row
-        }
-        for row in newest(rules.alwaysConsent, at: now, from: \.validFrom) {
-            alwaysConsent[row.storefront] = row
-        }
-        for row in newest(rules.currencies, at: now, from: \.validFrom) {
-            currencies[row.currency.code] = row
-        }
-    }
-
-    /// The threshold of a storefront in a subscription's currency; nil where none is known.
-    package func threshold(
-        storefront: String, currency: String, kind: PeriodKind
-    ) -> RuleSet.Threshold? {
-        thresholds[ThresholdKey(storefront: storefront, currency: currency, kind: kind)]
-    }
-
-    /// The row that says whether every increase of the storefront needs consent; nil where none says.
-    package func alwaysConsent(storefront: String) -> RuleSet.AlwaysConsent? {
-        alwaysConsent[storefront]
-    }
-
-    /// A currency by its ISO code, upper case; nil for one that Apple does not price in.
-    package func currency(_ code: String) -> Currency? { currencies[code]?.currency }
-
-    /// All rows in force, in a fixed order, as lines: part of the plan hash.
-    var canonicalLines: [String] {
-        let amounts = thresholds.values.map {
-            "threshold \($0.storefront) \($0.currency) \($0.kind.rawValue) \($0.amount) "
-                + $0.source.rawValue
-        }
-        let always = alwaysConsent.values.map { "always \($0.storefront) \($0.isRequired)" }
-        let decimals = currencies.values.map {
-            "currency \($0.currency.code) \($0.currency.decimals)"
-        }
-        return (amounts + always + decimals).sorted()
-    }
-}
-
-/// The rows in force, earliest first, so that a later one overwrites.
-private func newest<Row>(
-    _ rows: [Row], at now: Instant, from validFrom: (Row) -> Instant?
-) -> [Row] {
-    rows.enumerated()
-        .map { (at: validFrom($1)?.milliseconds ?? .min, order: $0, row: $1) }
-        .filter { $0.at <= now.milliseconds }
-        .sorted { ($0.at, $0.order) < ($1.at, $1.order) }
-        .map(\.row)
 }

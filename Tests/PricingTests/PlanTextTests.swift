@@ -43,8 +43,8 @@ struct PlanTextTests {
                 {"rule":"always_consent_storefront","answer":false,"inputs":{"storefront":"USA",\
                 "list_source":"unknown"}},\
                 {"rule":"threshold","answer":false,"inputs":{"percent_over":false,\
-                "amount_over":false,"increase_milliunits":3000,"threshold_milliunits":5000,\
-                "threshold_kind":"nonannual","threshold_source":"apple"}},\
+                "amount_over":false,"increase_basis_points":3003,"increase_milliunits":3000,\
+                "threshold_milliunits":5000,"threshold_kind":"nonannual","threshold_source":"apple"}},\
                 {"rule":"increase_within_12_months","answer":false,"inputs":{\
                 "last_increase_sku":null,"last_increase_at":null,"counts_until":null}},\
                 {"rule":"korea_offer_conversion","answer":false,"inputs":{"storefront":"USA",\

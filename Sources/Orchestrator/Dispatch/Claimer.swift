@@ -7,7 +7,7 @@ import ServiceKit
 /// intent and the claim in one transaction. Nothing has been called when it returns.
 struct Claimer: Sendable {
     let pool: LedgerPool
-    let rules: RuleSet
+    let rules = RuleCache()
     let environment: StoreEnvironment
     let owner: String
     let leaseFor: Duration
@@ -28,11 +28,14 @@ struct Claimer: Sendable {
             let stored = try SubscriptionQueries.load(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            let judge = Judge(
+                rules: try rules.rules(at: now, on: connection).inForce(at: now),
+                environment: environment, now: now)
             var claim = Claim()
             var statements: [LedgerStatement] = []
             for id in ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
-                let judged = judge(changes, subscription, siblings, now: now)
+                let judged = judged(changes, subscription, siblings, by: judge)
                 claim.judged += judged.count
                 statements += judged.flatMap { $0.statements(now: now) }
                 guard
@@ -49,15 +52,14 @@ struct Claimer: Sendable {
         }
     }
 
-    private func judge(
+    private func judged(
         _ changes: [DispatchQueries.OpenChange], _ stored: SubscriptionQueries.Stored,
-        _ siblings: [String: Set<String>], now: Instant
+        _ siblings: [String: Set<String>], by judge: Judge
     ) -> [JudgedChange] {
         let context = JudgeContext(
             openChanges: changes.map(JudgeContext.OpenChange.init),
             siblingSKUs: stored.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
             increaseHistory: stored.increases.past)
-        let judge = Judge(rules: rules.inForce(at: now), environment: environment, now: now)
         return changes.filter { $0.state == .queued && $0.isReady && !$0.isPaused }.map { change in
             JudgedChange(
                 change: change,

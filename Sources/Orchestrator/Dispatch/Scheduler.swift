@@ -17,7 +17,6 @@ package struct Scheduler: Service {
     package struct World: Sendable {
         package var pool: LedgerPool
         package var store: any StoreCalls
-        package var rules: RuleSet
         package var environment: StoreEnvironment
         /// Decides what is due: the virtual clock in a rehearsal.
         package var clock: any WallClock
@@ -28,13 +27,12 @@ package struct Scheduler: Service {
         package var limits: Limits
 
         package init(
-            pool: LedgerPool, store: any StoreCalls, rules: RuleSet, environment: StoreEnvironment,
+            pool: LedgerPool, store: any StoreCalls, environment: StoreEnvironment,
             clock: any WallClock, realClock: any WallClock = SystemClock(), log: Log,
             metrics: Metrics, limits: Limits = Limits()
         ) {
             self.pool = pool
             self.store = store
-            self.rules = rules
             self.environment = environment
             self.clock = clock
             self.realClock = realClock
@@ -68,7 +66,7 @@ package struct Scheduler: Service {
         self.world = world
         var random = SystemRandomNumberGenerator()
         claimer = Claimer(
-            pool: world.pool, rules: world.rules, environment: world.environment,
+            pool: world.pool, environment: world.environment,
             owner: UUIDv7.make(
                 nowMilliseconds: world.realClock.nowMilliseconds(), random: &random),
             leaseFor: world.limits.leaseFor)

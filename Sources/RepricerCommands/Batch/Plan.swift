@@ -22,10 +22,11 @@ extension Commands {
         let file = try invocation.arguments.required(batchFile)
         let asOf = try await invocation.instant(asOf, configuration)
         let environment = try configuration.required(configuration.environment, .environment)
-        let content = try BatchFileContent(path: file, rules: RuleSet.shipped.inForce(at: asOf))
         let batch = try await invocation.withPool(configuration) { pool in
-            try await PlannedBatch.plan(
-                content, asOf: asOf, environment: environment, pool: pool)
+            let rules = try await pool.rules(at: asOf)
+            let content = try BatchFileContent(path: file, rules: rules.inForce(at: asOf))
+            return try await PlannedBatch.plan(
+                content, asOf: asOf, rules: rules, environment: environment, pool: pool)
         }
         batch.sayFaults(invocation.world)
         try writeFiles(batch, invocation)

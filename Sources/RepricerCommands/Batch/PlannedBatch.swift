@@ -19,10 +19,9 @@ struct PlannedBatch: Sendable {
 
     /// Judges the content on the newest facts.
     static func plan(
-        _ content: BatchFileContent, asOf: Instant, environment: StoreEnvironment,
-        pool: PostgresPool
+        _ content: BatchFileContent, asOf: Instant, rules: RuleSet,
+        environment: StoreEnvironment, pool: PostgresPool
     ) async throws -> PlannedBatch {
-        let rules = RuleSet.shipped
         let rows = try await Planner(pool: pool, rules: rules, environment: environment).plan(
             rows: content.rows, spoiled: content.spoiled.map(\.plan), asOf: asOf)
         var hash = PlanHash(rules: rules.inForce(at: asOf), environment: environment)

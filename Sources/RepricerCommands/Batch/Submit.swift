@@ -24,14 +24,15 @@ extension Commands {
         let name = try invocation.arguments.required(batchName)
         let now = try await invocation.now(configuration)
         let environment = try configuration.required(configuration.environment, .environment)
-        let content = try BatchFileContent(path: file, rules: RuleSet.shipped.inForce(at: now))
         return try await invocation.withPool(configuration) { pool in
+            let rules = try await pool.rules(at: now)
+            let content = try BatchFileContent(path: file, rules: rules.inForce(at: now))
             // Asked before the plan: its rows would only be told that they have an open change.
             if let known = try await knownBatch(content, pool: pool) {
                 return try told(.sameAsBefore(batchID: known), nil, invocation)
             }
             let batch = try await PlannedBatch.plan(
-                content, asOf: now, environment: environment, pool: pool)
+                content, asOf: now, rules: rules, environment: environment, pool: pool)
             try check(batch, invocation)
             let outcome = try await Submission.store(
                 batch.rows, name: name, contentSHA256: content.sha256, planHash: batch.hash,

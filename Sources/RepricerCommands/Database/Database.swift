@@ -1,5 +1,6 @@
 import Ledger
 import Postgres
+import Pricing
 
 extension Invocation {
     /// One connection for one command, closed when `body` is done.
@@ -38,6 +39,13 @@ extension Invocation {
             await pool.close()
             throw error
         }
+    }
+}
+
+extension PostgresPool {
+    /// The rules that judge at an instant: one set a command, so that all of it is judged alike.
+    func rules(at now: Instant) async throws -> RuleSet {
+        try await withTransaction { try RuleQueries.load(.at, now, on: $0) }
     }
 }
 

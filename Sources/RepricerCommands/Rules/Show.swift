@@ -1,72 +1,120 @@
+import Ledger
 import Pricing
 
 extension Commands {
     static let rulesShow = Command(
-        "rules show", "show the consent thresholds and currency decimals in force",
+        "rules show",
+        "show the consent thresholds, currency decimals and exchange rates in force",
         options: [asOf],
-        discussion:
-            "Reads no database: these rules come with the program. Amounts are for one period."
+        discussion: """
+            Amounts are for one period. `rules import` changes them; what was in force at an earlier instant is \
+            still shown with --as-of.
+            """
     ) { invocation in
-        var instant = try invocation.arguments.instant(asOf)
-        if instant == nil {
-            instant = try await invocation.now(invocation.configuration()).milliseconds
+        let configuration = try invocation.configuration()
+        let now = try await invocation.instant(asOf, configuration)
+        let (rules, latest) = try await invocation.withPool(configuration) { pool in
+            try await pool.withTransaction { connection in
+                (
+                    try RuleQueries.load(.at, now, on: connection),
+                    try RuleQueries.latestImport(on: connection)
+                )
+            }
         }
-        let now = Instant(milliseconds: instant ?? 0)
-        let rules = RulesShown(RuleSet.shipped, at: now)
-        try invocation.print(invocation.isJSON ? rules.json.text + "\n" : rules.text)
+        let shown = RulesShown(rules, at: now, latest: latest)
+        try invocation.print(invocation.isJSON ? shown.json.text + "\n" : shown.text)
         return .done
     }
 }
 
-/// The rows of a rule set that judge at one instant.
-private struct RulesShown {
+/// The rows that judge at one instant.
+struct RulesShown {
     let asOf: Instant
+    let latest: RuleQueries.Import?
     let thresholds: [RuleSet.Threshold]
     let alwaysConsent: [RuleSet.AlwaysConsent]
     let currencies: [RuleSet.CurrencyRule]
+    let exchangeRates: [RuleSet.ExchangeRate]
 
-    init(_ rules: RuleSet, at now: Instant) {
+    init(_ rules: RuleSet, at now: Instant, latest: RuleQueries.Import?) {
         let inForce = rules.inForce(at: now)
         asOf = now
-        thresholds = rules.thresholds.filter {
-            inForce.threshold(storefront: $0.storefront, currency: $0.currency, kind: $0.kind) == $0
-        }.sorted {
-            ($0.storefront, $0.currency, $0.kind.rawValue)
-                < ($1.storefront, $1.currency, $1.kind.rawValue)
-        }
-        alwaysConsent = rules.alwaysConsent.filter {
-            inForce.alwaysConsent(storefront: $0.storefront) == $0 && $0.isRequired
-        }.sorted { $0.storefront < $1.storefront }
-        currencies = rules.currencies.filter { inForce.currency($0.currency.code) == $0.currency }
-            .sorted { $0.currency.code < $1.currency.code }
+        self.latest = latest
+        thresholds = inForce.thresholdRows
+        alwaysConsent = inForce.alwaysConsentRows.filter(\.isRequired)
+        currencies = inForce.currencyRows
+        exchangeRates = inForce.exchangeRateRows
     }
 
     var text: String {
-        var amounts = Table([
+        let storefronts = alwaysConsent.map(\.storefront).joined(separator: " ")
+        let basis =
+            exchangeRates.isEmpty
+            ? "is judged as needing consent above 50 %: no exchange rates are loaded."
+            : "is estimated from the USA's by exchange rates, rounded down; without a rate, above 50 % "
+                + "consent is needed."
+        var text = "Consent is needed above 50 % and above the threshold, as of \(asOf.text).\n"
+        text += "A storefront without a row \(basis)\n"
+        text += "Storefronts that always need consent: "
+        text += "\(storefronts.isEmpty ? "none known" : storefronts)\n"
+        if let latest {
+            text += "Version \(latest.revision) of the rules: \(harmless(latest.file)), "
+            text +=
+                "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy)).\n"
+        }
+        text += "\n" + amountsTable + "\n" + decimalsTable
+        return exchangeRates.isEmpty ? text : text + "\n" + ratesTable
+    }
+
+    private var amountsTable: String {
+        var table = Table([
             .left("STOREFRONT"), .left("CURRENCY"), .left("PERIOD"), .right("THRESHOLD"),
             .left("SOURCE"), .left("SINCE"),
         ])
         for row in thresholds {
-            amounts.add([
+            table.add([
                 row.storefront, row.currency, row.kind.rawValue,
                 shownPrice(row.amount, currency: row.currency), row.source.rawValue,
                 row.validFrom?.text ?? "ever",
             ])
         }
-        var decimals = Table([.left("CURRENCY"), .right("DECIMALS"), .left("SOURCE")])
-        for row in currencies {
-            decimals.add([row.currency.code, "\(row.currency.decimals)", row.source.rawValue])
-        }
-        let storefronts = alwaysConsent.map(\.storefront).joined(separator: " ")
-        return "Consent is needed above 50 % and above the threshold, as of \(asOf.text).\n"
-            + "A storefront without a row is judged as needing consent above 50 %.\n"
-            + "Storefronts that always need consent: \(storefronts.isEmpty ? "none known" : storefronts)\n\n"
-            + amounts.text + "\n" + decimals.text
+        return table.text
     }
 
+    private var decimalsTable: String {
+        var table = Table([
+            .left("CURRENCY"), .right("DECIMALS"), .left("SOURCE"), .left("SINCE"),
+        ])
+        for row in currencies {
+            table.add([
+                row.currency.code, "\(row.currency.decimals)", row.source.rawValue,
+                row.validFrom?.text ?? "ever",
+            ])
+        }
+        return table.text
+    }
+
+    private var ratesTable: String {
+        var table = Table([
+            .left("CURRENCY"), .right("PER EURO"), .left("SOURCE"), .left("SINCE"),
+        ])
+        for row in exchangeRates {
+            table.add([
+                row.currency, row.perEuro.text, row.source, row.validFrom?.text ?? "ever",
+            ])
+        }
+        return table.text
+    }
+}
+
+extension RulesShown {
     var json: JSONValue {
         .object([
             "as_of": .string(asOf.text),
+            "version": .number(latest.map { Int64($0.revision) }),
+            "imported_by": .text(latest?.importedBy),
+            "imported_at": .text(latest?.importedAt?.text),
+            "file": .text(latest?.file),
             "thresholds": .array(
                 thresholds.map { row in
                     .object([
@@ -77,13 +125,28 @@ private struct RulesShown {
                         "valid_from": .text(row.validFrom?.text),
                     ])
                 }),
-            "always_consent": .array(alwaysConsent.map { .string($0.storefront) }),
+            "always_consent": .array(
+                alwaysConsent.map { row in
+                    .object([
+                        "storefront": .string(row.storefront),
+                        "source": .string(row.source.rawValue),
+                        "valid_from": .text(row.validFrom?.text),
+                    ])
+                }),
             "currencies": .array(
                 currencies.map { row in
                     .object([
                         "currency": .string(row.currency.code),
                         "decimals": .integer(Int64(row.currency.decimals)),
                         "source": .string(row.source.rawValue),
+                        "valid_from": .text(row.validFrom?.text),
+                    ])
+                }),
+            "exchange_rates": .array(
+                exchangeRates.map { row in
+                    .object([
+                        "currency": .string(row.currency), "per_euro": .string(row.perEuro.text),
+                        "source": .string(row.source), "valid_from": .text(row.validFrom?.text),
                     ])
                 }),
         ])

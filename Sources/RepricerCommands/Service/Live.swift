@@ -95,8 +95,7 @@ struct Live: Sendable {
             Projector(pool: pool, log: log.with(component: "projector"), metrics: metrics),
             Scheduler(
                 Scheduler.World(
-                    pool: pool, store: store, rules: .shipped, environment: environment,
-                    clock: clock,
+                    pool: pool, store: store, environment: environment, clock: clock,
                     log: log.with(component: "scheduler"), metrics: metrics, limits: limits)),
             Canceller(
                 pool: pool, store: store, clock: clock, log: log.with(component: "canceller"),

@@ -24,13 +24,16 @@ extension Commands {
         let environment = try configuration.required(configuration.environment, .environment)
         let id = try invocation.arguments.required(subscription)
         let batch = try await invocation.withPool(configuration) { pool in
-            let facts = try await pool.withTransaction { connection in
-                try SubscriptionQueries.load([id], on: connection)[id]?.facts
+            let (facts, rules) = try await pool.withTransaction { connection in
+                (
+                    try SubscriptionQueries.load([id], on: connection)[id]?.facts,
+                    try RuleQueries.load(.at, asOf, on: connection)
+                )
             }
             let content = try fileOfOneRow(
-                invocation, currency: facts?.currency, rules: RuleSet.shipped.inForce(at: asOf))
+                invocation, currency: facts?.currency, rules: rules.inForce(at: asOf))
             return try await PlannedBatch.plan(
-                content, asOf: asOf, environment: environment, pool: pool)
+                content, asOf: asOf, rules: rules, environment: environment, pool: pool)
         }
         guard var row = batch.rows.first else { return .failed }
         // No file, no line.

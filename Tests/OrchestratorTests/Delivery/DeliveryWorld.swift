@@ -116,7 +116,7 @@ struct DeliveryWorld {
         limits.failureWait = .zero
         return Scheduler(
             Scheduler.World(
-                pool: service, store: calls ?? store, rules: .shipped, environment: .production,
+                pool: service, store: calls ?? store, environment: .production,
                 clock: clock, realClock: realClock, log: .silent, metrics: Metrics(), limits: limits
             ))
     }

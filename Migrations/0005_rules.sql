@@ -1,0 +1,133 @@
+-- Consent thresholds, storefronts that always ask, currency decimals and exchange rates become data: what
+-- Apple changes is imported, and an old instant is still judged by the rules of its day.
+-- Locks: none on existing tables.
+-- breaking: no
+
+-- One row an import; its number is the version of the rules. Two imports at one moment meet at the primary
+-- key, and the second one starts again.
+CREATE TABLE repricer.rule_imports (
+    revision integer NOT NULL,
+    imported_at timestamptz NOT NULL,
+    imported_by text NOT NULL DEFAULT session_user,
+    file text NOT NULL,
+    content_sha256 text,
+    CONSTRAINT rule_imports_pkey PRIMARY KEY (revision),
+    -- Lets a rule refer to its import together with the person, so that nobody adds to another's import.
+    CONSTRAINT rule_imports_person UNIQUE (revision, imported_by),
+    CONSTRAINT rule_imports_revision CHECK (revision > 0),
+    CONSTRAINT rule_imports_file_size CHECK (length(file) BETWEEN 1 AND 4096)
+);
+COMMENT ON TABLE repricer.rule_imports IS
+    'Who changed the rules, when and from which file. The highest revision is the version of the rules.';
+
+CREATE TABLE repricer.consent_thresholds (
+    storefront text NOT NULL,
+    currency text NOT NULL,
+    period_kind text NOT NULL,
+    valid_from timestamptz NOT NULL,
+    revision integer NOT NULL,
+    imported_by text NOT NULL DEFAULT session_user,
+    amount_milliunits bigint NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT consent_thresholds_pkey
+        PRIMARY KEY (storefront, currency, period_kind, valid_from, revision),
+    CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by)
+        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT consent_thresholds_storefront CHECK (storefront ~ '^[A-Z]{3}$'),
+    CONSTRAINT consent_thresholds_currency CHECK (currency ~ '^[A-Z]{3}$'),
+    CONSTRAINT consent_thresholds_kind CHECK (period_kind IN ('annual', 'nonannual')),
+    CONSTRAINT consent_thresholds_amount CHECK (amount_milliunits >= 0),
+    CONSTRAINT consent_thresholds_source CHECK (source IN ('apple', 'estimated'))
+);
+COMMENT ON TABLE repricer.consent_thresholds IS
+    'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at '
+    'an instant is in force then, of equal ones the highest revision; -infinity: since ever.';
+
+CREATE TABLE repricer.always_consent_storefronts (
+    storefront text NOT NULL,
+    valid_from timestamptz NOT NULL,
+    revision integer NOT NULL,
+    imported_by text NOT NULL DEFAULT session_user,
+    is_required boolean NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision),
+    CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by)
+        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT always_consent_storefronts_storefront CHECK (storefront ~ '^[A-Z]{3}$'),
+    CONSTRAINT always_consent_storefronts_source CHECK (source IN ('apple', 'estimated'))
+);
+COMMENT ON TABLE repricer.always_consent_storefronts IS
+    'Append-only. Storefronts where every increase needs consent, or (is_required false) no longer does.';
+
+CREATE TABLE repricer.currency_decimals (
+    currency text NOT NULL,
+    valid_from timestamptz NOT NULL,
+    revision integer NOT NULL,
+    imported_by text NOT NULL DEFAULT session_user,
+    decimals integer NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision),
+    CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by)
+        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT currency_decimals_currency CHECK (currency ~ '^[A-Z]{3}$'),
+    CONSTRAINT currency_decimals_range CHECK (decimals BETWEEN 0 AND 3),
+    CONSTRAINT currency_decimals_source CHECK (source IN ('apple', 'estimated'))
+);
+COMMENT ON TABLE repricer.currency_decimals IS
+    'Append-only. The currencies that Apple prices in, with the decimals that its prices have.';
+
+CREATE TABLE repricer.exchange_rates (
+    currency text NOT NULL,
+    valid_from timestamptz NOT NULL,
+    revision integer NOT NULL,
+    imported_by text NOT NULL DEFAULT session_user,
+    billionths_per_euro bigint NOT NULL,
+    source text NOT NULL,
+    CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision),
+    CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by)
+        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT exchange_rates_currency CHECK (currency ~ '^[A-Z]{3}$'),
+    CONSTRAINT exchange_rates_positive CHECK (billionths_per_euro > 0),
+    CONSTRAINT exchange_rates_source_size CHECK (length(source) BETWEEN 1 AND 64)
+);
+COMMENT ON TABLE repricer.exchange_rates IS
+    'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
+
+-- What is known on the day the product ships: the part of Apple's table of storefronts that could be read
+-- (AFG to BGR), the rule's own text for the USA, Apple's currencies. The annual amount is always ten times
+-- the other one. Apple's list of storefronts that always ask could not be read: it is empty, not guessed.
+INSERT INTO repricer.rule_imports (revision, imported_at, file)
+    VALUES (1, '-infinity', 'shipped with the product');
+INSERT INTO repricer.consent_thresholds
+        (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
+    SELECT s.storefront, a.currency, k.kind, '-infinity', 1, a.units * 1000 * k.factor, 'apple'
+    FROM (VALUES
+        ('USA AFG DZA AGO AIA ATG ARG AZE BHS BHR BLZ BMU BTN BOL BWA VGB BRN', 'USD', 5),
+        ('ALB ARM BRB BLR BEN', 'USD', 6),
+        ('AUT BEL BIH', 'EUR', 5),
+        ('AUS', 'AUD', 8),
+        ('BRA', 'BRL', 40),
+        ('BGR', 'BGN', 12)) AS a (storefronts, currency, units)
+    CROSS JOIN LATERAL unnest(string_to_array(a.storefronts, ' ')) AS s (storefront)
+    CROSS JOIN (VALUES ('nonannual', 1), ('annual', 10)) AS k (kind, factor);
+INSERT INTO repricer.currency_decimals (currency, valid_from, revision, decimals, source)
+    SELECT c.currency, '-infinity', 1, d.decimals, 'apple'
+    FROM (VALUES
+        ('CLP COP DKK HKD HUF IDR INR JPY KRW KZT MXN NGN NOK PHP PKR RUB SEK THB TWD TZS VND', 0),
+        ('AED AUD BGN BRL CAD CHF CNY CZK EGP EUR GBP ILS MYR NZD PEN PLN QAR RON SAR SGD TRY USD ZAR',
+            2)) AS d (currencies, decimals)
+    CROSS JOIN LATERAL unnest(string_to_array(d.currencies, ' ')) AS c (currency);
+
+GRANT SELECT ON repricer.rule_imports, repricer.consent_thresholds,
+    repricer.always_consent_storefronts, repricer.currency_decimals, repricer.exchange_rates
+    TO repricer_pricing, repricer_service;
+-- imported_by is left out: nobody signs for another.
+GRANT INSERT (revision, imported_at, file, content_sha256) ON repricer.rule_imports TO repricer_pricing;
+GRANT INSERT (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
+    ON repricer.consent_thresholds TO repricer_pricing;
+GRANT INSERT (storefront, valid_from, revision, is_required, source)
+    ON repricer.always_consent_storefronts TO repricer_pricing;
+GRANT INSERT (currency, valid_from, revision, decimals, source)
+    ON repricer.currency_decimals TO repricer_pricing;
+GRANT INSERT (currency, valid_from, revision, billionths_per_euro, source)
+    ON repricer.exchange_rates TO repricer_pricing;

@@ -1,0 +1,139 @@
+/// The rules of one instant, indexed; made once for a whole batch.
+package struct RulesInForce: Hashable, Sendable {
+    private struct ThresholdKey: Hashable {
+        var storefront: String
+        var currency: String
+        var kind: PeriodKind
+    }
+
+    private struct EstimateKey: Hashable {
+        var currency: String
+        var kind: PeriodKind
+    }
+
+    private var thresholds: [ThresholdKey: RuleSet.Threshold] = [:]
+    private var alwaysConsent: [String: RuleSet.AlwaysConsent] = [:]
+    private var currencies: [String: RuleSet.CurrencyRule] = [:]
+    private var exchangeRates: [String: RuleSet.ExchangeRate] = [:]
+    private var estimates: [EstimateKey: ThresholdInForce] = [:]
+
+    init(_ rules: RuleSet, at now: Instant) {
+        for row in newest(rules.thresholds, at: now, from: \.validFrom) {
+            thresholds[
+                ThresholdKey(storefront: row.storefront, currency: row.currency, kind: row.kind)] =
+                row
+        }
+        for row in newest(rules.alwaysConsent, at: now, from: \.validFrom) {
+            alwaysConsent[row.storefront] = row
+        }
+        for row in newest(rules.currencies, at: now, from: \.validFrom) {
+            currencies[row.currency.code] = row
+        }
+        for row in newest(rules.exchangeRates, at: now, from: \.validFrom) {
+            exchangeRates[row.currency] = row
+        }
+        estimates = makeEstimates()
+    }
+
+    /// The amount that judges an increase; nil where there is neither a row nor a way to estimate one.
+    func thresholdInForce(
+        storefront: String, currency: String, kind: PeriodKind
+    ) -> ThresholdInForce? {
+        if let row = threshold(storefront: storefront, currency: currency, kind: kind) {
+            return ThresholdInForce(amount: row.amount, source: row.source)
+        }
+        return estimates[EstimateKey(currency: currency, kind: kind)]
+    }
+
+    /// Every currency's estimate, so that a million rows look it up instead of working it out.
+    private func makeEstimates() -> [EstimateKey: ThresholdInForce] {
+        var estimates: [EstimateKey: ThresholdInForce] = [:]
+        for kind in PeriodKind.allCases {
+            guard let base = threshold(storefront: "USA", currency: "USD", kind: kind),
+                let usd = exchangeRate("USD")
+            else { continue }
+            for (code, row) in currencies {
+                guard let rate = exchangeRate(code) else { continue }
+                let basis = ThresholdEstimate(
+                    usdAmount: base.amount, perEuro: rate.perEuro, usdPerEuro: usd.perEuro,
+                    ratesFrom: [rate.validFrom, usd.validFrom].compactMap { $0 }.min(),
+                    source: code == "EUR" ? usd.source : rate.source)
+                guard let amount = basis.amount(in: row.currency) else { continue }
+                estimates[EstimateKey(currency: code, kind: kind)] = ThresholdInForce(
+                    amount: amount, source: .estimated, basis: .estimate(basis))
+            }
+        }
+        return estimates
+    }
+
+    /// What one euro costs in a currency; nil where no rate is loaded. The euro itself needs none.
+    package func exchangeRate(_ code: String) -> RuleSet.ExchangeRate? {
+        if let row = exchangeRates[code] { return row }
+        return code == "EUR"
+            ? RuleSet.ExchangeRate(currency: code, perEuro: .one, source: "identity") : nil
+    }
+
+    /// The threshold of a storefront in a subscription's currency; nil where none is known.
+    package func threshold(
+        storefront: String, currency: String, kind: PeriodKind
+    ) -> RuleSet.Threshold? {
+        thresholds[ThresholdKey(storefront: storefront, currency: currency, kind: kind)]
+    }
+
+    /// The row that says whether every increase of the storefront needs consent; nil where none says.
+    package func alwaysConsent(storefront: String) -> RuleSet.AlwaysConsent? {
+        alwaysConsent[storefront]
+    }
+
+    /// A currency by its ISO code, upper case; nil for one that Apple does not price in.
+    package func currency(_ code: String) -> Currency? { currencies[code]?.currency }
+
+    /// The rows in force, in the order of their keys.
+    package var thresholdRows: [RuleSet.Threshold] {
+        thresholds.values.sorted {
+            ($0.storefront, $0.currency, $0.kind.rawValue)
+                < ($1.storefront, $1.currency, $1.kind.rawValue)
+        }
+    }
+
+    package var alwaysConsentRows: [RuleSet.AlwaysConsent] {
+        alwaysConsent.values.sorted { $0.storefront < $1.storefront }
+    }
+
+    package var currencyRows: [RuleSet.CurrencyRule] {
+        currencies.values.sorted { $0.currency.code < $1.currency.code }
+    }
+
+    package var exchangeRateRows: [RuleSet.ExchangeRate] {
+        exchangeRates.values.sorted { $0.currency < $1.currency }
+    }
+
+    /// All rows in force, in a fixed order, as lines: part of the plan hash.
+    ///
+    /// Exchange rates are not among them: a row that rests on one names it, and the others must not drift
+    /// with every day's rates.
+    var canonicalLines: [String] {
+        let amounts = thresholds.values.map {
+            "threshold \($0.storefront) \($0.currency) \($0.kind.rawValue) \($0.amount) "
+                + $0.source.rawValue
+        }
+        let always = alwaysConsent.values.map {
+            "always \($0.storefront) \($0.isRequired) \($0.source.rawValue)"
+        }
+        let decimals = currencies.values.map {
+            "currency \($0.currency.code) \($0.currency.decimals)"
+        }
+        return (amounts + always + decimals).sorted()
+    }
+}
+
+/// The rows in force, earliest first, so that a later one overwrites.
+private func newest<Row>(
+    _ rows: [Row], at now: Instant, from validFrom: (Row) -> Instant?
+) -> [Row] {
+    rows.enumerated()
+        .map { (at: validFrom($1)?.milliseconds ?? .min, order: $0, row: $1) }
+        .filter { $0.at <= now.milliseconds }
+        .sorted { ($0.at, $0.order) < ($1.at, $1.order) }
+        .map(\.row)
+}
