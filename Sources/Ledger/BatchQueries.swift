@@ -156,15 +156,19 @@ package enum BatchQueries {
     package static func stateCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
-        let rows = try connection.query(
-            """
-            -- name: stateCounts
-            SELECT state, count(*) AS rows FROM repricer.price_changes
-            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-            GROUP BY state
-            """)
+        try tally(
+            connection.query(
+                """
+                -- name: stateCounts
+                SELECT state, count(*) AS rows FROM repricer.price_changes
+                WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+                GROUP BY state
+                """), by: "state")
+    }
+
+    private static func tally(_ rows: Rows, by column: String) throws -> [String: Int64] {
         var counts: [String: Int64] = [:]
-        for row in rows { counts[try row.text("state")] = try row.int64("rows") }
+        for row in rows { counts[try row.text(column)] = try row.int64("rows") }
         return counts
     }
 
@@ -172,31 +176,27 @@ package enum BatchQueries {
     package static func rejectCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
-        let rows = try connection.query(
-            """
-            -- name: rejectCounts
-            SELECT code, count(*) AS rows FROM repricer.batch_rejects
-            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-            GROUP BY code
-            """)
-        var counts: [String: Int64] = [:]
-        for row in rows { counts[try row.text("code")] = try row.int64("rows") }
-        return counts
+        try tally(
+            connection.query(
+                """
+                -- name: rejectCounts
+                SELECT code, count(*) AS rows FROM repricer.batch_rejects
+                WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+                GROUP BY code
+                """), by: "code")
     }
 
     /// Dependents' cancellations by state.
     package static func dependentCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
-        let rows = try connection.query(
-            """
-            -- name: dependentCounts
-            SELECT state, count(*) AS rows FROM repricer.dependent_cancellations
-            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-            GROUP BY state
-            """)
-        var counts: [String: Int64] = [:]
-        for row in rows { counts[try row.text("state")] = try row.int64("rows") }
-        return counts
+        try tally(
+            connection.query(
+                """
+                -- name: dependentCounts
+                SELECT state, count(*) AS rows FROM repricer.dependent_cancellations
+                WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+                GROUP BY state
+                """), by: "state")
     }
 }
