@@ -69,7 +69,9 @@ let package = Package(
         tests(
             "Receiver",
             ["TestSupport", "Postgres", "Ledger", "AppStore", "JOSE", "HTTP", "ServiceKit"]),
-        tests("RepricerCommands", ["TestSupport", "Postgres", "ServiceKit"]),
+        tests(
+            "RepricerCommands",
+            ["TestSupport", "Postgres", "Pricing", "Orchestrator", "ServiceKit", "repricer"]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         .testTarget(name: "TidyTests", swiftSettings: strict),
     ]

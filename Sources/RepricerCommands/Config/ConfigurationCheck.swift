@@ -66,11 +66,11 @@ struct ConfigurationCheck: Sendable {
 
     private func secret(_ name: String, _ variable: Variable, _ path: String?) -> Result? {
         guard let path else { return nil }
-        do throws(SecretFile.Fault) {
-            _ = try SecretFile.readToken(path)
+        do throws(ConfigurationFault) {
+            _ = try SecretFile.readToken(path, of: variable)
             return Result(name: name, found: path, problems: [])
         } catch {
-            return failed(name, variable, error.wrong, error.remedy)
+            return Result(name: name, found: nil, problems: error.problems)
         }
     }
 

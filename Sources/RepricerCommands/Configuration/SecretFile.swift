@@ -39,10 +39,19 @@ enum SecretFile {
     }
 
     /// The first line, for tokens: editors end files with a line feed that is no part of the secret.
-    static func readToken(_ path: String) throws(Fault) -> String {
-        let text = try read(path)
-        let line = text.prefix { !$0.isNewline }
-        guard !line.isEmpty else { throw Fault(wrong: "\(path) begins empty", remedy: "fill it") }
-        return String(line)
+    static func readToken(_ path: String, of variable: Variable) throws(ConfigurationFault)
+        -> String
+    {
+        do throws(Fault) {
+            let line = try read(path).prefix { !$0.isNewline }
+            guard line.contains(where: { !$0.isWhitespace }) else {
+                throw Fault(wrong: "\(path) begins with an empty line", remedy: "fill it")
+            }
+            return String(line)
+        } catch {
+            throw ConfigurationFault(problems: [
+                ConfigurationProblem(variable.rawValue, error.wrong, remedy: error.remedy)
+            ])
+        }
     }
 }

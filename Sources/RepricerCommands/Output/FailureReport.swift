@@ -3,6 +3,7 @@ import JOSE
 import Ledger
 import Orchestrator
 import Postgres
+import Receiver
 import ServiceKit
 
 /// Says on standard error what went wrong, and chooses the exit code.
@@ -34,6 +35,9 @@ func explain(_ error: any Error, world: World) -> ExitCode {
     case let file as BatchFileError:
         world.sayPlainly(harmless(file.description) + "\n")
         return .inputRejected
+    case let chunks as FileChunks.Failure:
+        world.sayPlainly(harmless(chunks.description) + "\n")
+        return .inputRejected
     case let report as ReportError:
         world.say(report.description)
         return report.exitCode
@@ -57,8 +61,9 @@ extension MigrationError {
     fileprivate var exitCode: ExitCode {
         switch self {
         case .editedAfterApply, .databaseIsNewer: .conflict
+        case .failed(_, _, let error), .database(let error): CommandFailure(database: error).code
         case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
-            .missingVersion, .failed, .database:
+            .missingVersion:
             .failed
         }
     }

@@ -17,14 +17,19 @@ struct Live: Sendable {
     static let receiving: [Variable] = [.listen, .forwarderTokenFile]
 
     let configuration: Configuration
+    /// Virtual in a rehearsal.
     let clock: any WallClock
+    let realClock: any WallClock
     let metrics = Metrics()
     let log: Log
 
     init(_ invocation: Invocation, _ configuration: Configuration) async throws {
         self.configuration = configuration
         clock = try await configuration.makeClock(world: invocation.world)
-        log = Log(component: "repricer", sink: Log.standardError)
+        realClock = invocation.world.realClock
+        log = Log(
+            component: "repricer", level: invocation.isQuiet ? .warning : .info, clock: realClock
+        ) { invocation.world.sayPlainly($0 + "\n") }
     }
 
     private func verifier() throws -> JWSVerifier {
@@ -49,7 +54,8 @@ struct Live: Sendable {
     func receiver(_ pool: LedgerPool) throws -> (routes: ReceiverRoutes, server: HTTPServer) {
         let store = NotificationStore(pool: pool)
         let token = try configuration.forwarderTokenFile.map { path in
-            ForwarderToken(fileContent: try SecretFile.readToken(path))
+            ForwarderToken(
+                fileContent: try SecretFile.readToken(path, of: .forwarderTokenFile))
         }
         let routes = ReceiverRoutes(
             intake: try intake(store), reports: ReportStore(pool: pool), token: token ?? nil,
@@ -65,11 +71,13 @@ struct Live: Sendable {
     func store() throws -> LiveStoreCalls {
         let keyPath = try configuration.required(configuration.keyFile, .keyFile)
         let bundleID = try configuration.required(configuration.bundleID, .bundleID)
+        // The App Store judges tokens by real time, in a rehearsal too: at a day a second, a token of virtual
+        // time would be stale before it arrives.
         let token = BearerToken(
             key: try KeyFile.load(keyPath),
             keyID: try configuration.required(configuration.keyID, .keyID),
             issuerID: try configuration.required(configuration.issuerID, .issuerID),
-            bundleID: bundleID, clock: clock)
+            bundleID: bundleID, clock: realClock)
         let http = try HTTPClient(
             baseURL: try configuration.required(configuration.apiBaseURL, .apiBaseURL),
             extraCAFile: configuration.apiCAFile, limits: HTTPClientLimits())

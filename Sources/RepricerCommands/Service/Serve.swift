@@ -1,6 +1,8 @@
+import Glibc
 import Ledger
 import Receiver
 import ServiceKit
+import Synchronization
 
 extension Commands {
     private static let only = ValueOption(
@@ -14,7 +16,8 @@ extension Commands {
         options: [only],
         discussion: """
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
-            notifications as well. SIGTERM drains and ends it.
+            notifications as well. It waits for a database that is away, and refuses one of another schema \
+            version. SIGTERM drains and ends it.
             """
     ) { invocation in
         let part = invocation.arguments[only]
@@ -24,21 +27,46 @@ extension Commands {
         if part != "scheduler" { needed += Live.receiving }
         try configuration.check(needed)
         let live = try await Live(invocation, configuration)
-        return try await invocation.withPool(configuration, size: connections) { pool in
-            var services: [any Service] = []
-            if part != "receiver" { services += try live.delivery(pool) }
-            if part != "scheduler" {
-                let (routes, server) = try live.receiver(pool)
-                let port = try server.bind()
-                services += [server, Drain(routes: routes)]
-                live.log.notice("listening", ["port": String(port)])
-            }
-            live.log.notice("serving", ["part": part ?? "all"])
-            try await ServiceGroup(services, log: live.log)
-                .run(until: invocation.world.terminations())
-            live.log.notice("stopped")
-            return .done
+        let pool = LedgerPool(
+            conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
+            size: connections)
+        let gate = SchemaGate(pool: pool, log: live.log)
+        // Asked before anything starts: a wrong version must not look like a start.
+        _ = try await gate.isOpen()
+        var services: [any Service] = []
+        if part != "receiver" {
+            services += try live.delivery(pool).map { GatedService(gate: gate, inner: $0) }
         }
+        if part != "scheduler" {
+            let (routes, server) = try live.receiver(pool)
+            let port = try server.bind()
+            services += [server, Drain(routes: routes)]
+            live.log.notice("listening", ["port": String(port)])
+        }
+        live.log.notice("serving", ["part": part ?? "all"])
+        let signal = try await run(services, live, until: invocation.world.terminations())
+        await pool.close()
+        live.log.notice("stopped")
+        // Ctrl-C at a terminal is an interruption; a supervisor's SIGTERM is a success.
+        return signal == SIGINT ? .interrupted : .done
+    }
+
+    /// Returns the signal that ended the services.
+    private static func run(
+        _ services: [any Service], _ live: Live, until signals: AsyncStream<Int32>
+    ) async throws -> Int32? {
+        let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
+        let first = Mutex<Int32?>(nil)
+        let relay = Task {
+            for await signal in signals {
+                live.log.notice("stopping on a signal", ["signal": "\(signal)"])
+                first.withLock { $0 = $0 ?? signal }
+                continuation.yield()
+            }
+        }
+        defer { relay.cancel() }
+        try await ServiceGroup(services, log: live.log).run(until: stop)
+        return first.withLock { $0 }
     }
 }
 

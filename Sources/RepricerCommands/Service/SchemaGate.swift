@@ -1,0 +1,53 @@
+import Ledger
+import Postgres
+import ServiceKit
+
+/// Holds work back until the database is there and has the schema that this program was written for.
+///
+/// A database that is away at the start is a state to wait out, as it is later; one of another schema version
+/// is an error.
+struct SchemaGate: Sendable {
+    private static let wait = Backoff(first: .milliseconds(200), max: .seconds(5))
+
+    let pool: PostgresPool
+    let log: Log
+
+    /// False while the database is away; throws where waiting cannot help.
+    func isOpen() async throws -> Bool {
+        let version: Int
+        do {
+            version = try await pool.withConnection { try await schemaVersion($0) }
+        } catch let error as PostgresError {
+            let failure = CommandFailure(database: error)
+            guard failure.code == .unavailable else { throw failure }
+            log.warning("waiting for the database", ["error": failure.message])
+            return false
+        }
+        if let problem = SchemaCheck.problem(version: version) {
+            throw CommandFailure(.failed, problem.description)
+        }
+        return true
+    }
+
+    func waitUntilOpen() async throws {
+        var random = SystemRandomNumberGenerator()
+        var attempt = 1
+        while try await !isOpen() {
+            try await Task.sleep(for: Self.wait.delay(attempt: attempt, random: &random))
+            attempt += 1
+        }
+    }
+}
+
+/// A service that begins once the gate is open.
+struct GatedService: Service {
+    let gate: SchemaGate
+    let inner: any Service
+
+    var name: String { inner.name }
+
+    func run() async throws {
+        try await gate.waitUntilOpen()
+        try await inner.run()
+    }
+}

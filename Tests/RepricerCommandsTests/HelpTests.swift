@@ -1,0 +1,90 @@
+import Testing
+
+@testable import RepricerCommands
+
+@Suite struct HelpTests {
+    private static let submitHelp = """
+        store a batch for approval and print its id
+
+        usage: repricer submit FILE --name NAME [--plan-hash H] [--accept-valid] [--rejects OUT]
+
+          FILE  the batch, CSV or NDJSON; - is standard input
+
+        options:
+          --name NAME      what people will call the batch
+          --plan-hash H    store only when the plan is still this one
+          --accept-valid   store the rows that can go, although others are refused
+          --rejects OUT    write refused rows to OUT as CSV, to mend and submit again
+
+        for every command:
+          --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
+          --clock START@RATE  run on a virtual clock; only against a loopback App Store
+          --json              print facts as JSON
+          --quiet             no progress and no notes, only errors
+          --help              show this text
+
+        All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it
+        has. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
+
+        """
+
+    @Test(arguments: [
+        ["help", "submit"], ["submit", "--help"], ["submit", "-h"],
+        // Who asks for help may not know the rest.
+        ["submit", "--nonsense", "--help"], ["--help", "submit", "a", "b"],
+    ])
+    func help_ofOneCommand_isThisText(_ arguments: [String]) async {
+        #expect(await run(arguments) == Outcome(code: .done, output: Self.submitHelp, messages: ""))
+    }
+
+    @Test func help_afterTwoDashes_isNoHelp() async {
+        let outcome = await run("timeline", "--", "--help", "x")
+
+        #expect(outcome.code == .usage)
+    }
+
+    @Test func help_alone_listsEveryCommandAndExitCode() async {
+        let outcome = await run("help")
+
+        #expect(outcome.code == .done)
+        for command in RepricerCommands.all {
+            #expect(outcome.output.contains("\n  \(command.name) "), "\(command.name)")
+        }
+        for code in ExitCode.allCases {
+            #expect(outcome.output.contains("\(code.rawValue) "), "\(code)")
+        }
+        #expect(await run("--help").output == outcome.output)
+    }
+
+    @Test func help_ofANoun_explainsEachVerb() async {
+        let outcome = await run("help", "config")
+
+        #expect(outcome.output.contains("usage: repricer config check\n"))
+        #expect(outcome.output.contains("usage: repricer config print\n"))
+    }
+
+    @Test func help_ofAnUnknownCommand_isAUsageError() async {
+        let outcome = await run("help", "sumbit")
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains("did you mean \"submit\"?"))
+    }
+
+    @Test func version_asJSON_isOneObject() async {
+        #expect(
+            await run("version", "--json").output
+                == "{\"name\":\"repricer\",\"version\":\"0.1.0\"}\n")
+    }
+
+    @Test(arguments: ["bash", "zsh", "fish"])
+    func completion_ofAShell_namesEveryCommandAndOption(_ shell: String) async {
+        let script = await run("completion", shell).output
+
+        for command in RepricerCommands.all {
+            for word in command.path { #expect(script.contains(word), "\(word)") }
+            for option in command.options {
+                #expect(script.contains(option.name), "\(option.name)")
+            }
+        }
+    }
+}
