@@ -71,7 +71,9 @@ let package = Package(
             ["TestSupport", "Postgres", "Ledger", "AppStore", "JOSE", "HTTP", "ServiceKit"]),
         tests(
             "RepricerCommands",
-            ["TestSupport", "Postgres", "Pricing", "Orchestrator", "ServiceKit", "repricer"]),
+            [
+                "TestSupport", "Postgres", "JOSE", "ServiceKit", "repricer",
+            ]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         .testTarget(name: "TidyTests", swiftSettings: strict),
     ]

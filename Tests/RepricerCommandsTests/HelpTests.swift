@@ -11,10 +11,10 @@ import Testing
           FILE  the batch, CSV or NDJSON; - is standard input
 
         options:
-          --name NAME      what people will call the batch
-          --plan-hash H    store only when the plan is still this one
-          --accept-valid   store the rows that can go, although others are refused
-          --rejects OUT    write refused rows to OUT as CSV, to mend and submit again
+          --name NAME     what people will call the batch
+          --plan-hash H   store only when the plan is still this one
+          --accept-valid  store the rows that can go, although others are refused
+          --rejects OUT   write refused rows to OUT as CSV, to mend and submit again
 
         for every command:
           --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
@@ -23,8 +23,8 @@ import Testing
           --quiet             no progress and no notes, only errors
           --help              show this text
 
-        All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it
-        has. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
+        All rows or none, unless --accept-valid. The same file again makes no new change and prints the
+        id it has. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
 
         """
 

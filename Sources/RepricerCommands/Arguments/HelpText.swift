@@ -32,7 +32,11 @@ enum HelpText {
         }
         if !options.isEmpty { text += "\noptions:\n" + section(options) }
         text += "\nfor every command:\n" + globalSection
-        if !command.discussion.isEmpty { text += "\n\(command.discussion)\n" }
+        let paragraphs = command.discussion.split(separator: "\n")
+        if !paragraphs.isEmpty {
+            let lines = paragraphs.flatMap { wrapped(String($0), width: 96) }
+            text += "\n" + lines.joined(separator: "\n") + "\n"
+        }
         return text
     }
 
@@ -48,8 +52,7 @@ enum HelpText {
         for every command:
         \(globalSection)
         `repricer help COMMAND` tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 input rejected,
-        4 approval needed or refused, 5 conflict, 6 database or App Store away, 130 interrupted.
-
+        4 approval needed or refused, 5 conflict, 6 database or App Store away, 130 interrupted.\n
         """
     }
 

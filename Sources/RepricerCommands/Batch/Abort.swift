@@ -7,7 +7,7 @@ extension Commands {
     static let abort = Command(
         "abort", "withdraw what has not been sent", positionals: [batch], options: [reason],
         discussion: """
-            Changes that the App Store has, or may have, cannot be called back; they are counted. Their consent and
+            Changes that the App Store has, or may have, cannot be called back; they are counted. Their consent and \
             renewals go on being followed.
             """
     ) { invocation in

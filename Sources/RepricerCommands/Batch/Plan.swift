@@ -14,7 +14,7 @@ extension Commands {
         "plan", "forecast a batch: what can go, who must consent, when it takes effect",
         positionals: [batchFile], options: [asOf, rowsFile, rejectsFile],
         discussion: """
-            Writes nothing to the database and calls nobody. Exits 3 when a row is refused. The plan hash is the
+            Writes nothing to the database and calls nobody. Exits 3 when a row is refused. The plan hash is the \
             same for the same rows, facts and rules; `submit --plan-hash` stores only that plan.
             """
     ) { invocation in

@@ -14,7 +14,7 @@ extension Commands {
         "status", "count changes by state; quota left; forecast end", positionals: [statusBatch],
         options: [watch],
         discussion: """
-            With --watch a terminal shows a progress bar; elsewhere a line (with --json an object) is printed when
+            With --watch a terminal shows a progress bar; elsewhere a line (with --json an object) is printed when \
             something has changed.
             """
     ) { invocation in

@@ -15,7 +15,7 @@ extension Commands {
         "submit", "store a batch for approval and print its id", positionals: [batchFile],
         options: [batchName, planHash, acceptValid, rejectsFile],
         discussion: """
-            All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it
+            All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it \
             has. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
             """
     ) { invocation in

@@ -2,7 +2,7 @@ extension Commands {
     static let configCheck = Command(
         "config check", "try the configuration: key, roots, database, schema, App Store, clock",
         discussion: """
-            Exits 0 when all is well, 1 when something has to be mended, 6 when the database or the App Store
+            Exits 0 when all is well, 1 when something has to be mended, 6 when the database or the App Store \
             does not answer.
             """
     ) { invocation in

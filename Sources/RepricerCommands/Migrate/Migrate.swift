@@ -8,7 +8,7 @@ extension Commands {
     static let migrate = Command(
         "migrate", "bring the database to this program's schema", options: [migrationsFolder],
         discussion: """
-            Applies each pending file of Migrations/ in a transaction of its own. Run it as the owner of the
+            Applies each pending file of Migrations/ in a transaction of its own. Run it as the owner of the \
             database; several at once do no harm. The service refuses to start on another schema version.
             """
     ) { invocation in

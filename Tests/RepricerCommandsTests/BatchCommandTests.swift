@@ -1,0 +1,340 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// The road of a batch through the commands, each as the database user who types it.
+@Suite(.database) struct BatchCommandTests {
+    private static let good = "1000000000000001,PLAN,12.99,USD\n"
+    private static let unknown = "1000000000000009,PLAN,12.99,USD\n"
+
+    /// Ana submits, Ben approves; one subscription renews on 1 February at 9.99 USD.
+    private struct Office {
+        let ana: [String: String]
+        let ben: [String: String]
+        let folder: String
+
+        init() async throws {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                    storefront, currency, period, product_id, original_purchase_at,
+                    recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
+                    signed_at, folded_signed_at, folded_evidence_id)
+                VALUES ('1000000000000001', 1, true, 'USA', 'USD', 'P1M', 'generic', '2025-06-01Z',
+                    '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
+                    '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1');
+                """)
+            await connection.close()
+            ana = Self.environment(
+                try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
+            ben = Self.environment(
+                try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
+            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
+            try FileManager.default.createDirectory(
+                atPath: folder, withIntermediateDirectories: true)
+        }
+
+        private static func environment(_ url: String) -> [String: String] {
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        }
+
+        func file(_ rows: String, name: String = "batch.csv") throws -> String {
+            let path = "\(folder)/\(name)"
+            let header = "original_transaction_id,sku,price,currency\n"
+            try (header + rows).write(toFile: path, atomically: true, encoding: .utf8)
+            return path
+        }
+
+        func text(_ name: String) throws -> String {
+            try String(contentsOfFile: "\(folder)/\(name)", encoding: .utf8)
+        }
+
+        /// Stores a batch as Ana and returns its id.
+        func submit() async throws -> String {
+            let outcome = await run(
+                "submit", try file(BatchCommandTests.good), "--name", "spring", environment: ana)
+            #expect(outcome.code == .done, "\(outcome.messages)")
+            return String(outcome.output.dropLast())
+        }
+    }
+
+    @Test func plan_ofRowsThatCanGo_forecastsAndExits0() async throws {
+        let office = try await Office()
+
+        let first = await run(
+            "plan", try office.file(Self.good), "--json", "--rows", "\(office.folder)/rows",
+            environment: office.ana)
+        let second = await run(
+            "plan", try office.file(Self.good), "--json", environment: office.ana)
+
+        #expect(first.code == .done)
+        #expect(first.messages.isEmpty)
+        #expect(first.output == second.output)
+        #expect(first.output.contains(#""rows":1,"can_go":1,"refused":0,"rejected_rows":{}"#))
+        #expect(
+            try office.text("rows").contains(
+                #""line":2,"original_transaction_id":"1000000000000001""#))
+    }
+
+    @Test func plan_whenRowsAreRefused_namesEachAndWritesThemBack() async throws {
+        let office = try await Office()
+        let file = try office.file(Self.unknown + Self.good + "x,PLAN,12.99,USD\n")
+
+        let outcome = await run(
+            "plan", file, "--rejects", "\(office.folder)/rejects.csv", environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        let lines = outcome.messages.split(separator: "\n")
+        #expect(lines.count == 2)
+        #expect(lines.first?.hasPrefix("\(file):2: unknown_subscription: ") == true)
+        #expect(lines.last?.hasPrefix("\(file):4: bad_transaction_id: ") == true)
+        let rejects = try office.text("rejects.csv").split(separator: "\r\n")
+        #expect(rejects.count == 3)
+        #expect(rejects.last?.hasPrefix("x,PLAN,12.99,USD,bad_transaction_id,") == true)
+    }
+
+    @Test func plan_withRowsOnOutput_keepsTheSummaryOffIt() async throws {
+        let office = try await Office()
+
+        let outcome = await run(
+            "plan", try office.file(Self.good), "--rows", "-", environment: office.ana)
+
+        #expect(outcome.output.split(separator: "\n").count == 1)
+        #expect(outcome.output.hasPrefix("{\"line\":2,"))
+        #expect(outcome.messages.contains("plan hash"))
+    }
+
+    @Test(arguments: [
+        ("", "empty_file"), ("sku\n", "missing_column"), ("nonsense,sku\n", "unknown_column"),
+    ])
+    func plan_ofAnUnusableFile_exits3(_ content: String, _ code: String) async throws {
+        let office = try await Office()
+        let path = "\(office.folder)/bad.csv"
+        try content.write(toFile: path, atomically: true, encoding: .utf8)
+
+        let outcome = await run("plan", path, environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.hasPrefix("\(path):"))
+        #expect(outcome.messages.contains(" \(code): "))
+    }
+
+    @Test func plan_ofAHeaderAlone_exits3() async throws {
+        let office = try await Office()
+
+        let outcome = await run("plan", try office.file(""), environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.contains("empty_file: the file has no rows"))
+    }
+
+    @Test func submit_ofTheSameFileAgain_makesNoNewChangeAndSaysSo() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let again = await run(
+            "submit", try office.file(Self.good), "--name", "other", environment: office.ana)
+
+        #expect(again.code == .done)
+        #expect(again.output == id + "\n")
+        #expect(again.messages == "repricer: this file is a batch already: no new change\n")
+    }
+
+    @Test func submit_withAnotherPlanHash_isAConflict() async throws {
+        let office = try await Office()
+
+        let outcome = await run(
+            "submit", try office.file(Self.good), "--name", "n", "--plan-hash", "abc",
+            environment: office.ana)
+
+        #expect(outcome.code == .conflict)
+        #expect(outcome.output.isEmpty)
+    }
+
+    @Test func submit_withRefusedRows_storesNothingUnlessToldTo() async throws {
+        let office = try await Office()
+        let file = try office.file(Self.good + Self.unknown)
+
+        let strict = await run("submit", file, "--name", "n", environment: office.ana)
+        let before = await run("status", "--json", environment: office.ana)
+        let lenient = await run(
+            "submit", file, "--name", "n", "--accept-valid", "--json", environment: office.ana)
+
+        #expect(strict.code == .inputRejected)
+        #expect(strict.output.isEmpty)
+        #expect(before.output.contains(#""rows":0"#))
+        #expect(lenient.code == .done)
+        #expect(lenient.output.contains(#""is_new":true,"rows":1,"refused":1"#))
+    }
+
+    @Test func approve_byTheSubmitter_isRefusedByTheDatabase() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let own = await run("approve", id, environment: office.ana)
+        let other = await run("approve", "spring", environment: office.ben)
+        let twice = await run("approve", id, environment: office.ben)
+
+        #expect(own.code == .approvalNeededOrRefused)
+        #expect(own.messages.contains("submitted this batch; another user must approve it"))
+        #expect(
+            other == Outcome(code: .done, output: "approved 1 changes of spring\n", messages: ""))
+        #expect(twice.code == .conflict)
+    }
+
+    @Test func submit_byAUserWithoutTheRole_isRefused() async throws {
+        let office = try await Office()
+        let url = try await TestDatabase.login("eve", memberOf: ["repricer_finance"])
+        let eve = ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+
+        let outcome = await run(
+            "submit", try office.file(Self.good), "--name", "n", environment: eve)
+
+        #expect(outcome.code != .done)
+        #expect(outcome.output.isEmpty)
+    }
+
+    @Test func reject_ofAWaitingBatch_withdrawsItsChanges() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let outcome = await run(
+            "reject", id, "--reason", "too early", "--json", environment: office.ben)
+        let status = await run("status", id, "--json", environment: office.ben)
+
+        #expect(
+            outcome.output
+                == "{\"batch_id\":\"\(id)\",\"state\":\"rejected\",\"withdrawn\":1,\"past_recall\":{}}\n"
+        )
+        #expect(status.output.contains(#""is_final":true,"states":{"aborted":1}"#))
+    }
+
+    @Test func pauseAndResume_ofOneBatchAndOfAll_showInTheStatus() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let paused = await run("pause", id, environment: office.ana)
+        let shown = await run("status", id, "--json", environment: office.ana)
+        let all = await run("pause", "--all", environment: office.ana)
+        let resumed = await run("resume", id, environment: office.ana)
+        let stillPaused = await run("status", id, environment: office.ana)
+
+        #expect(paused.output == "paused spring\n")
+        #expect(shown.output.contains(#""paused":true"#))
+        #expect(all.output == "paused everything\n")
+        #expect(resumed.output == "resumed spring\n")
+        #expect(stillPaused.output.contains("`repricer resume --all`"))
+    }
+
+    @Test func abort_afterApproval_withdrawsWhatIsUnsent() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("approve", id, environment: office.ben)
+
+        let outcome = await run("abort", id, environment: office.ana)
+
+        #expect(
+            outcome
+                == Outcome(
+                    code: .done, output: "aborted spring: 1 changes withdrawn\n", messages: ""))
+    }
+
+    @Test(arguments: ["approve", "abort", "status", "pause"])
+    func command_onAnUnknownBatch_exits3(_ verb: String) async throws {
+        let office = try await Office()
+
+        let outcome = await run(verb, "nothing", environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages == "repricer: no batch \"nothing\"; `repricer status` lists them\n")
+    }
+
+    @Test func statusWatch_whenAllIsFinal_endsByItself() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("reject", id, "--reason", "r", environment: office.ben)
+
+        let outcome = await run("status", id, "--watch", "--json", environment: office.ana)
+
+        #expect(outcome.code == .done)
+        #expect(outcome.output.split(separator: "\n").count == 1)
+    }
+
+    @Test func statusWatch_onASignal_isInterrupted() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let outcome = await run("status", id, "--watch", environment: office.ana) { world in
+            world.terminations = { AsyncStream { $0.yield(2) } }
+        }
+
+        #expect(outcome.code == .interrupted)
+    }
+
+    @Test func explain_ofAnIncrease_showsRulesAndDates() async throws {
+        let office = try await Office()
+
+        let text = await run(
+            "explain", "1000000000000001", "PLAN", "14.99", environment: office.ana)
+        let json = await run(
+            "explain", "1000000000000001", "PLAN", "14.99", "--json", environment: office.ana)
+
+        #expect(text.code == .done)
+        #expect(text.output.contains("9.99 USD -> 14.99 USD"))
+        #expect(text.output.contains("\nthreshold "))
+        #expect(
+            json.output.hasPrefix("{\"line\":null,\"original_transaction_id\":\"1000000000000001\"")
+        )
+    }
+
+    @Test(arguments: [
+        ("1000000000000009", "PLAN", "12.99", "unknown_subscription"),
+        ("1000000000000001", "OTHER", "12.99", "unknown_item"),
+        ("1000000000000001", "PLAN", "12.999", "price_decimals"),
+        ("1000000000000001", "PLAN", "9.99", "no_change"),
+        ("1000000000000001", "PLAN", "a\",\"b", "bad_price"),
+    ])
+    func explain_ofAChangeThatCannotGo_exits3(
+        _ id: String, _ sku: String, _ price: String, _ code: String
+    ) async throws {
+        let office = try await Office()
+
+        let outcome = await run("explain", id, sku, price, environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.hasPrefix("repricer: \(code): "), "\(outcome.messages)")
+    }
+
+    @Test func timeline_namesEachStepWithItsEvidence() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let known = await run("timeline", "1000000000000001", "--json", environment: office.ana)
+        let unknown = await run("timeline", "1", environment: office.ana)
+
+        #expect(known.output.contains("\"evidence_id\":\"\(id)\""))
+        #expect(unknown.code == .inputRejected)
+    }
+
+    @Test func report_asFinance_readsTheViewsAlone() async throws {
+        let office = try await Office()
+        _ = try await office.submit()
+        let url = try await TestDatabase.login("fin", memberOf: ["repricer_finance"])
+
+        let csv = await run(
+            "report", "batch-summary", "--format", "csv",
+            environment: ["REPRICER_DATABASE_URL": url])
+        let unknown = await run(
+            "report", "batch_summary", "--batch", "x", environment: ["REPRICER_DATABASE_URL": url])
+
+        #expect(csv.code == .done, "\(csv.messages)")
+        #expect(csv.output.split(separator: "\r\n").count == 2)
+        #expect(unknown.code == .inputRejected)
+    }
+}

@@ -1,0 +1,86 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+@Suite(.database) struct MigrateCommandTests {
+    @Test func migrate_ofAnEmptyDatabase_appliesEachFileOnce() async throws {
+        let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]
+        let folder = RepositoryFiles.path("Migrations")
+
+        let before = await run("plan", "/dev/null", environment: environment)
+        let pending = await run(
+            "migrate", "status", "--migrations", folder, environment: environment)
+        let first = await run("migrate", "--migrations", folder, environment: environment)
+        let second = await run("migrate", "--migrations", folder, environment: environment)
+        let after = await run(
+            "migrate", "status", "--migrations", folder, environment: environment)
+
+        #expect(before.code != .done)
+        #expect(pending.code == .failed)
+        #expect(pending.output.contains("pending"))
+        #expect(first.code == .done)
+        #expect(first.output.hasPrefix("applied 0001_"))
+        #expect(second.output.isEmpty)
+        #expect(second.messages.contains("nothing to do"))
+        #expect(after.code == .done)
+        #expect(!after.output.contains("pending"))
+    }
+
+    @Test func command_onAnEmptyDatabase_asksForMigrate() async throws {
+        let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]
+
+        let outcome = await run("status", environment: environment)
+
+        #expect(outcome.code == .failed)
+        #expect(
+            outcome.messages
+                == "repricer: schema: the database is not migrated; run `repricer migrate` as the "
+                + "owner of the database\n")
+    }
+
+    @Test(arguments: ["status", "migrate", "timeline", "report"])
+    func command_whenTheDatabaseIsAway_exits6(_ verb: String) async {
+        let rest = ["timeline": ["1"], "report": ["batch_summary"]][verb] ?? []
+
+        let outcome = await run(
+            [verb] + rest,
+            environment: [
+                "REPRICER_DATABASE_URL": "host=/nonexistent user=x dbname=y",
+                "REPRICER_MIGRATIONS": RepositoryFiles.path("Migrations"),
+            ])
+
+        #expect(outcome.code == .unavailable, "\(outcome.messages)")
+        #expect(outcome.messages.split(separator: "\n").count == 1)
+    }
+
+    @Test func migrations_areFoundAboveTheProgram() throws {
+        let memory = OutputMemory()
+        let world = World(
+            programPath: RepositoryFiles.path(".build/debug/repricer"), workingDirectory: "/",
+            output: memory.sink, messages: memory.sink)
+
+        let folder = try MigrationsFolder.find(
+            option: nil, configuration: Configuration(), world: world)
+
+        #expect(folder == RepositoryFiles.path("Migrations"))
+    }
+
+    @Test func migrations_whenNowhere_areAskedFor() async {
+        let outcome = await run("migrate")
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("give --migrations DIR or set REPRICER_MIGRATIONS"))
+    }
+
+    @Test func migrate_ofAnEmptyFolder_fails() async throws {
+        let folder = NSTemporaryDirectory() + UUID().uuidString
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+
+        let outcome = await run("migrate", "--migrations", folder)
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("migrations.none"))
+    }
+}

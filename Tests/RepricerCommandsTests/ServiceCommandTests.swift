@@ -1,0 +1,119 @@
+import Foundation
+import JOSE
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+@Suite(.database) struct ServiceCommandTests {
+    /// A receiver's settings, with a root certificate of its own.
+    private func environment(database: String) throws -> [String: String] {
+        let roots = NSTemporaryDirectory() + UUID().uuidString + ".pem"
+        let authority = try CertificateAuthority(
+            validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
+        try authority.rootPEM().write(toFile: roots, atomically: true, encoding: .utf8)
+        return [
+            "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",
+            "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_ROOT_CERTIFICATES": roots,
+            "REPRICER_LISTEN": "127.0.0.1:0",
+        ]
+    }
+
+    /// Serves until `word` is logged, then sends the signal.
+    private func serve(
+        _ environment: [String: String], until word: String, signal: Int32
+    ) async -> Outcome {
+        let (signals, continuation) = AsyncStream.makeStream(of: Int32.self)
+        let seen = Mutex("")
+        let text = OutputMemory()
+        let outcome = await run("serve", "--only", "receiver", environment: environment) { world in
+            world.terminations = { signals }
+            world.messages = OutputSink { bytes throws(OutputError) in
+                let line = String(decoding: bytes, as: UTF8.self)
+                try text.sink.write(line)
+                if line.contains(word) { continuation.yield(signal) }
+                seen.withLock { $0 += line }
+            }
+        }
+        return Outcome(code: outcome.code, output: outcome.output, messages: text.text)
+    }
+
+    @Test(arguments: [(15, ExitCode.done), (2, .interrupted)] as [(Int32, ExitCode)])
+    func serve_onASignal_endsWithItsCode(_ signal: Int32, _ code: ExitCode) async throws {
+        let outcome = await serve(
+            try environment(database: TestDatabase.url), until: "message=serving", signal: signal)
+
+        #expect(outcome.code == code, "\(outcome.messages)")
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.messages.contains("message=stopped"))
+    }
+
+    @Test func serve_whenTheDatabaseIsAway_startsAndWaits() async throws {
+        let outcome = await serve(
+            try environment(database: "host=/nonexistent dbname=x user=y"),
+            until: "message=serving", signal: 15)
+
+        #expect(outcome.code == .done)
+        #expect(outcome.messages.contains("waiting for the database"))
+    }
+
+    @Test func serve_onAnotherSchemaVersion_refuses() async throws {
+        let database = try await TestDatabase.makeEmptyDatabase()
+
+        let outcome = await run(
+            "serve", "--only", "receiver", environment: try environment(database: database))
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("schema: the database is not migrated"))
+    }
+
+    @Test func ingest_ofGarbage_namesEachLineAndExits3() async throws {
+        let path = NSTemporaryDirectory() + UUID().uuidString + ".ndjson"
+        try "garbage\n\n{\"signedPayload\":\"a.b.c\"}\n".write(
+            toFile: path, atomically: true, encoding: .utf8)
+
+        let outcome = await run(
+            "ingest", path, "--json", environment: try environment(database: TestDatabase.url))
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.output.hasPrefix(#"{"lines":2,"new":0,"duplicate":0,"#))
+        let lines = outcome.messages.split(separator: "\n")
+        #expect(lines.count == 2)
+        #expect(lines.first?.hasPrefix("\(path):1: ") == true)
+        #expect(lines.last?.hasPrefix("\(path):3: ") == true)
+    }
+
+    @Test func ingest_ofAMissingFile_exits3() async throws {
+        let outcome = await run(
+            "ingest", "/nowhere/x", environment: try environment(database: TestDatabase.url))
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages == "/nowhere/x: No such file or directory\n")
+    }
+
+    @Test func configCheck_ofAReceiverAlone_namesWhatIsMissingAndExits1() async throws {
+        var settings = try environment(database: TestDatabase.url)
+        settings["REPRICER_API_BASE_URL"] = "http://example.com"
+
+        let outcome = await run("config", "check", "--json", environment: settings)
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.output.hasPrefix(#"{"ok":false,"checks":[{"check":"settings","ok":false"#))
+        #expect(outcome.output.contains(#"{"check":"roots","ok":true,"found":"1 in "#))
+        #expect(outcome.output.contains(#"{"check":"schema","ok":true,"#))
+        #expect(outcome.messages.contains("REPRICER_API_BASE_URL: \"http://example.com\""))
+    }
+
+    @Test func configCheck_whenNobodyAnswers_exits6() async throws {
+        var settings = try environment(database: "host=/nonexistent dbname=x user=y")
+        settings["REPRICER_API_BASE_URL"] = "http://127.0.0.1:1"
+
+        let outcome = await run("config", "check", environment: settings)
+
+        #expect(outcome.code == .unavailable)
+        #expect(outcome.messages.contains("REPRICER_DATABASE_URL: the database cannot be reached"))
+        #expect(
+            outcome.messages.contains("REPRICER_API_BASE_URL: http://127.0.0.1:1 does not answer"))
+    }
+}
