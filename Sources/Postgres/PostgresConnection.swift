@@ -106,10 +106,9 @@ package actor PostgresConnection {
     /// has not hung up meanwhile.
     package var isReusable: Bool {
         guard let handle, handle.isUp else { return false }
-        if handle.wait(for: POLLIN, timeout: 0) {
-            // Data without a question is a notice or the server's farewell.
-            guard PQconsumeInput(handle.pointer) == 1, handle.isUp else { return false }
-        }
+        // Data without a question is a notice or the server's farewell, and the end that follows a farewell
+        // may still be on its way: a new connection is the cheaper doubt.
+        guard !handle.wait(for: POLLIN, timeout: 0) else { return false }
         return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && !isInTransactionBody
     }
 

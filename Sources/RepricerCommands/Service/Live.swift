@@ -88,6 +88,12 @@ struct Live: Sendable {
                 environment: try configuration.required(configuration.environment, .environment)))
     }
 
+    /// How long an idle part waits before it asks the database again: half a second, or half an hour of a
+    /// rehearsal's hurried clock.
+    private var idleWait: Duration {
+        min(.milliseconds(500), max(.milliseconds(20), clock.realDuration(of: .seconds(1800))))
+    }
+
     /// What delivers and folds: scheduler, projector, canceller.
     func delivery(_ pool: LedgerPool) throws -> [any Service] {
         let store = try store()
@@ -97,10 +103,15 @@ struct Live: Sendable {
             try configuration.required(configuration.changePriceRate, .changePriceRate).perSecond
         limits.statusPerSecond =
             try configuration.required(configuration.statusRate, .statusRate).perSecond
+        limits.idleWait = idleWait
+        var folding = Projector.Limits()
+        folding.idleWait = idleWait
         var looking = Canceller.Limits()
         looking.statusPerSecond = limits.statusPerSecond
         return [
-            Projector(pool: pool, log: log.with(component: "projector"), metrics: metrics),
+            Projector(
+                pool: pool, log: log.with(component: "projector"), metrics: metrics, limits: folding
+            ),
             Scheduler(
                 Scheduler.World(
                     pool: pool, store: store, environment: environment, clock: clock,

@@ -1,0 +1,202 @@
+import Postgres
+import TestSupport
+import Testing
+
+@Suite(.database)
+struct PipelineAndCopyTests {
+    struct Refusal: Error, Equatable {}
+
+    @Test func pipeline_whenBatchesAreLargeBothWays_neverDeadlocks() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n bigint PRIMARY KEY, payload text)")
+        let payload = String(repeating: "p", count: 20_000)
+
+        let results = try await connection.pipeline(
+            (0..<1000).map { "INSERT INTO t VALUES (\($0), \(payload)) RETURNING n, payload" })
+
+        #expect(results.count == 1000)
+        #expect(try results[999].one().int("n") == 999)
+        #expect(try results[0].one().text("payload") == payload)
+        #expect(await connection.isReusable)
+        #expect(await connection.preparedStatementCount == 1)
+    }
+
+    @Test func pipeline_whenOneStatementFails_storesNothingAndStaysUsable() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n int CONSTRAINT positive CHECK (n > 0))")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.pipeline([
+                "INSERT INTO t VALUES (\(1))", "INSERT INTO t VALUES (\(0))",
+                "SELECT \(3) AS fresh",
+            ])
+        }
+
+        #expect(error?.constraint == "positive")
+        #expect(await connection.isReusable)
+        let rows = try await connection.pipeline([
+            "SELECT count(*) AS n FROM t", "SELECT \(3) AS fresh",
+        ])
+        #expect(try rows[0].one().int("n") == 0)
+        #expect(try rows[1].one().int("fresh") == 3)
+    }
+
+    @Test func pipeline_whenInsideATransaction_endsWithIt() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n int)")
+
+        await #expect(throws: Refusal()) {
+            try await connection.transaction { connection in
+                _ = try connection.pipeline((1...10).map { "INSERT INTO t VALUES (\($0))" })
+                throw Refusal()
+            }
+        }
+
+        let left = try await connection.query("SELECT count(*) AS n FROM t").one().int("n")
+        #expect(left == 0)
+    }
+
+    @Test func pipeline_whenAValueIsRefused_sendsNothing() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (v text)")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.pipeline([
+                "INSERT INTO t VALUES (\("a"))", "INSERT INTO t VALUES (\("\0"))",
+            ])
+        }
+
+        #expect(error?.code == .nulInText)
+        #expect(try await connection.query("SELECT count(*) AS n FROM t").one().int("n") == 0)
+    }
+
+    @Test func pipeline_whenBackendEnds_isAConnectionLoss() async throws {
+        let connection = try await TestDatabase.connect()
+        let payload = String(repeating: "p", count: 20_000)
+        let ending: SQL = "SELECT pg_terminate_backend(pg_backend_pid())"
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.pipeline(
+                [ending] + (0..<500).map { _ in "SELECT \(payload)::text" })
+        }
+
+        #expect(error?.isConnectionLoss == true)
+        #expect(await connection.isReusable == false)
+    }
+
+    @Test func pipeline_whenManyDistinctStatements_staysBounded() async throws {
+        let connection = try await TestDatabase.connect()
+
+        let rows = try await connection.pipeline(
+            (0..<300).map { "SELECT \(1) + \(unsafe: String($0)) AS n" })
+
+        #expect(try rows[299].one().int("n") == 300)
+        #expect(await connection.preparedStatementCount == 256)
+        #expect(try await connection.pipeline(["SELECT 7 AS n"])[0].one().int("n") == 7)
+    }
+
+    @Test func copy_whenTextIsNasty_roundTrips() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "CREATE TABLE t (id int, v text, at timestamptz, b bytea, l text[], ok boolean)")
+        let words = ["", "\\N", "a\tb\nc\r\\", "\\.", "日本語", "NULL"]
+
+        let stored = try await connection.transaction { connection in
+            var pending = words.enumerated().makeIterator()
+            return try connection.copyIn("COPY t FROM STDIN") {
+                guard let (index, word) = pending.next() else { return nil }
+                var rows = COPYText()
+                rows.append(index)
+                try rows.append(word)
+                try rows.append(timestamp: 1_767_571_200_123 - Int64(index) * 86_400_000 * 20_000)
+                rows.append(blob: Array(word.utf8))
+                try rows.append(texts: [word, "\"\\,{}"])
+                rows.append(index == 0 ? nil : true)
+                rows.endRow()
+                return rows.take()
+            }
+        }
+
+        #expect(stored == words.count)
+        let rows = try await connection.query("SELECT * FROM t ORDER BY id")
+        for (index, word) in words.enumerated() {
+            #expect(try rows[index].text("v") == word)
+            #expect(try rows[index].bytes("b") == Array(word.utf8))
+            #expect(try rows[index].texts("l") == [word, "\"\\,{}"])
+            #expect(try rows[index].boolOrNil("ok") == (index == 0 ? nil : true))
+            let expected = 1_767_571_200_123 - Int64(index) * 86_400_000 * 20_000
+            #expect(try rows[index].milliseconds("at") == expected)
+        }
+    }
+
+    @Test func copyIn_whenSenderThrows_storesNothing() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n int)")
+
+        await #expect(throws: Refusal()) {
+            try await connection.transaction { connection in
+                var sent = 0
+                _ = try connection.copyIn("COPY t FROM STDIN") {
+                    sent += 1
+                    if sent > 3 { throw Refusal() }
+                    return Array("\(sent)\n".utf8)
+                }
+            }
+        }
+
+        #expect(await connection.isReusable)
+        #expect(try await connection.query("SELECT count(*) AS n FROM t").one().int("n") == 0)
+    }
+
+    @Test func copyIn_whenServerRefusesARow_isTypedAndUsable() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n int)")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.transaction { connection in
+                var left = 5000
+                _ = try connection.copyIn("COPY t FROM STDIN") {
+                    left -= 1
+                    return left > 0 ? Array("not a number\n".utf8) : nil
+                }
+            }
+        }
+
+        #expect(error?.sqlState?.isDataException == true)
+        #expect(await connection.isReusable)
+    }
+
+    @Test func copyOut_whenReaderThrows_stopsAndStaysUsable() async throws {
+        let connection = try await TestDatabase.connect()
+
+        await #expect(throws: Refusal()) {
+            try await connection.copyOut("COPY (SELECT generate_series(1, 1000000)) TO STDOUT") {
+                _ in throw Refusal()
+            }
+        }
+        let lines = try await connection.transaction { connection in
+            var lines = 0
+            let rows = try connection.copyOut("COPY (SELECT generate_series(1, 1000)) TO STDOUT") {
+                _ in lines += 1
+            }
+            return [lines, rows]
+        }
+
+        #expect(lines == [1000, 1000])
+    }
+
+    @Test func copy_whenCalledTheWrongWay_isTypedAndUsable() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n int)")
+
+        for text in ["COPY t FROM STDIN", "COPY t TO STDOUT"] {
+            await #expect { try await connection.script(text) } throws: {
+                ($0 as? PostgresError)?.code == .wrongCall
+            }
+        }
+        await #expect { try await connection.copyOut("SELECT 1") { _ in } } throws: {
+            ($0 as? PostgresError)?.code == .wrongCall
+        }
+        #expect(try await connection.query("SELECT 1 AS n").one().int("n") == 1)
+    }
+}
