@@ -14,7 +14,8 @@ import Testing
     private struct Office {
         let ana: [String: String]
         let ben: [String: String]
-        let folder: String
+        private let scratch: ScratchFolder
+        var folder: String { scratch.path }
 
         init() async throws {
             let connection = try await TestDatabase.connect()
@@ -34,9 +35,7 @@ import Testing
                 try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
             ben = Self.environment(
                 try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
-            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
-            try FileManager.default.createDirectory(
-                atPath: folder, withIntermediateDirectories: true)
+            scratch = try ScratchFolder()
         }
 
         private static func environment(_ url: String) -> [String: String] {
@@ -336,5 +335,19 @@ import Testing
         #expect(csv.code == .done, "\(csv.messages)")
         #expect(csv.output.split(separator: "\r\n").count == 2)
         #expect(unknown.code == .inputRejected)
+    }
+}
+
+/// A folder that is gone with its last user.
+private final class ScratchFolder: Sendable {
+    let path = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
+
+    init() throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit {
+        // A folder that stays behind fails no promise to a user.
+        try? FileManager.default.removeItem(atPath: path)
     }
 }
