@@ -27,7 +27,7 @@ enum BatchHeader {
             remedy: "begin with a header row")
     }
 
-    private static func stripMark(
+    static func stripMark(
         _ line: inout PhysicalLine, _ file: String
     ) throws(BatchFileError) {
         if line.bytes.starts(with: [0xEF, 0xBB, 0xBF]) { line.bytes.removeFirst(3) }

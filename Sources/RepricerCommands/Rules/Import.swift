@@ -1,0 +1,147 @@
+import Ledger
+import Orchestrator
+import Postgres
+import Pricing
+
+extension Commands {
+    private static let ruleFile = Positional("FILE", "the rules as CSV; - is standard input")
+    private static let effectiveFrom = ValueOption(
+        "effective-from", "INSTANT",
+        "when rows without a valid_from of their own come into force; now when left out")
+    private static let dryRun = Flag("dry-run", "print what would change, and change nothing")
+
+    static let rulesImport = Command(
+        "rules import", "add consent rules, currency decimals or exchange rates from a file",
+        positionals: [ruleFile], options: [effectiveFrom, dryRun],
+        discussion: """
+            Columns: rule (threshold, always_consent, currency or exchange_rate); storefront; currency; period_kind \
+            (annual or nonannual); amount or amount_milliunits; required (true or false); decimals; per_euro (what \
+            one euro costs); valid_from; source (apple, the default, or estimated). A row fills the columns that \
+            its rule needs. The European Central Bank's eurofxref.csv and eurofxref-hist.csv import as they are.
+            All rows or none; rows are only ever added, so an earlier instant is judged as before.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        let path = try invocation.arguments.required(ruleFile)
+        let shownFile = path == "-" ? "(standard input)" : path
+        let now = try await invocation.now(configuration)
+        let chosen = try invocation.arguments.instant(effectiveFrom)
+            .map(Instant.init(milliseconds:))
+        let source = DigestingByteSource(try FileByteSource(path: path))
+        let file = try RuleFile(source: source, file: shownFile).dated(chosen)
+        try refuse(file.faults, shownFile, invocation)
+        let digest = source.hexadecimalDigest
+        let isDryRun = invocation.arguments[dryRun]
+        let (change, revision) = try await invocation.withPool(configuration) { pool in
+            try await pool.withTransaction(.repeatableRead) { connection in
+                let stored = try RuleQueries.load(.all, now, on: connection)
+                let change = RuleImport(file, stored: stored, from: chosen ?? now)
+                let revision = try RuleQueries.revision(on: connection) + 1
+                guard change.faults.isEmpty, !change.changes.isEmpty, !isDryRun else {
+                    return (change, Int?.none)
+                }
+                try RuleQueries.add(
+                    change.rules,
+                    as: RuleQueries.NewImport(
+                        revision: revision, importedAt: now.milliseconds, file: shownFile,
+                        contentSHA256: digest), on: connection)
+                return (change, revision)
+            }
+        }
+        try refuse(change.faults, shownFile, invocation)
+        let told = RuleImportTold(
+            file: shownFile, change: change, version: revision, now: now, isDryRun: isDryRun)
+        try invocation.print(invocation.isJSON ? told.json.text + "\n" : told.text)
+        return .done
+    }
+
+    private static func refuse(
+        _ faults: [RuleFault], _ file: String, _ invocation: Invocation
+    ) throws {
+        guard !faults.isEmpty else { return }
+        let lines = faults.map { harmless($0.text(file: file)) + "\n" }
+        invocation.world.sayPlainly(lines.joined())
+        throw CommandFailure(
+            .inputRejected, "nothing imported: \(faults.count) rows of \(file) are wrong")
+    }
+}
+
+extension RuleFile {
+    /// The bank's rates of one day, put into force from another instant.
+    fileprivate func dated(_ from: Instant?) throws -> RuleFile {
+        guard let from, case .europeanCentralBank(let days) = form else { return self }
+        guard days == 1 else {
+            throw UsageError(
+                "--effective-from: the file has rates of \(days) days, each with its own; leave "
+                    + "the option out")
+        }
+        return self.with(validFrom: from)
+    }
+}
+
+/// What `rules import` prints.
+struct RuleImportTold {
+    /// A history of rates has a third of a million rows: nobody reads them.
+    static let changesShownMax = 500
+
+    let file: String
+    let change: RuleImport
+    /// Nil: nothing was stored.
+    let version: Int?
+    let now: Instant
+    let isDryRun: Bool
+
+    private var shown: ArraySlice<RuleImport.Change> {
+        change.changes.prefix(Self.changesShownMax)
+    }
+
+    private var leftOut: Int { change.changes.count - shown.count }
+
+    var text: String {
+        let name = harmless(file)
+        guard !change.changes.isEmpty else {
+            return "\(name) changes nothing: \(Self.rows(change.unchangedCount)) "
+                + "in force already.\n"
+        }
+        var table = Table([.left("RULE"), .left("OLD"), .left("NEW"), .left("FROM")])
+        for item in shown {
+            table.add([
+                item.rule.key, item.old?.value ?? "-", "-> " + item.rule.value,
+                item.rule.validFrom?.text ?? "ever",
+            ])
+        }
+        var text = table.text
+        if leftOut > 0 { text += "and \(leftOut) more\n" }
+        let count = change.changes.count
+        text += "\n"
+        text +=
+            version.map { "\(count) added as version \($0) of the rules" }
+            ?? "\(count) would be added; nothing was stored"
+        text += change.unchangedCount > 0 ? "; \(change.unchangedCount) in force already.\n" : ".\n"
+        let later = change.changes.count { ($0.rule.validFrom ?? now) > now }
+        if later > 0 { text += "\(later) come into force after \(now.text).\n" }
+        return text
+    }
+
+    private static func rows(_ count: Int) -> String {
+        count == 1 ? "its one rule is" : "all \(count) rules are"
+    }
+
+    var json: JSONValue {
+        .object([
+            "file": .string(file), "version": .number(version.map(Int64.init)),
+            "added": .integer(version == nil ? 0 : Int64(change.changes.count)),
+            "unchanged": .integer(Int64(change.unchangedCount)),
+            "dry_run": .bool(isDryRun),
+            "changes": .array(
+                shown.map { item in
+                    .object([
+                        "rule": .string(item.rule.key), "old": .text(item.old?.value),
+                        "new": .string(item.rule.value),
+                        "valid_from": .text(item.rule.validFrom?.text),
+                    ])
+                }),
+            "changes_left_out": .integer(Int64(leftOut)),
+        ])
+    }
+}
