@@ -33,7 +33,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
             "requested_at, original_transaction_id, change_id, dependent_sku"
         case .forecastAccuracy:
             "batch_name, batch_id, forecast_consent, came_consent, direction, "
-                + "forecast_threshold_source"
+                + "forecast_threshold_source, forecast_reasons"
         case .reconciliation: "batch_name NULLS LAST, batch_id, check_name"
         case .notificationHealth: "type, subtype"
         }

@@ -87,25 +87,15 @@ extension Commands {
             ("effective", row.effectiveAt?.text ?? "-"),
         ])
         if !row.rules.isEmpty {
-            var table = Table([.left("RULE"), .left("ANSWER"), .left("INPUTS")])
+            var table = Table([.left("RULE"), .left("ANSWER"), .left("BECAUSE")])
             for rule in row.rules {
-                let inputs = rule.inputs.map { "\($0.name)=\(shown($0.value))" }
                 table.add([
-                    rule.rule.rawValue, rule.answer ? "yes" : "no", inputs.joined(separator: " "),
+                    rule.rule.rawValue, rule.answer ? "yes" : "no",
+                    RuleInWords(rule, currency: currency).text,
                 ])
             }
             text += "\n" + table.text
         }
         return text
-    }
-
-    private static func shown(_ value: RuleAnswer.Value) -> String {
-        switch value {
-        case .flag(let flag): flag ? "true" : "false"
-        case .number(let number): "\(number)"
-        case .text(let text): text
-        case .instant(let instant): instant.text
-        case .missing: "?"
-        }
     }
 }

@@ -1,0 +1,102 @@
+import Pricing
+
+/// A rule's inputs as a person reads them; `--json` has each one under its own name.
+struct RuleInWords {
+    private let rule: ConsentReason
+    private let currency: String
+    private var inputs: [String: RuleAnswer.Value] = [:]
+
+    init(_ answer: RuleAnswer, currency: String) {
+        rule = answer.rule
+        self.currency = currency
+        for input in answer.inputs { inputs[input.name] = input.value }
+    }
+
+    var text: String {
+        switch rule {
+        case .alwaysConsentStorefront: list
+        case .threshold: "\(percent); \(amount)"
+        case .increaseWithin12Months: history
+        case .koreaOfferConversion: korea
+        case .unknownThreshold: unknown
+        }
+    }
+
+    private var list: String {
+        let source = string("list_source")
+        let storefront = string("storefront") ?? "the storefront"
+        return source == RuleSource.unknown.rawValue
+            ? "no row says that \(storefront) always asks"
+            : "a row for \(storefront) (\(source ?? "?"))"
+    }
+
+    private var percent: String {
+        let over = flag("percent_over") == true ? "over 50 %" : "not over 50 %"
+        guard let points = number("increase_basis_points") else { return over }
+        let fraction = points % 100
+        return "+\(points / 100).\(fraction < 10 ? "0" : "")\(fraction) %, \(over)"
+    }
+
+    private var amount: String {
+        let increase = price(number("increase_milliunits"), currency)
+        guard let threshold = number("threshold_milliunits") else {
+            return "+\(increase); the threshold is unknown"
+        }
+        let over = flag("amount_over") == true ? "over" : "not over"
+        return "+\(increase), \(over) \(price(threshold, currency)) "
+            + "(\(string("threshold_kind") ?? "?"), \(string("threshold_source") ?? "?")\(basis))"
+    }
+
+    private var basis: String {
+        guard let usd = number("usd_threshold_milliunits"), let rate = string("units_per_eur"),
+            let dollars = string("usd_per_eur")
+        else { return "" }
+        return ": \(price(usd, "USD")) x \(rate) / \(dollars), \(string("rates_source") ?? "?") of "
+            + (instant("rates_from")?.day.text ?? "ever")
+    }
+
+    private var history: String {
+        guard let at = instant("last_increase_at"), let until = instant("counts_until") else {
+            return "no earlier increase is known"
+        }
+        return
+            "\(string("last_increase_sku") ?? "?") rose at \(at.text); counts until \(until.text)"
+    }
+
+    private var korea: String {
+        guard let sku = string("offer_sku"), let day = string("conversion_on"),
+            let first = string("window_first_on"), let last = string("window_last_on")
+        else {
+            return string("storefront") == "KOR"
+                ? "no other item's offer ends at this renewal" : "not South Korea"
+        }
+        return "the offer of \(sku) ends on \(day); consent is asked for from \(first) to \(last)"
+    }
+
+    private var unknown: String {
+        if flag("threshold_known") == true { return "the threshold is known" }
+        return flag("percent_over") == true
+            ? "over 50 % and no threshold is known: judged as needing consent"
+            : "no threshold is known, and none matters up to 50 %"
+    }
+
+    private func price(_ milliunits: Int64?, _ currency: String) -> String {
+        milliunits.map { "\(shownPrice($0, currency: currency)) \(currency)" } ?? "?"
+    }
+
+    private func flag(_ name: String) -> Bool? {
+        if case .flag(let flag)? = inputs[name] { flag } else { nil }
+    }
+
+    private func number(_ name: String) -> Int64? {
+        if case .number(let number)? = inputs[name] { number } else { nil }
+    }
+
+    private func string(_ name: String) -> String? {
+        if case .text(let text)? = inputs[name] { text } else { nil }
+    }
+
+    private func instant(_ name: String) -> Instant? {
+        if case .instant(let instant)? = inputs[name] { instant } else { nil }
+    }
+}
