@@ -203,6 +203,35 @@ import Testing
         #expect(rows.map { $0["effective_as_forecast"] } == ["1", "0", "0", "0", "1"])
     }
 
+    @Test func forecastAccuracy_byReasonSourceAndDay_isAConfusionMatrix() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(ReportFixture.world)
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET forecast_reasons = '{threshold}',
+                forecast_threshold_source = 'estimated' WHERE original_transaction_id = '1';
+            UPDATE repricer.price_changes SET forecast_threshold_source = 'apple'
+                WHERE original_transaction_id = '2';
+            """)
+        let rows = try await connection.query(
+            """
+            SELECT concat_ws(' ', forecast_consent, came_consent, consent_outcome,
+                array_to_string(forecast_reasons, '+'), forecast_threshold_source,
+                effective_earlier, effective_as_forecast, effective_later) AS line, changes
+            FROM report.forecast_accuracy
+            """)
+        let lines = Set(try rows.map { "\(try $0.text("line")): \(try $0.int64("changes"))" })
+        let total = try rows.reduce(0) { $0 + (try $1.int64("changes")) }
+        let stored = try await connection.query("SELECT count(*) AS n FROM repricer.price_changes")
+            .one().int64("n")
+        await connection.close()
+
+        #expect(lines.contains("required required as_forecast threshold estimated 0 1 0: 1"))
+        #expect(lines.contains("not_required not_required as_forecast  apple 0 0 1: 1"))
+        #expect(lines.contains { $0.hasPrefix("not_required required missed") })
+        #expect(total == stored)
+    }
+
     @Test func reconciliation_whenAppleIsSilent_saysSoAndNothingElse() async throws {
         let rows = try await Self.read(.reconciliation)
 

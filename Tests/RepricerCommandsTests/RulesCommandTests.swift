@@ -1,0 +1,170 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// Rules from a file to a verdict, as the database users who type the commands.
+@Suite(.database) struct RulesCommandTests {
+    /// Ana, and one subscription in Japan that renews on 1 February at 1000 JPY.
+    private struct Office {
+        let ana: [String: String]
+        let service: [String: String]
+        let folder: String
+
+        init() async throws {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                    storefront, currency, period, original_purchase_at,
+                    recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
+                    signed_at, folded_signed_at, folded_evidence_id)
+                VALUES ('1000000000000001', 1, true, 'JPN', 'JPY', 'P1M', '2025-06-01Z',
+                    '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
+                    '[{"sku":"PLAN","currentPrice":1000000,"renewalPrice":1000000,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1');
+                """)
+            await connection.close()
+            ana = Self.environment(
+                try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
+            service = Self.environment(
+                try await TestDatabase.login("serge", memberOf: ["repricer_service"]))
+            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
+            try FileManager.default.createDirectory(
+                atPath: folder, withIntermediateDirectories: true)
+        }
+
+        private static func environment(_ url: String) -> [String: String] {
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        }
+
+        func file(_ text: String, name: String = "rules.csv") throws -> String {
+            let path = "\(folder)/\(name)"
+            try text.write(toFile: path, atomically: true, encoding: .utf8)
+            return path
+        }
+    }
+
+    private static let daily = "Date, USD, JPY, \n02 January 2026, 1.25, 160, \n"
+
+    @Test func import_ofTheBanksFile_turnsUnknownIntoEstimated() async throws {
+        let office = try await Office()
+        let explain = ["explain", "1000000000000001", "PLAN", "1600", "--json"]
+
+        let before = await run(explain, environment: office.ana)
+        let imported = await run(
+            "rules", "import", try office.file(Self.daily), environment: office.ana)
+        let again = await run(
+            "rules", "import", try office.file(Self.daily), environment: office.ana)
+        let after = await run(explain, environment: office.ana)
+        let past = await run(
+            explain + ["--as-of", "2026-01-01T23:59:59Z"], environment: office.ana)
+
+        #expect(before.output.contains(#""reasons":["unknown_threshold"]"#))
+        #expect(imported.code == .done, "\(imported.messages)")
+        #expect(
+            imported.output == """
+                RULE               OLD  NEW                    FROM
+                exchange_rate USD  -    -> 1.25 per EUR (ecb)  2026-01-02T00:00:00Z
+                exchange_rate JPY  -    -> 160 per EUR (ecb)   2026-01-02T00:00:00Z
+
+                2 added as version 2 of the rules.
+
+                """)
+        #expect(again.code == .done)
+        #expect(again.output.hasSuffix("changes nothing: all 2 rules are in force already.\n"))
+        #expect(after.output.contains(#""consent":"not_required","reasons":[]"#))
+        #expect(after.output.contains(#""threshold_milliunits":640000"#))
+        #expect(after.output.contains(#""threshold_source":"estimated""#))
+        #expect(past.output.contains(#""reasons":["unknown_threshold"]"#))
+    }
+
+    @Test func import_whenARowIsBad_storesNoneAndNamesAll() async throws {
+        let office = try await Office()
+        let file = try office.file(
+            "rule,storefront,required\nalways_consent,JPN,\nalways_consent,JP,\nnever,JPN,\n")
+
+        let outcome = await run("rules", "import", file, environment: office.ana)
+        let shown = await run("rules", "show", "--json", environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.output.isEmpty)
+        #expect(
+            outcome.messages == """
+                \(file):3: bad_storefront: storefront cannot be 'JP'; write ISO 3166-1 alpha-3 in \
+                capitals, as USA
+                \(file):4: unknown_rule: there is no rule 'never'; use threshold, always_consent, \
+                currency, exchange_rate
+                repricer: nothing imported: 2 rows of \(file) are wrong
+
+                """)
+        #expect(shown.output.contains(#""version":1,"#))
+        #expect(shown.output.contains(#""always_consent":[]"#))
+    }
+
+    @Test func import_withEffectiveFrom_holdsFromThen() async throws {
+        let office = try await Office()
+        let file = try office.file("rule,storefront\nalways_consent,JPN\n")
+
+        let dry = await run(
+            "rules", "import", file, "--dry-run", "--effective-from", "2026-03-01",
+            environment: office.ana)
+        let outcome = await run(
+            "rules", "import", file, "--effective-from", "2026-03-01", "--json",
+            environment: office.ana)
+        let now = await run("rules", "show", "--json", environment: office.ana)
+        let later = await run(
+            "rules", "show", "--json", "--as-of", "2026-03-01", environment: office.ana)
+
+        #expect(dry.output.contains("1 would be added; nothing was stored"))
+        #expect(
+            outcome.output.hasSuffix(
+                #""version":2,"added":1,"unchanged":0,"dry_run":false,"changes":[{"#
+                    + #""rule":"always_consent JPN","old":null,"new":"required (apple)","#
+                    + #""valid_from":"2026-03-01T00:00:00Z"}],"changes_left_out":0}"# + "\n"))
+        #expect(now.output.contains(#""always_consent":[]"#))
+        #expect(
+            later.output.contains(
+                #""always_consent":[{"storefront":"JPN","source":"apple","#
+                    + #""valid_from":"2026-03-01T00:00:00Z"}]"#))
+        #expect(later.output.contains(#""imported_by":"ana_"#))
+    }
+
+    @Test func effectiveFrom_ofAHistory_isAUsageError() async throws {
+        let office = try await Office()
+        let file = try office.file("Date,USD,\n2026-01-02,1.2,\n2026-01-01,1.1,\n")
+
+        let outcome = await run(
+            "rules", "import", file, "--effective-from", "2026-03-01", environment: office.ana)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains("rates of 2 days, each with its own"))
+    }
+
+    @Test func import_asTheService_isRefused() async throws {
+        let office = try await Office()
+
+        let outcome = await run(
+            "rules", "import", try office.file(Self.daily), environment: office.service)
+
+        #expect(outcome.code == .approvalNeededOrRefused)
+        #expect(outcome.messages.contains("permission denied for table rule_imports"))
+    }
+
+    @Test func explain_forAPerson_saysEachRuleInWords() async throws {
+        let office = try await Office()
+        _ = await run("rules", "import", try office.file(Self.daily), environment: office.ana)
+
+        let outcome = await run(
+            "explain", "1000000000000001", "PLAN", "1700", environment: office.ana)
+
+        #expect(
+            outcome.output.contains(
+                "threshold                  yes     +70.00 %, over 50 %; +700 JPY, over 640 JPY "
+                    + "(nonannual, estimated: 5.00 USD x 160 / 1.25, ecb of 2026-01-02)\n"))
+        #expect(outcome.output.contains("no row says that JPN always asks\n"))
+        #expect(outcome.output.contains("no earlier increase is known\n"))
+    }
+}
