@@ -563,14 +563,15 @@ CREATE VIEW report.forecast_accuracy AS
             price_changes.direction,
             price_changes.forecast_consent,
             price_changes.forecast_threshold_source,
+            price_changes.forecast_reasons,
                 CASE
                     WHEN ((price_changes.consent_asked_at IS NOT NULL) OR (price_changes.acceptance = 'consented'::text)) THEN 'required'::text
                     WHEN (price_changes.acceptance = 'informed'::text) THEN 'not_required'::text
                     WHEN ((price_changes.direction = 'decrease'::text) AND (COALESCE(price_changes.scheduled_at, price_changes.effective_at) IS NOT NULL)) THEN 'none'::text
                     ELSE NULL::text
                 END AS came_consent,
-            (price_changes.effective_at IS NOT NULL) AS took_effect,
-            (price_changes.effective_at = price_changes.forecast_effective_at) AS on_the_day
+            price_changes.effective_at,
+            price_changes.forecast_effective_at
            FROM repricer.price_changes
         )
  SELECT o.batch_id,
@@ -581,13 +582,22 @@ CREATE VIEW report.forecast_accuracy AS
     o.came_consent,
     count(*) AS changes,
     (o.came_consent = o.forecast_consent) AS is_as_forecast,
-    count(*) FILTER (WHERE o.took_effect) AS effective,
-    count(*) FILTER (WHERE o.on_the_day) AS effective_as_forecast
+    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
+    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
+    o.forecast_reasons,
+    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
+    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
+        CASE
+            WHEN (o.came_consent IS NULL) THEN 'not_known'::text
+            WHEN (o.came_consent = o.forecast_consent) THEN 'as_forecast'::text
+            WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
+            ELSE 'false_alarm'::text
+        END AS consent_outcome
    FROM (outcomes o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent;
+  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons;
 
-COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent against what the App Store did: a confusion matrix for each batch.';
+COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by reason and by the source of the threshold.';
 
 COMMENT ON COLUMN report.forecast_accuracy.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -608,6 +618,14 @@ COMMENT ON COLUMN report.forecast_accuracy.is_as_forecast IS 'Whether consent ca
 COMMENT ON COLUMN report.forecast_accuracy.effective IS 'Changes that took effect.';
 
 COMMENT ON COLUMN report.forecast_accuracy.effective_as_forecast IS 'Changes that took effect at the very renewal of the forecast.';
+
+COMMENT ON COLUMN report.forecast_accuracy.forecast_reasons IS 'Why consent was forecast as required, all reasons of the change; empty: it was not.';
+
+COMMENT ON COLUMN report.forecast_accuracy.effective_earlier IS 'Changes that took effect before the renewal of the forecast.';
+
+COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast.';
+
+COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked) or not_known.';
 
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
