@@ -132,6 +132,11 @@ enum OpenSSLErrors {
         let code = ERR_get_error()
         ERR_clear_error()
         guard code != 0 else { return "the peer closed the connection without notice" }
+        // OpenSSL 3 marks an error of the system with this bit, and has no words for it.
+        let systemError: UInt = 0x8000_0000
+        if code & systemError != 0, let number = Int32(exactly: code & ~systemError) {
+            return String(cString: strerror(number))
+        }
         guard let reason = ERR_reason_error_string(code) else { return "OpenSSL error \(code)" }
         return String(cString: reason)
     }

@@ -95,13 +95,16 @@ package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .unknownBatch(let text):
-            "no batch \(text.debugDescription); `repricer report batch_summary` lists them"
+            "no batch \(text.debugDescription), or more than one of that name; give the id that "
+                + "`repricer report batch_summary` shows"
         case .hasNoBatches(let name):
             "report \(name.rawValue) is about the whole installation; leave --batch out"
         case .notReadable(let name):
             "report.\(name.rawValue) can't be read by this database user; run `repricer migrate`, "
                 + "or GRANT repricer_finance to the user"
-        case .unavailable(let why): "the database is away: \(why)"
+        case .unavailable(let why):
+            "the database cannot be reached: \(why); check REPRICER_DATABASE_URL and that "
+                + "PostgreSQL runs"
         case .failed(let why): "the report failed: \(why)"
         }
     }

@@ -12,6 +12,33 @@ package struct ReportStore: Sendable {
         self.pool = pool
     }
 
+    /// The id of the batch that `text` names: an id as it stands, else the one batch of this name, or the
+    /// one that was not withdrawn.
+    package func batchID(_ text: String, of name: ReportName) async throws -> String {
+        guard name.hasBatches else { throw ReportError.hasNoBatches(name) }
+        guard !isUUID(text) else { return text.lowercased() }
+        let named: [(id: String, isLive: Bool)]
+        do {
+            named = try await pool.withTransaction { connection in
+                try connection.query(
+                    """
+                    -- name: findNamedBatches
+                    SELECT batch_id, batch_state IN ('aborted', 'rejected') AS is_withdrawn
+                    FROM report.batch_summary WHERE batch_name = \(text)
+                    """
+                ).map { (try $0.text("batch_id"), try !$0.bool("is_withdrawn")) }
+            }
+        } catch let error as PostgresError {
+            throw reportError(error, of: name)
+        }
+        let live = named.filter(\.isLive)
+        let candidates = live.isEmpty ? named : live
+        guard let only = candidates.first, candidates.count == 1 else {
+            throw ReportError.unknownBatch(text)
+        }
+        return only.id
+    }
+
     /// Gives the columns once, then the rows page by page: cells as text, nil for NULL.
     ///
     /// Throws a `ReportError`, or what the two closures throw.
@@ -137,7 +164,10 @@ private func reportError(_ error: PostgresError, of name: ReportName) -> ReportE
     default: break
     }
     let isAway = error.isConnectionLoss || error.code == .poolTimedOut
-    return isAway ? .unavailable(error.description) : .failed(error.description)
+    guard isAway else { return .failed(error.description) }
+    let why = (error.message ?? error.summary).split(whereSeparator: \.isNewline)
+        .map { $0.drop { $0.isWhitespace } }.joined(separator: "; ")
+    return .unavailable(why)
 }
 
 private func isUUID(_ text: String) -> Bool {

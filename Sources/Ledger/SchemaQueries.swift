@@ -13,6 +13,13 @@ enum SchemaQueries {
         SELECT coalesce(max(version), 0) AS version FROM repricer.schema_migrations
         """
 
+    static let closedTable: SQL = """
+        -- name: tableClosedToService
+        SELECT name FROM unnest(ARRAY['repricer.inbox', 'repricer.price_change_requests']) AS name
+        WHERE NOT has_table_privilege(name, 'INSERT')
+        LIMIT 1
+        """
+
     static let applied: SQL = """
         -- name: appliedMigrations
         SELECT version, name, checksum, applied_at

@@ -13,3 +13,11 @@ package func schemaVersion(
     guard try presence.bool("is_present") else { return 0 }
     return try await connection.query(SchemaQueries.version).one().int("version")
 }
+
+/// A table that the service writes and this database user may not; nil for a member of
+/// `repricer_service`.
+package func tableClosedToService(
+    _ connection: PostgresConnection
+) async throws(PostgresError) -> String? {
+    try await connection.query(SchemaQueries.closedTable).first?.text("name")
+}

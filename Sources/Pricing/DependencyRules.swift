@@ -36,7 +36,7 @@ struct DependencyRules {
         guard let sku = row.dependentSKUs.first(where: { !known.contains($0) }) else { return nil }
         return RowFault(
             .dependentUnknown, "the customer has no subscription on which \(sku) is set to renew",
-            remedy: "remove it from dependent_skus, or sync the subscription")
+            remedy: "remove it from dependent_skus, or ingest that subscription's notifications")
     }
 
     private func shared(_ row: BatchRow) -> RowFault? {

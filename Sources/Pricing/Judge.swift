@@ -36,7 +36,7 @@ package struct Judge: Sendable {
         var plan = PlanRow(row)
         plan.fault = RowFault(
             .unknownSubscription, "no notification of this subscription was ever received",
-            remedy: "check the id, or fetch it with repricer sync")
+            remedy: "check the id, or take its notifications in with repricer ingest")
         return plan
     }
 
@@ -58,7 +58,7 @@ package struct Judge: Sendable {
             let missing = timeline == nil ? "when this subscription renews" : "its storefront"
             plan.fault = RowFault(
                 .unknownSubscription, "Apple has not said \(missing)",
-                remedy: "fetch it with repricer sync")
+                remedy: "take its newest notification in with repricer ingest")
             return plan
         }
         plan.noticeAt = timeline.noticeAt

@@ -86,7 +86,7 @@ extension RowCase {
 
     private var duplicateRow: RowFault? {
         guard linesOfSKU.count > 1 else { return nil }
-        let others = linesOfSKU.filter { $0 != row.line }.prefix(10).map(String.init)
+        let others = linesOfSKU.lazy.filter { $0 != row.line }.prefix(10).map(String.init)
         return RowFault(
             .duplicateRow,
             "\(row.sku) of this subscription is also on line \(others.joined(separator: ", "))",

@@ -40,5 +40,5 @@ private func refusal(_ error: NotificationError) -> NotificationRefusal {
         case .malformed: .malformed
         case .refused: .forbidden
         }
-    return NotificationRefusal(kind, code: error.code, message: error.description)
+    return NotificationRefusal(kind, code: error.code, message: error.detail)
 }

@@ -8,9 +8,11 @@ package final class FileChunks {
         package let description: String
     }
 
+    private let path: String
     private let descriptor: Int32
 
     package init(path: String) throws(Failure) {
+        self.path = path
         descriptor = path == "-" ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw FileChunks.failure(path) }
     }
@@ -25,14 +27,16 @@ package final class FileChunks {
         while true {
             let count = chunk.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
             if count < 0 && errno == EINTR { continue }
-            guard count >= 0 else { throw FileChunks.failure("read") }
+            guard count >= 0 else { throw FileChunks.failure(path) }
             guard count > 0 else { return nil }
             chunk.removeLast(chunk.count - count)
             return chunk
         }
     }
 
-    private static func failure(_ what: String) -> Failure {
-        Failure(description: "\(what): \(String(cString: strerror(errno)))")
+    private static func failure(_ path: String) -> Failure {
+        let why = String(cString: strerror(errno))
+        return Failure(
+            description: "\(path): unreadable_file: \(why); check the path and its permissions")
     }
 }

@@ -56,7 +56,7 @@ package enum IngestError: Error, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .unavailable(let line, let why, _): "stopped at line \(line): \(why); run it again"
-        case .unreadable(let line, let why, _): "cannot read after line \(line): \(why)"
+        case .unreadable(_, let why, _): why
         }
     }
 }

@@ -20,7 +20,18 @@ package struct NotificationRefusal: Error, Hashable, Sendable, CustomStringConve
         self.message = message
     }
 
-    package var description: String { "\(code): \(message)" }
+    /// What the sender of the payload can do.
+    package var remedy: String {
+        switch kind {
+        case .malformed: "pass each payload on as the App Store sent it"
+        case .forbidden:
+            "check the payload's app and environment against the settings, and "
+                + "REPRICER_ROOT_CERTIFICATES"
+        }
+    }
+
+    /// `CODE: what is wrong; what to do`.
+    package var description: String { "\(code): \(message); \(remedy)" }
 }
 
 /// Verifies one payload at an instant (UTC milliseconds) and reduces it to what is kept. Pure

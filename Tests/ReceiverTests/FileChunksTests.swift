@@ -21,7 +21,9 @@ import Testing
     @Test func init_whenFileIsMissing_saysWhich() {
         let error = #expect(throws: FileChunks.Failure.self) { try FileChunks(path: "/no/file") }
 
-        #expect(error?.description == "/no/file: No such file or directory")
+        #expect(
+            error?.description == "/no/file: unreadable_file: No such file or directory; "
+                + "check the path and its permissions")
     }
 
     @Test func next_whenItIsAFolder_throws() throws {

@@ -336,6 +336,26 @@ import Testing
         #expect(csv.output.split(separator: "\r\n").count == 2)
         #expect(unknown.code == .inputRejected)
     }
+
+    @Test func report_ofABatchByItsName_isThatOfItsID() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let named = await run(
+            "report", "price_change", "--batch", "spring", "--as-of", "2026-01-05", "--json",
+            environment: office.ana)
+        let byID = await run(
+            "report", "price_change", "--batch", id, "--as-of", "2026-01-05", "--json",
+            environment: office.ana)
+        let unknown = await run(
+            "report", "price_change", "--batch", "autumn", environment: office.ana)
+
+        #expect(named.code == .done)
+        #expect(named == byID)
+        #expect(named.output.contains("\"sku\":\"PLAN\""))
+        #expect(unknown.code == .inputRejected)
+        #expect(unknown.messages.hasPrefix("repricer: no batch \"autumn\", or more than one"))
+    }
 }
 
 /// A folder that is gone with its last user.

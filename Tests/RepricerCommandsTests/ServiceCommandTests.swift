@@ -1,5 +1,7 @@
 import Foundation
+import HTTP
 import JOSE
+import ServiceKit
 import Synchronization
 import TestSupport
 import Testing
@@ -78,10 +80,13 @@ import Testing
 
         #expect(outcome.code == .inputRejected)
         #expect(outcome.output.hasPrefix(#"{"lines":2,"new":0,"duplicate":0,"#))
-        let lines = outcome.messages.split(separator: "\n")
+        let lines = outcome.messages.split(separator: "\n").map(String.init)
         #expect(lines.count == 2)
         #expect(lines.first?.hasPrefix("\(path):1: ") == true)
-        #expect(lines.last?.hasPrefix("\(path):3: ") == true)
+        #expect(
+            lines.last
+                == "\(path):3: jws_malformed: a part is not base64url without padding; "
+                + "pass each payload on as the App Store sent it")
     }
 
     @Test func ingest_ofAMissingFile_exits3() async throws {
@@ -89,7 +94,61 @@ import Testing
             "ingest", "/nowhere/x", environment: try environment(database: TestDatabase.url))
 
         #expect(outcome.code == .inputRejected)
-        #expect(outcome.messages == "/nowhere/x: No such file or directory\n")
+        #expect(
+            outcome.messages
+                == "/nowhere/x: unreadable_file: No such file or directory; "
+                + "check the path and its permissions\n")
+    }
+
+    @Test func ingest_ofAFolder_exits3() async throws {
+        let outcome = await run(
+            "ingest", "/tmp", environment: try environment(database: TestDatabase.url))
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages
+                == "/tmp: unreadable_file: Is a directory; check the path and its permissions\n")
+    }
+
+    @Test(arguments: [["serve", "--only", "receiver"], ["ingest", "-"]])
+    func service_asAUserWithoutTheRole_isRefusedAtOnce(_ command: [String]) async throws {
+        let analyst = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
+
+        let outcome = await run(command, environment: try environment(database: analyst))
+
+        #expect(outcome.code == .approvalNeededOrRefused)
+        #expect(outcome.messages.contains("may not write repricer.inbox; GRANT repricer_service"))
+    }
+
+    @Test func serve_onATakenPort_saysSo() async throws {
+        let taken = try HTTPServer(host: "127.0.0.1", port: 0, log: Log(component: "test")) { _ in
+            .text(200, "")
+        }
+        var settings = try environment(database: TestDatabase.url)
+        settings["REPRICER_LISTEN"] = "127.0.0.1:\(try taken.bind())"
+
+        let outcome = await run("serve", "--only", "receiver", environment: settings)
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("REPRICER_LISTEN: cannot listen on 127.0.0.1:"))
+        #expect(outcome.messages.contains("choose another HOST:PORT"))
+    }
+
+    @Test func configCheck_ofWhatWasNotTried_doesNotSayOk() async throws {
+        let outcome = await run("config", "check", environment: ["PGHOST": "/nonexistent"])
+
+        #expect(outcome.output.contains("key        not tried"))
+        #expect(outcome.output.contains("app store  not tried"))
+    }
+
+    @Test func report_whenTheDatabaseIsAway_saysWhyAndExits6() async throws {
+        let outcome = await run(
+            "report", "batch_summary",
+            environment: ["REPRICER_DATABASE_URL": "host=/nonexistent dbname=x user=y"])
+
+        #expect(outcome.code == .unavailable)
+        #expect(outcome.messages.contains("the database cannot be reached: connection to server"))
+        #expect(outcome.messages.contains("check REPRICER_DATABASE_URL"))
     }
 
     @Test func configCheck_ofAReceiverAlone_namesWhatIsMissingAndExits1() async throws {

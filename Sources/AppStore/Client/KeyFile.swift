@@ -18,7 +18,8 @@ package enum KeyFile {
     }
 
     private static func content(_ path: String) throws(KeyFileError) -> String {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        // A pipe without a writer would keep us waiting for ever.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             throw KeyFileError(errno == ENOENT ? .missing : .unreadable, path: path)
         }

@@ -34,19 +34,22 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
         }
     }
 
-    /// Safe to show: nothing of the payload is in it.
-    package var description: String {
+    /// What is wrong, without the code. Safe to show: nothing of the payload is in it.
+    package var detail: String {
         switch self {
-        case .malformed(let error): "\(error)"
-        case .refused(.signature(let error)): "\(error)"
-        case .refused(.bundle): "\(code): the bundle id is not ours"
-        case .refused(.appID): "\(code): the app's Apple id is not ours"
-        case .refused(.environment): "\(code): the environment is not ours"
-        case .refused(.nestedSignature(let error)): "nested_\(error)"
-        case .refused(.nestedBundle): "\(code): the transaction's bundle id is not ours"
-        case .refused(.nestedEnvironment): "\(code): a nested environment is not ours"
+        case .malformed(let error): error.detail
+        case .refused(.signature(let error)): error.detail
+        case .refused(.bundle): "the bundle id is not ours"
+        case .refused(.appID): "the app's Apple id is not ours"
+        case .refused(.environment): "the environment is not ours"
+        case .refused(.nestedSignature(let error)): error.detail
+        case .refused(.nestedBundle): "the transaction's bundle id is not ours"
+        case .refused(.nestedEnvironment): "a nested environment is not ours"
         case .refused(.nestedSubscription):
-            "\(code): transaction and renewal are of different subscriptions"
+            "transaction and renewal are of different subscriptions"
         }
     }
+
+    /// Safe to show: nothing of the payload is in it.
+    package var description: String { "\(code): \(detail)" }
 }

@@ -162,8 +162,9 @@ struct BatchRowBuilder {
         case (.decimal, .text(let written)?): text = written
         case (.milliunits, .text(let written)?) where !isTyped: text = written
         case (.milliunits, .number(let written)?): text = written
-        case (.decimal, _): return .failure(notAPrice("it is not a text", "write \"12.99\""))
-        case (.milliunits, _): return .failure(notAPrice("it is not an integer", "write 12990"))
+        case (.decimal, _): return .failure(notAPrice("the value is not a text", "write \"12.99\""))
+        case (.milliunits, _):
+            return .failure(notAPrice("the value is not an integer", "write 12990"))
         }
         do throws(PriceText.Fault) {
             switch unit {

@@ -17,7 +17,9 @@ extension Commands {
             var table = Table([.left("CHECK"), .left("RESULT"), .left("FOUND")])
             for result in results {
                 table.add([
-                    result.name, result.problems.isEmpty ? "ok" : "FAILED", result.found ?? "",
+                    result.name,
+                    result.problems.isEmpty ? (result.wasTried ? "ok" : "not tried") : "FAILED",
+                    result.found ?? "",
                 ])
             }
             try invocation.print(table.text)
@@ -33,7 +35,8 @@ extension Commands {
     ) -> JSONValue {
         let checks = results.map { result in
             JSONValue.object([
-                "check": .string(result.name), "ok": .bool(result.problems.isEmpty),
+                "check": .string(result.name),
+                "ok": result.wasTried ? .bool(result.problems.isEmpty) : .null,
                 "found": .text(result.found),
                 "problems": .array(
                     result.problems.map { problem in

@@ -16,6 +16,8 @@ struct ConfigurationCheck: Sendable {
         let problems: [ConfigurationProblem]
         /// Whether something outside did not answer, rather than being set up wrongly.
         var isAway = false
+        /// False where a setting is missing that it needs: nothing is known then.
+        var wasTried = true
     }
 
     /// The App Store refuses tokens from clocks that differ by more.
@@ -165,6 +167,6 @@ struct ConfigurationCheck: Sendable {
 
     /// The settings' own problem says why.
     private func skipped(_ name: String) -> Result {
-        Result(name: name, found: "not tried", problems: [])
+        Result(name: name, found: nil, problems: [], wasTried: false)
     }
 }

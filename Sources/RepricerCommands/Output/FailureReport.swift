@@ -1,4 +1,5 @@
 import AppStore
+import HTTP
 import JOSE
 import Ledger
 import Orchestrator
@@ -47,6 +48,15 @@ func explain(_ error: any Error, world: World) -> ExitCode {
     case let jose as JOSEError:
         world.say(
             "\(Variable.rootCertificates.rawValue): \(jose.detail); see `repricer config check`")
+        return .failed
+    case let server as HTTPServerError:
+        world.say(
+            "\(Variable.listen.rawValue): \(server.reason); choose another HOST:PORT, or stop the "
+                + "program that holds it")
+        return .failed
+    case let client as HTTPClientError where client.code == .badCAFile:
+        world.say(
+            "\(Variable.apiCAFile.rawValue): \(client.reason); name a PEM file of CA certificates")
         return .failed
     case is CancellationError:
         return .interrupted

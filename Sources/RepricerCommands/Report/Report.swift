@@ -4,7 +4,8 @@ import Reports
 
 extension Commands {
     private static let reportName = Positional("NAME", "the report", choices: [])
-    private static let reportBatch = ValueOption("batch", "B", "only the batch with this id")
+    private static let reportBatch = ValueOption(
+        "batch", "B", "only this batch, by its id or its name")
     private static let reportAsOf = ValueOption(
         "as-of", "INSTANT", "judge lateness at this instant instead of now")
     private static let format = ValueOption(
@@ -21,7 +22,7 @@ extension Commands {
             throw unknownReport(typed)
         }
         let configuration = try invocation.configuration()
-        var query = ReportQuery(name, batchID: invocation.arguments[reportBatch])
+        var query = ReportQuery(name)
         query.asOf = try invocation.arguments.instant(reportAsOf)
         if query.asOf == nil, configuration.clock != nil {
             query.asOf = try await invocation.now(configuration).milliseconds
@@ -30,10 +31,13 @@ extension Commands {
         // A reader of reports may read schema report alone, so the schema version is not asked for.
         let pool = PostgresPool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer report", size: 1)
+        let reports = ReportStore(pool: pool)
         do {
+            if let batch = invocation.arguments[reportBatch] {
+                query.batchID = try await reports.batchID(batch, of: name)
+            }
             try await writeReport(
-                query, format: chosen ?? (invocation.isJSON ? .json : .table),
-                from: ReportStore(pool: pool)
+                query, format: chosen ?? (invocation.isJSON ? .json : .table), from: reports
             ) { try invocation.print($0) }
             await pool.close()
             return .done

@@ -19,6 +19,7 @@ extension Commands {
         let path = invocation.arguments[file] ?? "-"
         return try await invocation.withPool(configuration) { pool in
             let intake = try live.intake(NotificationStore(pool: pool))
+            try await pool.withConnection { try await ServiceRights.check(on: $0) }
             let summary = try await read(path, IngestReader(intake: intake))
             for problem in summary.problems {
                 invocation.world.sayPlainly("\(path):\(problem.line): \(problem.refusal)\n")
@@ -35,7 +36,8 @@ extension Commands {
         } catch {
             switch error {
             case .unavailable: throw CommandFailure(.unavailable, error.description)
-            case .unreadable: throw CommandFailure(.failed, error.description)
+            case .unreadable:
+                throw CommandFailure(.inputRejected, error.description, isAboutFile: true)
             }
         }
     }

@@ -16,7 +16,13 @@ struct SchemaGate: Sendable {
     func isOpen() async throws -> Bool {
         let version: Int
         do {
-            version = try await pool.withConnection { try await schemaVersion($0) }
+            version = try await pool.withConnection { connection in
+                let version = try await schemaVersion(connection)
+                if version == expectedSchemaVersion {
+                    try await ServiceRights.check(on: connection)
+                }
+                return version
+            }
         } catch let error as PostgresError {
             let failure = CommandFailure(database: error)
             guard failure.code == .unavailable else { throw failure }
@@ -36,6 +42,17 @@ struct SchemaGate: Sendable {
             try await Task.sleep(for: Self.wait.delay(attempt: attempt, random: &random))
             attempt += 1
         }
+    }
+}
+
+/// What the service may do. Without it every call and every notification would fail, one by one, for ever.
+enum ServiceRights {
+    static func check(on connection: PostgresConnection) async throws {
+        guard let table = try await tableClosedToService(connection) else { return }
+        throw CommandFailure(
+            .approvalNeededOrRefused,
+            "this database user may not write \(table); GRANT repricer_service to it, or use "
+                + "another user")
     }
 }
 
