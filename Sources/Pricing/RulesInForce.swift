@@ -104,6 +104,20 @@ package struct RulesInForce: Hashable, Sendable {
         currencies.values.sorted { $0.currency.code < $1.currency.code }
     }
 
+    /// What a storefront without a row of its own is judged by, in the order of currencies.
+    package var estimateRows: [Estimate] {
+        estimates.map { Estimate(currency: $0.currency, kind: $0.kind, amount: $1.amount) }
+            .sorted { ($0.currency, $0.kind.rawValue) < ($1.currency, $1.kind.rawValue) }
+    }
+
+    /// A threshold that was worked out from the USA's.
+    package struct Estimate: Hashable, Sendable {
+        package var currency: String
+        package var kind: PeriodKind
+        /// Milliunits a period.
+        package var amount: Int64
+    }
+
     package var exchangeRateRows: [RuleSet.ExchangeRate] {
         exchangeRates.values.sorted { $0.currency < $1.currency }
     }

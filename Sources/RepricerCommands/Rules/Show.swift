@@ -35,6 +35,7 @@ struct RulesShown {
     let alwaysConsent: [RuleSet.AlwaysConsent]
     let currencies: [RuleSet.CurrencyRule]
     let exchangeRates: [RuleSet.ExchangeRate]
+    let estimates: [RulesInForce.Estimate]
 
     init(_ rules: RuleSet, at now: Instant, latest: RuleQueries.Import?) {
         let inForce = rules.inForce(at: now)
@@ -44,6 +45,7 @@ struct RulesShown {
         alwaysConsent = inForce.alwaysConsentRows.filter(\.isRequired)
         currencies = inForce.currencyRows
         exchangeRates = inForce.exchangeRateRows
+        estimates = inForce.estimateRows
     }
 
     var text: String {
@@ -63,7 +65,7 @@ struct RulesShown {
                 "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy)).\n"
         }
         text += "\n" + amountsTable + "\n" + decimalsTable
-        return exchangeRates.isEmpty ? text : text + "\n" + ratesTable
+        return exchangeRates.isEmpty ? text : text + "\n" + ratesTable + "\n" + estimatesTable
     }
 
     private var amountsTable: String {
@@ -89,6 +91,16 @@ struct RulesShown {
             table.add([
                 row.currency.code, "\(row.currency.decimals)", row.source.rawValue,
                 row.validFrom?.text ?? "ever",
+            ])
+        }
+        return table.text
+    }
+
+    private var estimatesTable: String {
+        var table = Table([.left("CURRENCY"), .left("PERIOD"), .right("ESTIMATED THRESHOLD")])
+        for row in estimates {
+            table.add([
+                row.currency, row.kind.rawValue, shownPrice(row.amount, currency: row.currency),
             ])
         }
         return table.text
@@ -147,6 +159,15 @@ extension RulesShown {
                     .object([
                         "currency": .string(row.currency), "per_euro": .string(row.perEuro.text),
                         "source": .string(row.source), "valid_from": .text(row.validFrom?.text),
+                    ])
+                }),
+            "estimates": .array(
+                estimates.map { row in
+                    .object([
+                        "currency": .string(row.currency),
+                        "period_kind": .string(row.kind.rawValue),
+                        "amount_milliunits": .integer(row.amount),
+                        "source": .string(RuleSource.estimated.rawValue),
                     ])
                 }),
         ])

@@ -194,6 +194,32 @@ import Testing
         await world.close()
     }
 
+    @Test func delivery_rulesImportedSinceTheSubmission_judgeAtOnce() async throws {
+        let world = try await World.make([.scheduled])
+        try await world.subscribe("1")
+        try await world.subscribe("2")
+        let scheduler = world.scheduler()
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(scheduler)
+        try await world.approve(
+            try await world.submit([World.row("2", line: 3)], content: "second"))
+        let at = world.now
+        try await world.submitter.withTransaction { connection in
+            try RuleQueries.add(
+                RuleSet(
+                    thresholds: [],
+                    alwaysConsent: [.init(storefront: "USA", validFrom: at, source: .apple)],
+                    currencies: []),
+                as: RuleQueries.NewImport(
+                    revision: 2, importedAt: at.milliseconds, file: "rules.csv",
+                    contentSHA256: ""), on: connection)
+        }
+        try await world.deliver(scheduler)
+
+        #expect(try await world.changes() == ["A scheduled", "A ineligible drifted"])
+        await world.close()
+    }
+
     @Test func delivery_factsChangedSinceTheSubmission_endsIneligible() async throws {
         let world = try await World.make()
         try await world.subscribe("1")
