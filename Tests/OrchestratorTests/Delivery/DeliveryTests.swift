@@ -195,7 +195,7 @@ import Testing
     }
 
     @Test func delivery_rulesImportedSinceTheSubmission_judgeAtOnce() async throws {
-        let world = try await World.make([.scheduled])
+        let world = try await World.make()
         try await world.subscribe("1")
         try await world.subscribe("2")
         let scheduler = world.scheduler()
