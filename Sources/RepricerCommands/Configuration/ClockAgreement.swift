@@ -50,6 +50,7 @@ enum SharedClock {
                 "\(baseURL)/sandbox/clock gives no origin for the clock: \(error.reason); "
                     + "start appstore-sandbox, or write START@RATE@ORIGIN")
         }
+        // Whatever can't be read is one failure, named below.
         guard let answer = try? JSONDecoder().decode(Answer.self, from: Data(text.utf8)),
             let specification = answer.specification,
             let parsed = try? VirtualClock.parse(specification), parsed.origin != nil

@@ -47,19 +47,20 @@ actor StoreKeeper {
     ) {
         guard record.applied else { return }
         var events = engine.advance(to: record.at)
-        // What succeeded once succeeds again: the engine is deterministic.
         switch record.endpoint {
         case "changePrice":
+            // What succeeded once succeeds again, here and below: the engine is deterministic.
             if let request = try? ChangePriceRequest(Array((record.body ?? "").utf8)) {
                 _ = try? engine.changePrice(transaction: record.transactionId, request: request)
             }
         case "cancel":
             if let body = JSONValue.parse(Array((record.body ?? "").utf8))?.object,
-                let info = try? RequestInfo(body)
+                let info = try? RequestInfo(body)  // It was read when it was applied.
             {
                 _ = try? engine.cancel(
                     transaction: record.transactionId, info: info, storefront: nil)
             }
+        // A look may change the store, and its answer was given long ago.
         case "status": _ = try? engine.status(transaction: record.transactionId)
         default: break
         }

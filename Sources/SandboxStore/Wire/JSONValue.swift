@@ -12,9 +12,9 @@ enum JSONValue: Decodable, Hashable, Sendable {
 
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        // Each attempt fails silently on purpose: the next type is tried.
         if container.decodeNil() {
             self = .null
+            // Each attempt fails silently on purpose: the next type is tried.
         } else if let value = try? container.decode(Bool.self) {
             self = .bool(value)
         } else if let value = try? container.decode(Int64.self) {
