@@ -38,7 +38,8 @@ let package = Package(
         module("Ledger", ["Postgres", "Pricing", "ServiceKit"]),
         module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
         module("Reports", ["Ledger", "Pricing"]),
-        module("Receiver", ["HTTP", "AppStore", "Ledger", "Reports", "ServiceKit"]),
+        module(
+            "Receiver", ["HTTP", "AppStore", "Ledger", "Pricing", "Reports", "ServiceKit"]),
         module(
             "RepricerCommands",
             [
