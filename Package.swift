@@ -76,6 +76,7 @@ let package = Package(
                 "TestSupport", "Postgres", "JOSE", "ServiceKit", "repricer",
             ]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
-        .testTarget(name: "TidyTests", swiftSettings: strict),
+        .testTarget(
+            name: "TidyTests", dependencies: ["TestSupport", "Pricing"], swiftSettings: strict),
     ]
 )
