@@ -12,13 +12,10 @@ struct RowCase {
     /// The price of the running period; of an item that only joins at the renewal, the price it joins at.
     var currentPrice: Int64? { item?.currentPrice ?? item?.renewalPrice }
 
-    /// Nil when nothing would change. A row that repeats the current price changes something where another
-    /// price was already set for the renewal.
+    /// Against the price of the running period; nil when it would stay.
     var direction: PlanRow.Direction? {
-        guard let current = currentPrice else { return nil }
-        let base = row.newPrice == current ? item?.renewalPrice ?? current : current
-        if row.newPrice == base { return nil }
-        return row.newPrice > base ? .increase : .decrease
+        guard let current = currentPrice, row.newPrice != current else { return nil }
+        return row.newPrice > current ? .increase : .decrease
     }
 
     /// The other items of the subscription.
