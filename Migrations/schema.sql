@@ -1513,7 +1513,7 @@ ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.batch_rejects
-    ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+    ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id) DEFERRABLE;
 
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
@@ -1531,7 +1531,7 @@ ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.price_changes
-    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id) DEFERRABLE;
 
 GRANT USAGE ON SCHEMA report TO repricer_pricing;
 GRANT USAGE ON SCHEMA report TO repricer_service;

@@ -1,135 +1,158 @@
-import Foundation
 package import Postgres
 package import Pricing
 
-/// What a submission stores: the rows that can go, the parts their SKUs play, and the rows refused.
-package enum SubmissionQueries {
-    /// A change as submitted, with its forecast. Money in milliunits.
-    package struct NewChange: Sendable, Encodable {
-        var original_transaction_id: String
-        var change_id: String
-        var line: Int
-        var sku: String
-        var direction: String
-        var currency: String
-        var storefront: String
-        var period: String
-        var current_price_milliunits: Int64
-        var new_price_milliunits: Int64
-        var dependent_skus: [String]
-        var expected_price_milliunits: Int64?
-        var effective_on_or_after: String?
-        var forecast_consent: String
-        var forecast_reasons: [String]
-        var forecast_threshold_source: String?
-        var forecast_rules: String
-        var forecast_renewal_at: String?
-        var forecast_notice_at: String?
-        var forecast_effective_at: String
-        var send_after: String?
-        var send_by: String
+/// Rows of a submission as COPY takes them: the changes, the parts their SKUs play, their first line of history,
+/// and the rows refused. Made on any thread, stored by `SubmissionQueries.store`.
+package struct SubmissionCopy: Sendable {
+    fileprivate var changes = COPYText()
+    fileprivate var roles = COPYText()
+    fileprivate var history = COPYText()
+    fileprivate var rejects = COPYText()
+    private let batchID: String
+    private let at: Int64
 
-        /// nil for a row that can't go.
-        package init?(_ plan: PlanRow, changeID: String) {
-            guard plan.fault == nil, let direction = plan.direction, let currency = plan.currency,
-                let storefront = plan.storefront, let period = plan.period,
-                let currentPrice = plan.currentPrice, let newPrice = plan.newPrice,
-                let consent = plan.consent, let effectiveAt = plan.effectiveAt,
-                let sendBy = plan.sendBy
-            else { return nil }
-            original_transaction_id = plan.originalTransactionID
-            change_id = changeID
-            line = plan.line
-            sku = plan.sku
-            self.direction = direction.rawValue
-            self.currency = currency
-            self.storefront = storefront
-            self.period = period
-            current_price_milliunits = currentPrice
-            new_price_milliunits = newPrice
-            dependent_skus = plan.dependentSKUs
-            expected_price_milliunits = plan.expectedPrice
-            effective_on_or_after = plan.effectiveOnOrAfter?.text
-            forecast_consent = consent.rawValue
-            forecast_reasons = plan.reasons.map(\.rawValue)
-            forecast_threshold_source = plan.thresholdSource?.rawValue
-            forecast_rules = plan.rulesJSON
-            forecast_renewal_at = plan.renewalAt?.text
-            forecast_notice_at = plan.noticeAt?.text
-            forecast_effective_at = effectiveAt.text
-            send_after = plan.sendAfter?.text
-            self.send_by = sendBy.text
-        }
+    package init(batchID: String, at: Instant) {
+        self.batchID = batchID
+        self.at = at.milliseconds
     }
 
-    /// Stores changes with the parts that their SKUs play. The database's own keys refuse a second open change
-    /// of an item, and a dependent that is shared, chained or its own parent.
-    package static func insert(
-        _ changes: [NewChange], batchID: String, at: Instant
-    ) throws -> [SQL] {
-        let rows = try JSONText.encode(changes)
-        return [
+    /// Adds a row: one that can go becomes a change with that id, a refused one is kept beside the batch.
+    package mutating func add(_ plan: PlanRow, changeID: String) throws(PostgresError) {
+        if let fault = plan.fault { return try addReject(plan, fault) }
+        try addChange(plan, changeID)
+        try history.append(plan.originalTransactionID)
+        try history.append(changeID)
+        try history.append(timestamp: at)
+        try history.append("awaiting_approval")
+        try history.append("submission")
+        try history.append(batchID)
+        history.endRow()
+        guard !plan.dependentSKUs.isEmpty else { return }
+        try addRole("parent", of: plan.sku, plan, changeID)
+        for sku in plan.dependentSKUs { try addRole("dependent", of: sku, plan, changeID) }
+    }
+
+    /// The columns in the order of `copyChanges`. What a row that can go never lacks is not
+    /// checked here: the table's own constraints refuse a NULL.
+    private mutating func addChange(
+        _ plan: PlanRow, _ changeID: String
+    ) throws(PostgresError) {
+        try changes.append(plan.originalTransactionID)
+        try changes.append(changeID)
+        try changes.append(batchID)
+        changes.append(plan.line)
+        try changes.append(plan.sku)
+        try changes.append(plan.direction?.rawValue)
+        try changes.append(plan.currency)
+        try changes.append(plan.storefront)
+        try changes.append(plan.period)
+        changes.append(plan.currentPrice)
+        changes.append(plan.newPrice)
+        try changes.append(texts: plan.dependentSKUs)
+        changes.append(plan.expectedPrice)
+        try changes.append(plan.effectiveOnOrAfter?.text)
+        try changes.append(plan.consent?.rawValue)
+        try changes.append(texts: plan.reasons.map(\.rawValue))
+        try changes.append(plan.thresholdSource?.rawValue)
+        try changes.append(plan.rulesJSON)
+        try changes.append(timestamp: plan.renewalAt?.milliseconds)
+        try changes.append(timestamp: plan.noticeAt?.milliseconds)
+        try changes.append(timestamp: plan.effectiveAt?.milliseconds)
+        try changes.append(timestamp: plan.sendAfter?.milliseconds)
+        try changes.append(timestamp: plan.sendBy?.milliseconds)
+        try changes.append(timestamp: plan.effectiveAt?.milliseconds)
+        try changes.append(timestamp: at)
+        changes.endRow()
+    }
+
+    private mutating func addRole(
+        _ role: String, of sku: String, _ plan: PlanRow, _ changeID: String
+    ) throws(PostgresError) {
+        try roles.append(plan.originalTransactionID)
+        try roles.append(sku)
+        try roles.append(role)
+        try roles.append(changeID)
+        roles.endRow()
+    }
+
+    private mutating func addReject(_ plan: PlanRow, _ fault: RowFault) throws(PostgresError) {
+        try rejects.append(batchID)
+        rejects.append(plan.line)
+        // What spoiled the row may be a NUL, which no text of PostgreSQL holds.
+        try rejects.append(plan.originalTransactionID.withoutNUL)
+        try rejects.append(plan.sku.withoutNUL)
+        try rejects.append(fault.code.rawValue)
+        try rejects.append(fault.message.withoutNUL)
+        rejects.endRow()
+    }
+}
+
+/// What a submission stores. Its batch comes last, when the number of rows is known: the transaction must have
+/// asked for that with `batchComesLast`.
+package enum SubmissionQueries {
+    /// Lets rows of this transaction name a batch that is stored before its end.
+    package static func batchComesLast(on connection: isolated PostgresConnection) throws {
+        _ = try connection.execute(
             """
-            -- name: insertChanges
-            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+            -- name: batchComesLast
+            SET CONSTRAINTS repricer.price_changes_batch_id_fkey,
+                repricer.batch_rejects_batch_id_fkey DEFERRED
+            """)
+    }
+
+    /// Stores rows. The database's own keys refuse a second open change of an item, and a dependent that is
+    /// shared, chained or its own parent.
+    package static func store(
+        _ rows: SubmissionCopy, on connection: isolated PostgresConnection
+    ) throws {
+        try copy(
+            rows.changes,
+            """
+            -- name: copyChanges
+            COPY repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
                 direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, dependent_skus, expected_price_milliunits,
                 effective_on_or_after, forecast_consent, forecast_reasons, forecast_threshold_source,
                 forecast_rules, forecast_renewal_at, forecast_notice_at, forecast_effective_at,
-                send_after, send_by, due_effective_at, state_since)
-            SELECT r.original_transaction_id, r.change_id, \(uuid: batchID), r.line, r.sku,
-                r.direction, r.currency, r.storefront, r.period, r.current_price_milliunits,
-                r.new_price_milliunits, r.dependent_skus, r.expected_price_milliunits,
-                r.effective_on_or_after, r.forecast_consent, r.forecast_reasons,
-                r.forecast_threshold_source, r.forecast_rules::jsonb, r.forecast_renewal_at,
-                r.forecast_notice_at, r.forecast_effective_at, r.send_after, r.send_by,
-                r.forecast_effective_at, \(timestamp: at.milliseconds)
-            FROM jsonb_to_recordset(\(json: rows)) AS r (
-                original_transaction_id text, change_id uuid, line bigint, sku text, direction text,
-                currency text, storefront text, period text, current_price_milliunits bigint,
-                new_price_milliunits bigint, dependent_skus text[], expected_price_milliunits bigint,
-                effective_on_or_after date, forecast_consent text, forecast_reasons text[],
-                forecast_threshold_source text, forecast_rules text, forecast_renewal_at timestamptz,
-                forecast_notice_at timestamptz, forecast_effective_at timestamptz,
-                send_after timestamptz, send_by timestamptz)
-            """,
+                send_after, send_by, due_effective_at, state_since) FROM STDIN
+            """, on: connection)
+        try copy(
+            rows.roles,
             """
-            -- name: insertRoles
-            INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
-            SELECT r.original_transaction_id, r.sku, 'parent', r.change_id
-            FROM jsonb_to_recordset(\(json: rows)) AS r (
-                original_transaction_id text, change_id uuid, sku text, dependent_skus text[])
-            WHERE cardinality(r.dependent_skus) > 0
-            UNION ALL
-            SELECT r.original_transaction_id, unnest(r.dependent_skus), 'dependent', r.change_id
-            FROM jsonb_to_recordset(\(json: rows)) AS r (
-                original_transaction_id text, change_id uuid, dependent_skus text[])
-            """,
+            -- name: copyRoles
+            COPY repricer.dependency_roles (original_transaction_id, sku, role, change_id) FROM STDIN
+            """, on: connection)
+        try copy(
+            rows.history,
             """
-            -- name: insertSubmittedHistory
-            INSERT INTO repricer.price_change_history
-                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
-            SELECT r.original_transaction_id, r.change_id, \(timestamp: at.milliseconds),
-                'awaiting_approval', 'submission', \(batchID)::text
-            FROM jsonb_to_recordset(\(json: rows)) AS r (
-                original_transaction_id text, change_id uuid)
-            """,
-        ]
+            -- name: copySubmittedHistory
+            COPY repricer.price_change_history (original_transaction_id, change_id, occurred_at, state,
+                evidence_kind, evidence_id) FROM STDIN
+            """, on: connection)
+        try copy(
+            rows.rejects,
+            """
+            -- name: copyRejects
+            COPY repricer.batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
+                FROM STDIN
+            """, on: connection)
     }
 
-    /// Keeps the refused rows of a batch that was submitted all the same.
-    package static func insertRejects(_ rows: [PlanRow], batchID: String) -> SQL {
-        let refused = rows.filter { $0.fault != nil }
-        return """
-            -- name: insertRejects
-            INSERT INTO repricer.batch_rejects
-                (batch_id, line, original_transaction_id, sku, code, message)
-            SELECT \(uuid: batchID), * FROM unnest(
-                \(refused.map { Int64($0.line) })::bigint[],
-                \(refused.map(\.originalTransactionID))::text[],
-                \(refused.map(\.sku))::text[],
-                \(refused.map { $0.code?.rawValue ?? "" })::text[],
-                \(refused.map { $0.fault?.message ?? "" })::text[])
-            """
+    private static func copy(
+        _ text: COPYText, _ sql: SQL, on connection: isolated PostgresConnection
+    ) throws {
+        var rest = text.bytes[...]
+        guard !rest.isEmpty else { return }
+        _ = try connection.copyIn(sql) {
+            guard !rest.isEmpty else { return nil }
+            defer { rest = rest.dropFirst(COPYText.chunkBytes) }
+            return Array(rest.prefix(COPYText.chunkBytes))
+        }
+    }
+}
+
+extension String {
+    fileprivate var withoutNUL: String {
+        utf8.contains(0) ? String(decoding: utf8.filter { $0 != 0 }, as: UTF8.self) : self
     }
 }

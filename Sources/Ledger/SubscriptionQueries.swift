@@ -109,7 +109,7 @@ package enum SubscriptionQueries {
         facts.expiresAt = try row.instant("expires_at")
         facts.renewalAt = try row.instant("renewal_at")
         facts.consistencyToken = try row.textOrNil("consistency_token")
-        facts.items = try JSONText.decode([SubscriptionFacts.Item].self, try row.text("items"))
+        facts.items = try row.storedItems()
         facts.signedAt = try row.instant("signed_at")
         var foldedThrough: SubscriptionEvent.Key?
         if let at = try row.instant("folded_signed_at"),
@@ -119,7 +119,7 @@ package enum SubscriptionQueries {
         }
         return Stored(
             facts: facts,
-            increases: try JSONText.decode([RecordedIncrease].self, try row.text("increases")),
+            increases: try row.storedIncreases(),
             seenSKUs: try row.texts("seen_skus"), foldedThrough: foldedThrough)
     }
 

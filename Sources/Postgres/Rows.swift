@@ -86,6 +86,13 @@ package struct Row: Sendable {
         return value
     }
 
+    /// What `decode` makes of the column's text form, without a copy; nil for NULL and where it gives nil.
+    package func decoded<T>(
+        _ column: String, _ decode: (UnsafeRawBufferPointer) -> T?
+    ) throws(PostgresError) -> T? {
+        try withValue(column, "readable") { bytes -> T?? in .some(decode(bytes)) } ?? nil
+    }
+
     package func isNull(_ column: String) throws(PostgresError) -> Bool {
         try withValue(column, "") { _ in true } == nil
     }

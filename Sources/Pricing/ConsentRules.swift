@@ -65,6 +65,18 @@ package struct ConsentVerdict: Hashable, Sendable {
     package var consent: Consent { reasons.isEmpty ? .notRequired : .required }
     package var thresholdSource: RuleSource { threshold?.source ?? .unknown }
 
+    /// Whether the amount of the threshold matters: above 50 % it decides, or would without another reason.
+    package var restsOnThreshold: Bool { question.isPercentOver }
+
+    /// The latest earlier increase that was looked at.
+    var lastIncrease: PastIncrease? { question.lastIncrease }
+
+    /// The amount that it was compared with, milliunits; nil where none is known.
+    var thresholdAmount: Int64? { threshold?.amount }
+
+    /// The renewal at which another item's offer ends together with this change.
+    var offerEndsAt: Instant? { conversion?.at }
+
     /// Every rule with its inputs and its answer.
     package var rules: [RuleAnswer] {
         ConsentReason.allCases.map {

@@ -11,23 +11,28 @@ package struct Judge: Sendable {
         self.now = now
     }
 
-    /// Judges all rows of one subscription together, in their order. No rule looks further than one
-    /// subscription and the context, so a batch of any size can be judged one subscription at a time.
+    /// Judges rows of one subscription, in their order. No rule looks further than one subscription and the
+    /// context, so a batch of any size can be judged a piece at a time.
     ///
-    /// `facts` is nil for a subscription that nothing was ever received of.
+    /// `company` are all rows of the batch that name the subscription, these included, in the order of lines;
+    /// where it is empty, these are all. `facts` is nil for a subscription that nothing was ever received of.
     package func judge(
-        rows: [BatchRow], facts: SubscriptionFacts?, context: JudgeContext
+        rows: [BatchRow], company: [BatchMention] = [], facts: SubscriptionFacts?,
+        context: JudgeContext
     ) -> [PlanRow] {
         guard let facts else { return rows.map(unknownSubscription) }
-        var lines: [String: [Int]] = [:]
-        for row in rows { lines[row.sku, default: []].append(row.line) }
+        let all = company.isEmpty ? rows.map(BatchMention.init) : company
         let dependencies = DependencyRules(
-            rows: rows, facts: facts, openChanges: context.openChanges)
+            rows: all, facts: facts, openChanges: context.openChanges)
+        let renewing = facts.renewingSKUs
+        var lines: [String: [Int]] = [:]
+        for mention in all { lines[mention.sku, default: []].append(mention.line) }
         return rows.map { row in
             let item = facts.items.first { $0.sku == row.sku }
             let rowCase = RowCase(
                 row: row, facts: facts, item: item, context: context,
-                linesOfSKU: lines[row.sku] ?? [], dependencies: dependencies)
+                linesOfSKU: lines[row.sku] ?? [],
+                dependencies: dependencies, renewingSKUs: renewing)
             return judge(rowCase)
         }
     }

@@ -6,22 +6,75 @@ package struct PlanHash: Sendable {
     private var hasher = SHA256()
 
     package init(rules: RulesInForce, environment: StoreEnvironment) {
-        add(Array("repricer plan 1 \(environment.rawValue)".utf8))
-        for line in rules.canonicalLines { add(Array(line.utf8)) }
+        add(Array("repricer plan 2 \(environment.rawValue)\n".utf8))
+        for line in rules.canonicalLines { add(Array("\(line)\n".utf8)) }
     }
 
     /// Adds one row; the order of the calls counts.
     package mutating func add(_ row: PlanRow) {
-        var timeless = row
-        timeless.noticeAt = nil
-        add(timeless.jsonBytes)
+        var bytes: [UInt8] = []
+        row.appendHashed(to: &bytes)
+        add(bytes)
+    }
+
+    /// Adds rows that `PlanRow.appendHashed` wrote down.
+    package mutating func add(_ rows: [UInt8]) {
+        hasher.update(rows)
     }
 
     /// 64 hexadecimal digits.
     package var text: String { hasher.hexadecimalDigest() }
+}
 
-    private mutating func add(_ line: [UInt8]) {
-        hasher.update(line)
-        hasher.update([UInt8(ascii: "\n")])
+extension PlanRow {
+    /// Writes down what the hash is about: each value behind its length, so that no two rows read the same.
+    package func appendHashed(to bytes: inout [UInt8]) {
+        func add(_ text: String?) {
+            guard let text else {
+                bytes.append(UInt8(ascii: "-"))
+                return
+            }
+            bytes.append(UInt8(ascii: "="))
+            add(Int64(text.utf8.count))
+            bytes.append(contentsOf: text.utf8)
+        }
+        func add(_ number: Int64?) {
+            guard var rest = number.map(UInt64.init(bitPattern:)) else {
+                bytes.append(UInt8(ascii: "-"))
+                return
+            }
+            bytes.append(UInt8(ascii: "#"))
+            repeat {
+                // Seven bits a byte; the eighth says that more follow.
+                bytes.append(UInt8(truncatingIfNeeded: rest & 0x7F) | (rest > 0x7F ? 0x80 : 0))
+                rest >>= 7
+            } while rest > 0
+        }
+        add(Int64(line))
+        add(originalTransactionID)
+        add(sku)
+        add(code?.rawValue)
+        add(fault?.message)
+        add(direction?.rawValue)
+        add(currency)
+        add(storefront)
+        add(period)
+        add(currentPrice)
+        add(newPrice)
+        add(consent?.rawValue)
+        add(thresholdSource?.rawValue)
+        add(verdict?.thresholdAmount)
+        for reason in reasons { add(reason.rawValue) }
+        add(verdict?.lastIncrease?.sku)
+        add(verdict?.lastIncrease?.at.milliseconds)
+        add(verdict?.offerEndsAt?.milliseconds)
+        add(renewalAt?.milliseconds)
+        add(sendAfter?.milliseconds)
+        add(sendBy?.milliseconds)
+        add(effectiveAt?.milliseconds)
+        for dependent in dependentSKUs { add(dependent) }
+        add(expectedPrice)
+        add(effectiveOnOrAfter.map { Int64($0.daysSinceEpoch) })
+        bytes.append(UInt8(ascii: "\n"))
     }
 }

@@ -8,6 +8,8 @@ struct RowCase {
     /// Every line of the batch that names this SKU of this subscription.
     var linesOfSKU: [Int]
     var dependencies: DependencyRules
+    /// Of the facts.
+    var renewingSKUs: Set<String>
 
     /// The price of the running period; of an item that only joins at the renewal, the price it joins at.
     var currentPrice: Int64? { item?.currentPrice ?? item?.renewalPrice }
@@ -45,7 +47,7 @@ extension SubscriptionFacts.Offer {
 extension SubscriptionFacts {
     /// The SKUs that renew. A subscription whose renewal as a whole is off lists none; its items then count
     /// as they stand, so that a row is told the real reason.
-    var renewingSKUs: Set<String> {
+    package var renewingSKUs: Set<String> {
         let renewing = items.filter(\.renews)
         guard renewing.isEmpty, status != 1 || autoRenews == false else {
             return Set(renewing.map(\.sku))
@@ -72,8 +74,8 @@ extension RowCase {
     }
 
     private var unknownItem: RowFault? {
-        guard facts.renewingSKUs.contains(row.sku), currentPrice != nil else {
-            let others = facts.renewingSKUs.sorted().prefix(10).joined(separator: ", ")
+        guard renewingSKUs.contains(row.sku), currentPrice != nil else {
+            let others = renewingSKUs.sorted().prefix(10).joined(separator: ", ")
             return RowFault(
                 .unknownItem, "\(row.sku) is not set to renew on this subscription",
                 remedy: others.isEmpty ? "remove the row" : "use one of \(others)")
@@ -123,7 +125,7 @@ extension RowCase {
     private var dependent: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
         return dependencies.fault(
-            of: row, known: facts.renewingSKUs.union(context.siblingSKUs))
+            of: row, known: renewingSKUs.union(context.siblingSKUs))
     }
 
     private var notActive: RowFault? {

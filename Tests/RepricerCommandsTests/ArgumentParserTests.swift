@@ -65,7 +65,7 @@ import Testing
             ["submit", "a.csv"],
             """
             repricer: submit: missing --name NAME
-            usage: repricer submit FILE --name NAME [--plan-hash H] [--accept-valid] [--rejects OUT]
+            usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT]
 
             """
         ),

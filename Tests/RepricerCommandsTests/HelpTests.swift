@@ -6,15 +6,16 @@ import Testing
     private static let submitHelp = """
         store a batch for approval and print its id
 
-        usage: repricer submit FILE --name NAME [--plan-hash H] [--accept-valid] [--rejects OUT]
+        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT]
 
           FILE  the batch, CSV or NDJSON; - is standard input
 
         options:
-          --name NAME     what people will call the batch
-          --plan-hash H   store only when the plan is still this one
-          --accept-valid  store the rows that can go, although others are refused
-          --rejects OUT   write refused rows to OUT as CSV, to mend and submit again
+          --name NAME       what people will call the batch
+          --plan-hash H     store only when the plan is still this one
+          --plan-rows ROWS  the file of plan --rows: says which rows differ from that plan
+          --accept-valid    store the rows that can go, although others are refused
+          --rejects OUT     write refused rows to OUT as CSV, to mend and submit again
 
         for every command:
           --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
@@ -24,7 +25,9 @@ import Testing
           --help              show this text
 
         All rows or none, unless --accept-valid. The same file again makes no new change and prints the
-        id it has. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
+        id it has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused,
+        with --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL;
+        another one has to approve.
 
         """
 

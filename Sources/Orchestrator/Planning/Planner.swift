@@ -2,13 +2,16 @@ package import Ledger
 package import Pricing
 
 /// Forecasts a batch: rows in, verdicts out. It reads facts and rules and writes nothing.
+///
+/// The file is read once to learn which rows belong together (`BatchOutline`), and once more in pieces: while
+/// the database reads the facts of one piece, others are judged. All facts are of one snapshot.
 package struct Planner: Sendable {
     private let pool: LedgerPool
     private let rules: RuleSet
     private let environment: StoreEnvironment
 
-    /// Subscriptions whose facts are read at once.
-    static let subscriptionsPerRead = 2000
+    /// Pieces that are read, judged or waiting for their turn: what bounds the memory.
+    static let piecesInFlight = 4
 
     package init(pool: LedgerPool, rules: RuleSet, environment: StoreEnvironment) {
         self.pool = pool
@@ -16,68 +19,96 @@ package struct Planner: Sendable {
         self.environment = environment
     }
 
-    /// Judges rows as of an instant. `spoiled` are rows that the file itself made unusable; they keep their
-    /// place. The result is in the order of lines.
+    /// Judges a batch as of an instant and hands the verdicts to the sink. Throws `unreadable_file` when the
+    /// file is no longer the one that was outlined.
+    package func plan(
+        _ input: BatchInput, outline: BatchOutline, asOf now: Instant, into sink: some PlanSink
+    ) async throws {
+        let inForce = rules.inForce(at: now)
+        let judge = Judge(rules: inForce, environment: environment, now: now)
+        try await pool.withConnection { connection in
+            try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
+            let source = DigestingByteSource(try input.open())
+            let reader = try BatchFileReader(source: source, file: input.path, rules: inForce)
+            let pieces = PieceReader(reader)
+            let worker = PieceJudge(judge: judge, connection: connection) {
+                outline.company(of: $0)
+            }
+            try await Self.judge(pieces, worker, into: sink)
+            guard source.hexadecimalDigest == outline.sha256 else {
+                throw BatchFileError(
+                    code: .unreadableFile, file: input.path, line: nil,
+                    message: "the file changed while it was read", remedy: "run the command again")
+            }
+            try await connection.read { try PlanQueries.endSnapshot(on: $0) }
+        }
+    }
+
+    /// Judges rows that are in memory already. `spoiled` are rows that the file itself made unusable; they keep
+    /// their place. The result is in the order of lines.
     package func plan(
         rows: [BatchRow], spoiled: [PlanRow] = [], asOf now: Instant
     ) async throws -> [PlanRow] {
-        let bySubscription = Dictionary(grouping: rows, by: \.originalTransactionID)
-        let ids = bySubscription.keys.sorted()
         let judge = Judge(rules: rules.inForce(at: now), environment: environment, now: now)
-        var planned = spoiled
-        planned.reserveCapacity(rows.count + spoiled.count)
-        for start in stride(from: 0, to: ids.count, by: Self.subscriptionsPerRead) {
-            let chunk = Array(ids[start..<min(start + Self.subscriptionsPerRead, ids.count)])
-            let known = try await facts(of: chunk)
-            for id in chunk {
-                planned += judge.judge(
-                    rows: bySubscription[id] ?? [], facts: known.facts[id],
-                    context: known.contexts[id] ?? JudgeContext())
-            }
+        let company = Dictionary(grouping: rows, by: \.originalTransactionID)
+            .mapValues { $0.sorted { $0.line < $1.line }.map(BatchMention.init) }
+        let planned = try await pool.withConnection { connection in
+            try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
+            let worker = PieceJudge(judge: judge, connection: connection) { company[$0] ?? [] }
+            let piece = try await worker.judge(rows.map(BatchFileEntry.row))
+            try await connection.read { try PlanQueries.endSnapshot(on: $0) }
+            return piece.rows
         }
-        return planned.sorted { $0.line < $1.line }
+        return (planned + spoiled).sorted { $0.line < $1.line }
     }
 
-    private struct Known: Sendable {
-        var facts: [String: SubscriptionFacts] = [:]
-        var contexts: [String: JudgeContext] = [:]
-    }
-
-    private func facts(of ids: [String]) async throws -> Known {
-        try await pool.withTransaction { connection in
-            let stored = try SubscriptionQueries.load(ids, on: connection)
-            let open = try DispatchQueries.openChanges(ids, withoutInFlight: false, on: connection)
-            let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
-            let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
-            var known = Known()
-            // A subscription of which nothing was folded yet is as good as unknown.
-            for (id, subscription) in stored where subscription.foldedThrough != nil {
-                known.facts[id] = subscription.facts
-                known.contexts[id] = JudgeContext(
-                    openChanges: (open[id] ?? []).map(JudgeContext.OpenChange.init),
-                    siblingSKUs: subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
-                    increaseHistory: subscription.increases.past)
+    private static func judge<Sink: PlanSink>(
+        _ source: PieceReader, _ worker: PieceJudge, into sink: Sink
+    ) async throws {
+        try await withThrowingTaskGroup(of: (Int, Sink.Prepared).self) { group in
+            var started = 0
+            var taken = 0
+            var waiting: [Int: Sink.Prepared] = [:]
+            var isAtEnd = false
+            while true {
+                while !isAtEnd, started - taken < piecesInFlight {
+                    let entries = try source.next()
+                    if entries.isEmpty {
+                        isAtEnd = true
+                    } else {
+                        let number = started
+                        group.addTask {
+                            (number, try sink.prepare(try await worker.judge(entries)))
+                        }
+                        started += 1
+                    }
+                }
+                guard let (number, prepared) = try await group.next() else { break }
+                waiting[number] = prepared
+                while let next = waiting.removeValue(forKey: taken) {
+                    try await sink.take(next)
+                    taken += 1
+                }
             }
-            return known
         }
     }
 }
 
-extension JudgeContext.OpenChange {
-    init(_ change: DispatchQueries.OpenChange) {
-        self.init(
-            changeID: change.changeID, sku: change.sku, newPrice: change.newPrice,
-            dependentSKUs: change.dependentSKUs, state: change.state)
-    }
-}
+/// Cuts a batch file into pieces.
+private final class PieceReader {
+    /// Enough to make one query worthwhile, few enough to be judged in a few hundredths of a second.
+    private static let rowsMax = 4096
+    private var reader: BatchFileReader
 
-extension [RecordedIncrease] {
-    /// The anchor of the 12 months is the instant it took effect, else when it was communicated.
-    package var past: [PastIncrease] {
-        compactMap { increase in
-            (increase.effectiveAt ?? increase.communicatedAt).map {
-                PastIncrease(sku: increase.sku, at: $0)
-            }
-        }
+    init(_ reader: BatchFileReader) {
+        self.reader = reader
+    }
+
+    /// The next rows of the file; none at its end.
+    func next() throws(BatchFileError) -> [BatchFileEntry] {
+        var entries: [BatchFileEntry] = []
+        entries.reserveCapacity(Self.rowsMax)
+        while entries.count < Self.rowsMax, let entry = try reader.next() { entries.append(entry) }
+        return entries
     }
 }

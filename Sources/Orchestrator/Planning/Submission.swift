@@ -10,44 +10,78 @@ package enum Submission {
         case sameAsBefore(batchID: String)
     }
 
-    /// Changes a statement.
-    static let changesPerInsert = 1000
+    /// What is known of a batch once all its rows were handed over.
+    package struct Totals: Sendable {
+        package var planHash: String
+        package var changes: Int
+        package var rejects: Int
 
-    /// Stores the rows that can go and keeps the refused ones beside them. The caller has decided that refused
-    /// rows are acceptable, and that there is at least one row that can go.
+        package init(planHash: String, changes: Int, rejects: Int) {
+            self.planHash = planHash
+            self.changes = changes
+            self.rejects = rejects
+        }
+    }
+
+    /// Runs `rows`, which hands rows to the writer while it plans, then stores the batch itself. All of it is one
+    /// transaction: when `rows` throws, or a key of the database refuses a row, nothing was stored.
     package static func store(
-        _ planned: [PlanRow], name: String, contentSHA256: String, planHash: String,
-        asOf now: Instant,
-        pool: LedgerPool
+        name: String, contentSHA256: String, asOf now: Instant, pool: LedgerPool,
+        rows: @escaping @Sendable (SubmissionWriter) async throws -> Totals
     ) async throws -> Outcome {
         var random = SystemRandomNumberGenerator()
         let batchID = UUIDv7.make(nowMilliseconds: now.milliseconds, random: &random)
-        var changes: [SubmissionQueries.NewChange] = []
-        for row in planned {
-            let changeID = UUIDv7.make(nowMilliseconds: now.milliseconds, random: &random)
-            if let change = SubmissionQueries.NewChange(row, changeID: changeID) {
-                changes.append(change)
-            }
-        }
-        let batch = BatchQueries.NewBatch(
-            batchID: batchID, name: name, contentSHA256: contentSHA256, planHash: planHash,
-            asOf: now.milliseconds, rowCount: changes.count,
-            rejectedRowCount: planned.count - changes.count)
-        let stored = changes
         return try await pool.withTransaction { connection in
             if let known = try BatchQueries.batchID(ofContent: contentSHA256, on: connection) {
                 return .sameAsBefore(batchID: known)
             }
+            try SubmissionQueries.batchComesLast(on: connection)
+            let writer = SubmissionWriter(batchID: batchID, asOf: now, connection: connection)
+            let totals = try await rows(writer)
+            let batch = BatchQueries.NewBatch(
+                batchID: batchID, name: name, contentSHA256: contentSHA256,
+                planHash: totals.planHash, asOf: now.milliseconds, rowCount: totals.changes,
+                rejectedRowCount: totals.rejects)
             _ = try connection.pipeline([
                 BatchQueries.insert(batch), BatchQueries.recordSubmission(batch),
-                SubmissionQueries.insertRejects(planned, batchID: batchID),
             ])
-            for start in stride(from: 0, to: stored.count, by: changesPerInsert) {
-                let chunk = Array(stored[start..<min(start + changesPerInsert, stored.count)])
-                _ = try connection.pipeline(
-                    try SubmissionQueries.insert(chunk, batchID: batchID, at: now))
-            }
             return .stored(batchID: batchID)
         }
+    }
+
+    /// Stores rows that are in memory already: those that can go as changes, the refused ones beside them.
+    package static func store(
+        _ planned: [PlanRow], name: String, contentSHA256: String, planHash: String,
+        asOf now: Instant, pool: LedgerPool
+    ) async throws -> Outcome {
+        try await store(name: name, contentSHA256: contentSHA256, asOf: now, pool: pool) { writer in
+            try await writer.write(try writer.prepare(planned))
+            let changes = planned.count { $0.fault == nil }
+            return Totals(
+                planHash: planHash, changes: changes, rejects: planned.count - changes)
+        }
+    }
+}
+
+/// Writes the rows of one submission.
+package struct SubmissionWriter: Sendable {
+    fileprivate let batchID: String
+    fileprivate let asOf: Instant
+    fileprivate let connection: LedgerConnection
+
+    /// Forms rows for the database, on any thread.
+    package func prepare(_ rows: [PlanRow]) throws -> SubmissionCopy {
+        var random = SystemRandomNumberGenerator()
+        var copy = SubmissionCopy(batchID: batchID, at: asOf)
+        for row in rows {
+            let changeID = UUIDv7.make(nowMilliseconds: asOf.milliseconds, random: &random)
+            try copy.add(row, changeID: changeID)
+        }
+        return copy
+    }
+
+    /// Stores them, inside the submission's transaction.
+    package func write(_ rows: SubmissionCopy) async throws {
+        try await connection.read { try SubmissionQueries.store(rows, on: $0) }
     }
 }

@@ -15,62 +15,39 @@ extension Commands {
         positionals: [batchFile], options: [asOf, rowsFile, rejectsFile],
         discussion: """
             Writes nothing to the database and calls nobody. Exits 3 when a row is refused. The plan hash is the \
-            same for the same rows, facts and rules; `submit --plan-hash` stores only that plan.
+            same for the same rows, facts and rules; `submit --plan-hash` stores only that plan, and with the file \
+            of --rows says what has changed since.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
         let asOf = try await invocation.instant(asOf, configuration)
         let environment = try configuration.required(configuration.environment, .environment)
-        let batch = try await invocation.withPool(configuration) { pool in
-            let rules = try await pool.rules(at: asOf)
-            let content = try BatchFileContent(path: file, rules: rules.inForce(at: asOf))
-            return try await PlannedBatch.plan(
-                content, asOf: asOf, rules: rules, environment: environment, pool: pool)
+        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
+        let summary = try await invocation.withPool(configuration) { pool in
+            let session = try await PlanSession(
+                path: file, asOf: asOf, environment: environment, pool: pool)
+            let output = try PlanOutput(
+                PlanOutput.Wishes(
+                    shownFile: session.shownFile, rows: invocation.arguments[rowsFile],
+                    rejects: invocation.arguments[rejectsFile]),
+                outline: session.outline, hash: session.emptyHash, world: invocation.world)
+            let finished = try await session.plan(into: output)
+            return PlanSummary(session, finished, rate: rate)
         }
-        batch.sayFaults(invocation.world)
-        try writeFiles(batch, invocation)
-        let summary = PlanSummary(batch)
         let rowsAreOnOutput = invocation.arguments[rowsFile] == "-"
         if rowsAreOnOutput {
             // Standard output carries rows only: a program reads it.
-            if !invocation.isQuiet { invocation.world.sayPlainly(summary.text) }
+            let isTerminal = invocation.world.isMessagesTerminal
+            if !invocation.isQuiet {
+                invocation.world.sayPlainly(summary.text(isTerminal: isTerminal))
+            }
         } else if invocation.isJSON {
             try invocation.print(summary.json)
         } else {
-            try invocation.print(summary.text)
+            try invocation.print(summary.text(isTerminal: invocation.world.isOutputTerminal))
         }
-        return batch.refused.isEmpty ? .done : .inputRejected
-    }
-
-    private static func writeFiles(_ batch: PlannedBatch, _ invocation: Invocation) throws {
-        if let path = invocation.arguments[rowsFile] {
-            let output = try OutputFile(path: path, world: invocation.world)
-            for row in batch.rows { try output.write(row.json + "\n") }
-            try output.flush()
-        }
-        try writeRejects(batch, invocation)
-    }
-
-    /// The refused rows in the order of the file, under the file's own columns.
-    static func writeRejects(_ batch: PlannedBatch, _ invocation: Invocation) throws {
-        guard let path = invocation.arguments[rejectsFile] else { return }
-        let output = try OutputFile(path: path, world: invocation.world)
-        let writer = RejectsWriter(
-            columns: batch.content.columns, priceUnit: batch.content.priceUnit)
-        var rows: [Int: BatchRow] = [:]
-        for row in batch.content.rows { rows[row.line] = row }
-        var spoiled: [Int: SpoiledRow] = [:]
-        for row in batch.content.spoiled { spoiled[row.line] = row }
-        try output.write(writer.header)
-        for refused in batch.refused {
-            if let row = spoiled[refused.line] {
-                try output.write(writer.line(row))
-            } else if let row = rows[refused.line], let fault = refused.fault {
-                try output.write(writer.line(row, fault))
-            }
-        }
-        try output.flush()
+        return summary.refusedCount == 0 ? .done : .inputRejected
     }
 }
 

@@ -1,108 +1,66 @@
 import Pricing
 
-/// The forecast of a whole batch in numbers.
+/// The forecast of a whole batch, to print: the same plan gives the same bytes.
 struct PlanSummary: Sendable {
-    /// The changes in one currency, summed over one renewal each.
-    struct Money: Sendable {
-        var increases = 0
-        var decreases = 0
-        /// New prices minus current prices, milliunits.
-        var difference: Int64 = 0
+    /// Late rows named to a program, and to a person.
+    static let lateRowsMax = 10_000
+    static let lateRowsShown = 20
+
+    let hash: String
+    let asOf: Instant
+    let environment: StoreEnvironment
+    let shownFile: String
+    let forecast: BatchForecast
+    let quota: CallList.Quota
+
+    init(
+        _ session: PlanSession, _ finished: PlanOutput.Finished, rate: Configuration.CallRate
+    ) {
+        self.init(
+            hash: finished.hash, asOf: session.asOf, environment: session.environment,
+            shownFile: session.shownFile, forecast: finished.forecast,
+            callsPerThousandSeconds: rate.perThousandSeconds)
     }
 
-    private let batch: PlannedBatch
-    private(set) var refused: [(code: RowCode, rows: Int)] = []
-    private(set) var consent: [(consent: Consent, rows: Int)] = []
-    private(set) var money: [String: Money] = [:]
-    private(set) var firstSendBy: Instant?
-    private(set) var lastEffectiveAt: Instant?
-
-    init(_ batch: PlannedBatch) {
-        self.batch = batch
-        var codes: [RowCode: Int] = [:]
-        var consents: [Consent: Int] = [:]
-        for row in batch.rows {
-            if let code = row.code {
-                codes[code, default: 0] += 1
-                continue
-            }
-            if let consent = row.consent { consents[consent, default: 0] += 1 }
-            add(row)
-            firstSendBy = [firstSendBy, row.sendBy].compactMap { $0 }.min()
-            lastEffectiveAt = [lastEffectiveAt, row.effectiveAt].compactMap { $0 }.max()
-        }
-        refused = RowCode.allCases.compactMap { code in codes[code].map { (code, $0) } }
-        consent = Consent.allCases.compactMap { kind in consents[kind].map { (kind, $0) } }
+    init(
+        hash: String, asOf: Instant, environment: StoreEnvironment, shownFile: String,
+        forecast: BatchForecast, callsPerThousandSeconds: Int
+    ) {
+        self.hash = hash
+        self.asOf = asOf
+        self.environment = environment
+        self.shownFile = shownFile
+        self.forecast = forecast
+        quota = forecast.calls.quota(
+            callsPerThousandSeconds: callsPerThousandSeconds, now: asOf,
+            lateRowsMax: Self.lateRowsMax)
     }
 
-    private mutating func add(_ row: PlanRow) {
-        guard let currency = row.currency, let current = row.currentPrice, let new = row.newPrice
-        else { return }
-        var sum = money[currency] ?? Money()
-        // Prices are far below the limit, but a sum of bad data must not trap.
-        sum.difference = sum.difference.addingReportingOverflow(new &- current).partialValue
-        if new > current { sum.increases += 1 } else { sum.decreases += 1 }
-        money[currency] = sum
+    var refusedCount: Int { forecast.refusedCount }
+
+    /// The codes that occur, in the order of the contract; the same for what follows.
+    var codes: [(String, Int)] { counts(RowCode.allCases, forecast.codes) }
+    var directions: [(String, Int)] {
+        counts(PlanRow.Direction.allCases, forecast.directions)
+    }
+    var consents: [(String, Int)] { counts(Consent.allCases, forecast.consents) }
+    var reasons: [(String, Int)] { counts(ConsentReason.allCases, forecast.reasons) }
+    var weeks: [(monday: CivilDate, week: BatchForecast.Week)] {
+        forecast.weeks.sorted { $0.key < $1.key }.map { (monday: $0.key, week: $0.value) }
+    }
+    var money: [(key: BatchForecast.MoneyKey, sum: BatchForecast.Money)] {
+        forecast.money.sorted { $0.key < $1.key }.map { (key: $0.key, sum: $0.value) }
+    }
+    var uncertain: [(source: RuleSource, rows: BatchForecast.Uncertain)] {
+        RuleSource.allCases.compactMap { source in
+            forecast.uncertain[source].map { (source: source, rows: $0) }
+        }
     }
 
-    var text: String {
-        var text = definitionList([
-            ("file", batch.shownFile),
-            ("as of", "\(batch.asOf.text) (\(batch.environment.rawValue))"),
-            (
-                "rows",
-                "\(batch.rows.count): \(batch.canGoCount) can go, \(batch.refused.count) refused"
-            ),
-            ("send by", firstSendBy.map { "\($0.text), the earliest" } ?? "-"),
-            ("effective", lastEffectiveAt.map { "\($0.text), the last" } ?? "-"),
-            ("plan hash", batch.hash),
-        ])
-        if !consent.isEmpty {
-            var table = Table([.left("CONSENT"), .right("ROWS")])
-            for entry in consent { table.add([entry.consent.rawValue, "\(entry.rows)"]) }
-            text += "\n" + table.text
-        }
-        if !money.isEmpty {
-            var table = Table([
-                .left("CURRENCY"), .right("INCREASES"), .right("DECREASES"),
-                .right("DIFFERENCE OF ONE RENEWAL EACH"),
-            ])
-            for (currency, sum) in money.sorted(by: { $0.key < $1.key }) {
-                table.add([
-                    currency, "\(sum.increases)", "\(sum.decreases)",
-                    shownPrice(sum.difference, currency: currency),
-                ])
-            }
-            text += "\n" + table.text
-        }
-        if !refused.isEmpty {
-            var table = Table([.left("REFUSED"), .right("ROWS")])
-            for entry in refused { table.add([entry.code.rawValue, "\(entry.rows)"]) }
-            text += "\n" + table.text
-        }
-        return text
-    }
-
-    var json: JSONValue {
-        let sums = money.sorted { $0.key < $1.key }.map { currency, sum in
-            JSONValue.object([
-                "currency": .string(currency), "increases": .integer(Int64(sum.increases)),
-                "decreases": .integer(Int64(sum.decreases)),
-                "difference_milliunits": .integer(sum.difference),
-            ])
-        }
-        return .object([
-            "plan_hash": .string(batch.hash), "as_of": .string(batch.asOf.text),
-            "environment": .string(batch.environment.rawValue),
-            "rows": .integer(Int64(batch.rows.count)),
-            "can_go": .integer(Int64(batch.canGoCount)),
-            "refused": .integer(Int64(batch.refused.count)),
-            "rejected_rows": .counts(refused.map { ($0.code.rawValue, $0.rows) }),
-            "consent": .counts(consent.map { ($0.consent.rawValue, $0.rows) }),
-            "currencies": .array(sums),
-            "first_send_by": .text(firstSendBy?.text),
-            "last_effective_at": .text(lastEffectiveAt?.text),
-        ])
+    private func counts<Key: RawRepresentable<String> & Hashable>(
+        _ order: [Key], _ counts: [Key: Int]
+    ) -> [(String, Int)] {
+        order.compactMap { key in counts[key].map { (key.rawValue, $0) } }
     }
 }
 
@@ -116,6 +74,8 @@ extension JSONValue {
             counts.sorted { $0.key < $1.key }
                 .map { Member(name: $0.key, value: .integer($0.value)) })
     }
+
+    static func integer(_ value: Int) -> JSONValue { .integer(Int64(value)) }
 }
 
 /// A price in its currency's own decimals.

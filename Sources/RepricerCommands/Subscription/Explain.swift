@@ -23,19 +23,23 @@ extension Commands {
         let asOf = try await invocation.instant(asOf, configuration)
         let environment = try configuration.required(configuration.environment, .environment)
         let id = try invocation.arguments.required(subscription)
-        let batch = try await invocation.withPool(configuration) { pool in
+        let planned = try await invocation.withPool(configuration) { pool in
             let (facts, rules) = try await pool.withTransaction { connection in
                 (
                     try SubscriptionQueries.load([id], on: connection)[id]?.facts,
                     try RuleQueries.load(.at, asOf, on: connection)
                 )
             }
-            let content = try fileOfOneRow(
+            let entry = try fileOfOneRow(
                 invocation, currency: facts?.currency, rules: rules.inForce(at: asOf))
-            return try await PlannedBatch.plan(
-                content, asOf: asOf, rules: rules, environment: environment, pool: pool)
+            let planner = Planner(pool: pool, rules: rules, environment: environment)
+            switch entry {
+            case .row(let row): return try await planner.plan(rows: [row], asOf: asOf)
+            case .spoiled(let row): return [row.plan]
+            case nil: return []
+            }
         }
-        guard var row = batch.rows.first else { return .failed }
+        guard var row = planned.first else { return .failed }
         // No file, no line.
         row.line = 0
         try invocation.print(invocation.isJSON ? row.json + "\n" : explanation(of: row))
@@ -48,7 +52,7 @@ extension Commands {
     /// The arguments as a batch file, so that no check of a file is left out.
     private static func fileOfOneRow(
         _ invocation: Invocation, currency: String?, rules: RulesInForce
-    ) throws -> BatchFileContent {
+    ) throws -> BatchFileEntry? {
         let arguments = invocation.arguments
         let cells: [(BatchColumn, String)] = [
             (.originalTransactionID, try arguments.required(subscription)),
@@ -59,9 +63,10 @@ extension Commands {
         ]
         let header = cells.map(\.0.rawValue).joined(separator: ",")
         let row = cells.map { csvCell($0.1) }.joined(separator: ",")
-        return try BatchFileContent(
+        var reader = try BatchFileReader(
             source: MemoryByteSource(Array("\(header)\n\(row)\n".utf8)), file: "explain",
             rules: rules)
+        return try reader.next()
     }
 
     private static func csvCell(_ text: String) -> String {

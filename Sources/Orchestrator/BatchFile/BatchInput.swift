@@ -1,0 +1,116 @@
+import Glibc
+
+/// A batch that can be read more than once: a file is opened again, a pipe is kept in a temporary file that
+/// nobody else sees, and is gone with the process.
+package final class BatchInput: Sendable {
+    private enum Origin: Sendable {
+        case file
+        case spool(Int32)
+        case memory([UInt8])
+    }
+
+    /// As given: `-` is standard input.
+    package let path: String
+    private let origin: Origin
+
+    /// A path, or `-` for standard input, which is read to its end here.
+    package init(path: String) throws(BatchFileError) {
+        self.path = path
+        var status = stat()
+        if path != "-", stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG {
+            origin = .file
+        } else {
+            origin = .spool(try BatchInput.spool(try FileByteSource(path: path), path))
+        }
+    }
+
+    /// Bytes in memory; `path` is their name in messages.
+    package init(_ bytes: [UInt8], path: String) {
+        self.path = path
+        origin = .memory(bytes)
+    }
+
+    deinit {
+        if case .spool(let descriptor) = origin { close(descriptor) }
+    }
+
+    /// The bytes from the beginning.
+    package func open() throws(BatchFileError) -> any BatchByteSource {
+        switch origin {
+        case .file: try FileByteSource(path: path)
+        case .spool(let descriptor): SpoolByteSource(self, descriptor)
+        case .memory(let bytes): MemoryByteSource(bytes)
+        }
+    }
+
+    private static func spool(
+        _ source: FileByteSource, _ path: String
+    ) throws(BatchFileError) -> Int32 {
+        let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+        var name = Array("\(folder)/repricer-XXXXXX".utf8CString)
+        let descriptor = mkstemp(&name)
+        guard descriptor >= 0 else { throw failure(folder) }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        unlink(name)
+        while true {
+            let bytes: [UInt8]
+            do throws(BatchFileError) { bytes = try source.read() } catch {
+                close(descriptor)
+                throw error
+            }
+            if bytes.isEmpty { return descriptor }
+            var done = 0
+            while done < bytes.count {
+                let count = bytes.withUnsafeBytes {
+                    write(descriptor, $0.baseAddress?.advanced(by: done), $0.count - done)
+                }
+                if count < 0, errno == EINTR { continue }
+                guard count > 0 else {
+                    defer { close(descriptor) }
+                    throw failure(folder)
+                }
+                done += count
+            }
+        }
+    }
+
+    private static func failure(_ folder: String) -> BatchFileError {
+        BatchFileError(
+            code: .unreadableFile, file: folder, line: nil,
+            message: String(cString: strerror(errno)),
+            remedy: "standard input is kept there while it is read; set TMPDIR to another folder")
+    }
+}
+
+/// Reads a spooled batch; each source has its own place in it.
+private final class SpoolByteSource: BatchByteSource {
+    private static let chunkBytes = 65_536
+    private let owner: BatchInput
+    private let descriptor: Int32
+    private var offset = 0
+
+    init(_ owner: BatchInput, _ descriptor: Int32) {
+        self.owner = owner
+        self.descriptor = descriptor
+    }
+
+    func read() throws(BatchFileError) -> [UInt8] {
+        while true {
+            var count = 0
+            let chunk = [UInt8](unsafeUninitializedCapacity: Self.chunkBytes) {
+                buffer, initialized in
+                count = pread(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
+                initialized = max(0, count)
+            }
+            if count >= 0 {
+                offset += count
+                return chunk
+            }
+            guard errno == EINTR else {
+                throw BatchFileError(
+                    code: .unreadableFile, file: owner.path, line: nil,
+                    message: String(cString: strerror(errno)), remedy: "run the command again")
+            }
+        }
+    }
+}

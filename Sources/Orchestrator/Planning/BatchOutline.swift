@@ -1,0 +1,95 @@
+package import Pricing
+
+/// What a first reading of a batch leaves behind: its digest, and which rows speak of the same subscription.
+///
+/// A row is 24 bytes here whatever it says, so that a batch of any size can then be read again and judged in
+/// the order of its lines, a piece at a time.
+package struct BatchOutline: Sendable {
+    /// Of the bytes as they stand: the same file again is the same batch. 64 hexadecimal digits.
+    package let sha256: String
+    package let columns: [BatchColumn]
+    package let priceUnit: BatchPriceUnit
+    /// All rows, the spoiled ones included.
+    package private(set) var rowCount = 0
+
+    private struct Mention {
+        var subscription: SubscriptionKeys.Key
+        var line: Int
+        var sku: UInt32
+        var dependents: UInt32
+    }
+
+    private var mentions: [Mention] = []
+    private var keys = SubscriptionKeys()
+    private var skus = Interner<String>()
+    private var dependents = Interner<[String]>()
+
+    /// Reads the whole batch once. Throws `empty_file` where there is no row.
+    package init(_ input: BatchInput, rules: RulesInForce) throws(BatchFileError) {
+        let source = DigestingByteSource(try input.open())
+        var reader = try BatchFileReader(source: source, file: input.path, rules: rules)
+        _ = dependents.number(of: [])
+        while let entry = try reader.next() {
+            rowCount += 1
+            guard case .row(let row) = entry else { continue }
+            mentions.append(
+                Mention(
+                    subscription: keys.add(row.originalTransactionID), line: row.line,
+                    sku: skus.number(of: row.sku),
+                    dependents: dependents.number(of: row.dependentSKUs)))
+        }
+        guard rowCount > 0 else {
+            throw BatchFileError(
+                code: .emptyFile, file: input.path, line: nil, message: "the file has no rows",
+                remedy: "add a row for each price to change")
+        }
+        sha256 = source.hexadecimalDigest
+        columns = reader.columns
+        priceUnit = reader.priceUnit
+        keepOnlyCompany()
+    }
+
+    /// The other rows beside which a row must be judged, itself included, in the order of lines; empty for a row
+    /// that is alone with its subscription.
+    func company(of id: String) -> [BatchMention] {
+        guard let key = keys.key(of: id) else { return [] }
+        var low = 0
+        var high = mentions.count
+        while low < high {
+            let middle = (low + high) / 2
+            if mentions[middle].subscription < key { low = middle + 1 } else { high = middle }
+        }
+        var company: [BatchMention] = []
+        while low < mentions.count, mentions[low].subscription == key {
+            let mention = mentions[low]
+            company.append(
+                BatchMention(
+                    line: mention.line, sku: skus[mention.sku],
+                    dependentSKUs: dependents[mention.dependents]))
+            low += 1
+        }
+        return company
+    }
+
+    /// Forgets the rows that share their subscription with no other.
+    private mutating func keepOnlyCompany() {
+        mentions.sort { ($0.subscription, $0.line) < ($1.subscription, $1.line) }
+        var kept = 0
+        var start = 0
+        while start < mentions.count {
+            var end = start + 1
+            while end < mentions.count,
+                mentions[end].subscription == mentions[start].subscription
+            {
+                end += 1
+            }
+            // `kept` never overtakes the group that is copied to it.
+            for index in start..<end where end - start > 1 {
+                mentions[kept] = mentions[index]
+                kept += 1
+            }
+            start = end
+        }
+        mentions.removeLast(mentions.count - kept)
+    }
+}

@@ -1,0 +1,193 @@
+/// The calls that a batch needs, and what a rate of calls does to them.
+package struct CallList: Sendable {
+    /// A row that would not be sent in time.
+    package struct LateRow: Sendable, Equatable {
+        package var line: Int
+        package var originalTransactionID: String
+        package var sku: String
+        package var sendBy: Instant
+    }
+
+    package struct Quota: Sendable, Equatable {
+        /// Requests, after the grouping of `RequestGroup`.
+        package var calls: Int
+        /// Calls in a thousand seconds.
+        package var callsPerThousandSeconds: Int
+        package var lateCalls: Int
+        package var lateRowCount: Int
+        /// The first of them, in the order of their deadlines.
+        package var lateRows: [LateRow]
+
+        /// How long the calls take when nothing else uses the quota.
+        package var seconds: Int64 {
+            let (scaled, overflow) = Int64(calls).multipliedReportingOverflow(by: 1000)
+            let rate = Int64(callsPerThousandSeconds)
+            guard !overflow, rate > 0 else { return .max }
+            return scaled / rate + (scaled % rate == 0 ? 0 : 1)
+        }
+    }
+
+    private struct Member {
+        var subscription: SubscriptionKeys.Key
+        var effectiveAt: Int64
+        var sendBy: Int64
+        /// `.min` where the call may go at once.
+        var sendAfter: Int64
+        var line: Int
+        var sku: UInt32
+        /// Nil for a request of its own.
+        var kind: RequestGroup.Kind
+
+        var group: (SubscriptionKeys.Key, Int, Int64) {
+            (subscription, kind.order, effectiveAt)
+        }
+    }
+
+    private struct Call {
+        var sendBy: Int64
+        var sendAfter: Int64
+        var members: Range<Int>
+    }
+
+    private var members: [Member] = []
+    private var keys = SubscriptionKeys()
+    private var skus = Interner<String>()
+
+    mutating func add(_ row: PlanRow) {
+        guard let consent = row.consent, let effectiveAt = row.effectiveAt, let sendBy = row.sendBy
+        else { return }
+        members.append(
+            Member(
+                subscription: keys.add(row.originalTransactionID),
+                effectiveAt: effectiveAt.milliseconds, sendBy: sendBy.milliseconds,
+                sendAfter: row.sendAfter?.milliseconds ?? .min, line: row.line,
+                sku: skus.number(of: row.sku), kind: RequestGroup.Kind(consent)))
+    }
+
+    /// Sends the calls in thought, from `now` on at that rate, the earliest deadline first, none before its
+    /// `send_after`. A call that comes too late for its renewal is left out: it would go for the next one.
+    package func quota(
+        callsPerThousandSeconds rate: Int, now: Instant, lateRowsMax: Int
+    ) -> Quota {
+        let sorted = members.sorted { left, right in
+            left.group == right.group ? left.line < right.line : left.group < right.group
+        }
+        let calls = Self.calls(of: sorted)
+        let late = Self.late(calls, callsPerThousandSeconds: rate, now: now.milliseconds)
+        var quota = Quota(
+            calls: calls.count, callsPerThousandSeconds: rate, lateCalls: late.count,
+            lateRowCount: 0, lateRows: [])
+        for call in late {
+            quota.lateRowCount += call.members.count
+            for member in sorted[call.members].prefix(lateRowsMax - quota.lateRows.count) {
+                quota.lateRows.append(
+                    LateRow(
+                        line: member.line, originalTransactionID: keys.id(of: member.subscription),
+                        sku: skus[member.sku], sendBy: Instant(milliseconds: member.sendBy)))
+            }
+        }
+        return quota
+    }
+
+    /// The requests, in the order of subscriptions.
+    private static func calls(of sorted: [Member]) -> [Call] {
+        var calls: [Call] = []
+        for (index, member) in sorted.enumerated() {
+            if let last = calls.last, member.kind != .consent,
+                sorted[last.members.lowerBound].group == member.group
+            {
+                calls[calls.count - 1] = Call(
+                    sendBy: min(last.sendBy, member.sendBy),
+                    sendAfter: max(last.sendAfter, member.sendAfter),
+                    members: last.members.lowerBound..<(index + 1))
+            } else {
+                calls.append(
+                    Call(
+                        sendBy: member.sendBy, sendAfter: member.sendAfter,
+                        members: index..<(index + 1)))
+            }
+        }
+        return calls
+    }
+
+    private static func late(
+        _ calls: [Call], callsPerThousandSeconds rate: Int, now: Int64
+    ) -> [Call] {
+        let byRelease = calls.indices.sorted {
+            (calls[$0].sendAfter, $0) < (calls[$1].sendAfter, $1)
+        }
+        // Microseconds after now: a rate of 50 a second is a call every 20,000 of them.
+        let interval = 1_000_000_000 / Int64(max(1, rate))
+        func microseconds(_ instant: Int64) -> Int64 {
+            let (span, overflow) = instant.subtractingReportingOverflow(now)
+            let bounded = overflow ? (instant < now ? 0 : .max / 1000) : span
+            return max(0, min(bounded, .max / 4000)) * 1000
+        }
+        var waiting = Heap()
+        var late: [Call] = []
+        var next = 0
+        var clock: Int64 = 0
+        while next < byRelease.count || !waiting.isEmpty {
+            if waiting.isEmpty {
+                clock = max(clock, microseconds(calls[byRelease[next]].sendAfter))
+            }
+            while next < byRelease.count, microseconds(calls[byRelease[next]].sendAfter) <= clock {
+                let call = byRelease[next]
+                waiting.push(deadline: calls[call].sendBy, call: call)
+                next += 1
+            }
+            guard let first = waiting.pop() else { continue }
+            let deadline = calls[first].sendBy
+            if deadline < now || microseconds(deadline) < clock {
+                late.append(calls[first])
+            } else {
+                clock += interval
+            }
+        }
+        return late
+    }
+}
+
+extension RequestGroup.Kind {
+    fileprivate var order: Int {
+        switch self {
+        case .announced: 0
+        case .consent: 1
+        case .decrease: 2
+        }
+    }
+}
+
+/// A binary heap: the earliest deadline first, of equal ones the first call.
+private struct Heap {
+    private var entries: [(deadline: Int64, call: Int)] = []
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    mutating func push(deadline: Int64, call: Int) {
+        entries.append((deadline, call))
+        var child = entries.count - 1
+        while child > 0 {
+            let parent = (child - 1) / 2
+            guard entries[child] < entries[parent] else { return }
+            entries.swapAt(child, parent)
+            child = parent
+        }
+    }
+
+    mutating func pop() -> Int? {
+        guard let first = entries.first, let last = entries.popLast() else { return nil }
+        guard !entries.isEmpty else { return first.call }
+        entries[0] = last
+        var parent = 0
+        while true {
+            var child = parent * 2 + 1
+            guard child < entries.count else { break }
+            if child + 1 < entries.count, entries[child + 1] < entries[child] { child += 1 }
+            guard entries[child] < entries[parent] else { break }
+            entries.swapAt(child, parent)
+            parent = child
+        }
+        return first.call
+    }
+}

@@ -1,0 +1,64 @@
+/// Original transaction ids as 8 bytes each, to and fro: a batch holds a million of them.
+///
+/// An id of up to 18 digits is its own number; any other text gets a number beyond those.
+package struct SubscriptionKeys: Sendable {
+    package struct Key: Hashable, Comparable, Sendable {
+        fileprivate let number: UInt64
+
+        package static func < (left: Key, right: Key) -> Bool { left.number < right.number }
+    }
+
+    private static let firstInterned: UInt64 = 1 << 63
+    private var others = Interner<String>()
+
+    package init() {}
+
+    /// The key of an id, remembered where it is no plain number.
+    package mutating func add(_ id: String) -> Key {
+        if let key = Self.plain(id) { return key }
+        return Key(number: Self.firstInterned + UInt64(others.number(of: id)))
+    }
+
+    /// The key of an id that was added, or that needs no remembering; nil for others.
+    package func key(of id: String) -> Key? {
+        if let key = Self.plain(id) { return key }
+        return others.knownNumber(of: id).map { Key(number: Self.firstInterned + UInt64($0)) }
+    }
+
+    package func id(of key: Key) -> String {
+        guard key.number >= Self.firstInterned else { return String(key.number) }
+        return others[UInt32(truncatingIfNeeded: key.number)]
+    }
+
+    private static func plain(_ id: String) -> Key? {
+        let bytes = id.utf8
+        guard (1...18).contains(bytes.count), bytes.first != UInt8(ascii: "0") else { return nil }
+        var number: UInt64 = 0
+        for byte in bytes {
+            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
+            number = number * 10 + UInt64(byte - UInt8(ascii: "0"))
+        }
+        return Key(number: number)
+    }
+}
+
+/// Values that repeat, kept once each and known by a number from 0 on.
+package struct Interner<Value: Hashable & Sendable>: Sendable {
+    private var values: [Value] = []
+    private var numbers: [Value: UInt32] = [:]
+
+    package init() {}
+
+    package mutating func number(of value: Value) -> UInt32 {
+        if let number = numbers[value] { return number }
+        let number = UInt32(truncatingIfNeeded: values.count)
+        precondition(values.count < UInt32.max, "a batch has fewer than 2^32 rows")
+        values.append(value)
+        numbers[value] = number
+        return number
+    }
+
+    package func knownNumber(of value: Value) -> UInt32? { numbers[value] }
+
+    package subscript(number: UInt32) -> Value { values[Int(number)] }
+}

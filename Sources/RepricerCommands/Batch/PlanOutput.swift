@@ -1,0 +1,107 @@
+import Ledger
+import Orchestrator
+import Pricing
+
+/// Takes the rows of a plan as they are judged: names the refused ones, writes the files that were asked for,
+/// and keeps the figures. Nothing here grows with the batch but the list of its calls.
+actor PlanOutput: PlanSink {
+    struct Wishes: Sendable {
+        /// How the file is called in messages.
+        var shownFile: String
+        var rows: String?
+        var rejects: String?
+        /// The rows of an earlier plan, to say what differs.
+        var earlierRows: String?
+    }
+
+    /// Rows in the forms in which they are needed, made on any thread.
+    struct Prepared: Sendable {
+        fileprivate var rows: [PlanRow]
+        fileprivate var hashed: [UInt8] = []
+        fileprivate var faults = ""
+        fileprivate var json: [String] = []
+        fileprivate var rejects = ""
+        fileprivate var copy: SubmissionCopy?
+    }
+
+    private nonisolated let wishes: Wishes
+    private nonisolated let rejectsWriter: RejectsWriter
+    private nonisolated let submission: SubmissionWriter?
+    private let storesRefused: Bool
+    private let world: World
+    private let rowsFile: OutputFile?
+    private let rejectsFile: OutputFile?
+    private var drift: PlanDrift?
+    private var hash: PlanHash
+    private var forecast = BatchForecast()
+
+    /// With a submission the rows are stored as well; a refused one stops that unless `storesRefused`.
+    init(
+        _ wishes: Wishes, outline: BatchOutline, hash: PlanHash, world: World,
+        submission: SubmissionWriter? = nil, storesRefused: Bool = false
+    ) throws {
+        self.wishes = wishes
+        self.world = world
+        self.hash = hash
+        self.submission = submission
+        self.storesRefused = storesRefused
+        rejectsWriter = RejectsWriter(columns: outline.columns, priceUnit: outline.priceUnit)
+        rowsFile = try wishes.rows.map { try OutputFile(path: $0, world: world) }
+        rejectsFile = try wishes.rejects.map { try OutputFile(path: $0, world: world) }
+        drift = try wishes.earlierRows.map { try PlanDrift(path: $0) }
+        try rejectsFile?.write(rejectsWriter.header)
+    }
+
+    nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
+        var prepared = Prepared(rows: piece.rows)
+        for (row, entry) in zip(piece.rows, piece.entries) {
+            row.appendHashed(to: &prepared.hashed)
+            if wishes.rows != nil || wishes.earlierRows != nil { prepared.json.append(row.json) }
+            guard let fault = row.fault else { continue }
+            prepared.faults +=
+                harmless(fault.text(file: wishes.shownFile, line: row.line)) + "\n"
+            guard wishes.rejects != nil else { continue }
+            switch entry {
+            case .row(let row): prepared.rejects += rejectsWriter.line(row, fault)
+            case .spoiled(let row): prepared.rejects += rejectsWriter.line(row)
+            }
+        }
+        prepared.copy = try submission?.prepare(piece.rows)
+        return prepared
+    }
+
+    func take(_ prepared: Prepared) async throws {
+        hash.add(prepared.hashed)
+        for row in prepared.rows { forecast.add(row) }
+        if !prepared.faults.isEmpty { world.sayPlainly(prepared.faults) }
+        for row in prepared.json { try rowsFile?.write(row + "\n") }
+        try rejectsFile?.write(prepared.rejects)
+        if drift != nil {
+            for (row, json) in zip(prepared.rows, prepared.json) {
+                try drift?.compare(row.line, json)
+            }
+        }
+        // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
+        if let copy = prepared.copy, storesRefused || forecast.refusedCount == 0 {
+            try await submission?.write(copy)
+        }
+    }
+
+    /// The figures, once all rows were taken. Must be called: what is still buffered would be lost otherwise.
+    func finish() throws -> Finished {
+        try rowsFile?.flush()
+        try rejectsFile?.flush()
+        try drift?.finish()
+        return Finished(
+            hash: hash.text, forecast: forecast, drift: drift?.lines ?? [],
+            driftCount: drift?.count)
+    }
+
+    struct Finished: Sendable {
+        var hash: String
+        var forecast: BatchForecast
+        /// The first rows that differ from an earlier plan; nil counts where none was given.
+        var drift: [String]
+        var driftCount: Int?
+    }
+}
