@@ -32,7 +32,20 @@ enum EnvironmentFile {
     static func parse(_ text: String, file: String) throws(SettingsError) -> [Assignment] {
         var parser = EnvironmentParser(text: text, file: file)
         var assignments: [Assignment] = []
-        while let assignment = try parser.next() { assignments.append(assignment) }
+        var faults: [SettingsError] = []
+        while !parser.isAtEnd {
+            do throws(SettingsError) {
+                if let assignment = try parser.next() { assignments.append(assignment) }
+            } catch {
+                faults.append(error)
+                parser.skipLine()
+            }
+        }
+        // All of them at once, so that a file is mended in one go.
+        if var first = faults.first {
+            first.further = Array(faults.dropFirst())
+            throw first
+        }
         return assignments
     }
 }
@@ -53,6 +66,12 @@ private struct EnvironmentParser {
 
     private var current: Unicode.Scalar? { position < scalars.count ? scalars[position] : nil }
 
+    var isAtEnd: Bool { position >= scalars.count }
+
+    mutating func skipLine() {
+        while let skipped = advance(), skipped != "\n" {}
+    }
+
     private mutating func advance() -> Unicode.Scalar? {
         guard let scalar = current else { return nil }
         position += 1
@@ -69,7 +88,7 @@ private struct EnvironmentParser {
             if scalar == "\n" || scalar == " " || scalar == "\t" {
                 _ = advance()
             } else if scalar == "#" || scalar == ";" {
-                while let skipped = advance(), skipped != "\n" {}
+                skipLine()
             } else {
                 return try assignment()
             }

@@ -3,8 +3,15 @@ package struct SettingsError: Error, Equatable, CustomStringConvertible {
     package let file: String
     package let line: Int?
     package let reason: String
+    /// The faults of later lines.
+    package var further: [SettingsError] = []
 
     package var description: String {
+        ([self] + further).map(\.ownText).joined(separator: "\n")
+    }
+
+    /// This fault alone.
+    package var ownText: String {
         let place = line.map { "\(file):\($0):" } ?? "\(file):"
         return "\(place) \(reason)"
     }

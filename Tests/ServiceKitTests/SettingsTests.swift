@@ -33,6 +33,13 @@ import Testing
         #expect(error?.description.hasPrefix("f:\(line): ") == true)
     }
 
+    @Test func file_withSeveralBadLines_namesThemAll() {
+        let error = #expect(throws: SettingsError.self) { try values("A\nB=b\nC-D=e\nF=\"g") }
+
+        let lines = error?.description.split(separator: "\n").map { $0.prefix(4) }
+        #expect(lines == ["f:1:", "f:3:", "f:4:"])
+    }
+
     @Test func settings_fromBothSources_preferTheProcess() throws {
         let path = NSTemporaryDirectory() + "settings-\(UUID().uuidString).env"
         try "A=file\n\nB=file\n".write(toFile: path, atomically: true, encoding: .utf8)

@@ -24,7 +24,10 @@ func explain(_ error: any Error, world: World) -> ExitCode {
         for problem in fault.problems { world.say(problem.description) }
         return fault.problems.contains(where: \.isFromCommandLine) ? .usage : .failed
     case let settings as SettingsError:
-        world.say(settings.description)
+        for fault in [settings] + settings.further {
+            let text = harmless(fault.ownText)
+            if fault.line == nil { world.say(text) } else { world.sayPlainly(text + "\n") }
+        }
         return .failed
     case let database as PostgresError:
         return explain(CommandFailure(database: database), world: world)
