@@ -35,6 +35,7 @@ extension PostgresConnection {
         guard !isInTransactionBody, !isInTransaction else {
             throw PostgresError(.transactionMisused, "a transaction is open already")
         }
+        try freeEvicted(open())
         do throws(PostgresError) {
             try script("BEGIN ISOLATION LEVEL \(isolation.rawValue)")
         } catch {

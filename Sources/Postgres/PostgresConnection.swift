@@ -167,14 +167,15 @@ package actor PostgresConnection {
         return name
     }
 
-    /// Tells the server to forget evicted statements, unless a failed transaction refuses everything.
+    /// Tells the server to forget evicted statements, once no transaction is open: the server may
+    /// know a name no longer (after `DISCARD`), and that refusal would abort the transaction.
     func freeEvicted(_ handle: ConnectionHandle) {
-        guard !cache.evicted.isEmpty, PQtransactionStatus(handle.pointer) != PQTRANS_INERROR
+        guard !cache.evicted.isEmpty, PQtransactionStatus(handle.pointer) == PQTRANS_IDLE
         else { return }
-        // One by one outside a savepoint would cost a round trip each; a name is unknown to the
-        // server only after DISCARD, which nobody here sends.
-        let text = cache.takeEvicted().map { "DEALLOCATE \($0)" }.joined(separator: "; ")
-        PQclear(PQexec(handle.pointer, text))
+        // Each by itself, so that an unknown name keeps no other from being freed.
+        for name in cache.takeEvicted() {
+            PQclear(PQexec(handle.pointer, "DEALLOCATE \(name)"))
+        }
     }
 
     /// The result when it is a success; otherwise the error, and the result is cleared.

@@ -183,6 +183,22 @@ struct ConnectionTests {
         #expect(try await connection.query("SELECT \(2) AS n").one().int("n") == 2)
     }
 
+    @Test func transaction_afterAForgottenStatementIsEvicted_isNotAborted() async throws {
+        let connection = try await TestDatabase.connect()
+        _ = try await connection.query("SELECT \(1) AS n")
+        try await connection.script("DEALLOCATE ALL")
+
+        await #expect(throws: PostgresError.self) {
+            try await connection.transaction { _ = try $0.query("SELECT \(1) AS n") }
+        }
+        let value = try await connection.transaction { connection in
+            _ = try connection.query("SELECT \(1) AS n")
+            return try connection.query("SELECT \(2) + \(3) AS n").one().int("n")
+        }
+
+        #expect(value == 5)
+    }
+
     @Test func oneOrNil_whenRowsDiffer_countsThem() async throws {
         let connection = try await TestDatabase.connect()
 

@@ -47,10 +47,14 @@ actor TestCluster {
         }
     }
 
-    /// Keeps the database of a failed test until somebody has looked at it.
+    /// Leaves the database of a failed test, and with it the cluster, for somebody to look at.
     func keepDatabase(_ database: TestDatabase) {
         leave()
-        print("kept: psql '\(database.url)' (the cluster stays up while this process runs)")
+        // The watchdog reads this line when we end, and then leaves the server running.
+        watchdogPipe?.fileHandleForWriting.write(Data("keep\n".utf8))
+        let folder = String(database.socketFolder.dropLast("/socket".count))
+        print("kept: psql '\(database.url)'")
+        print("  afterwards: Deploy/postgres-private stop \(folder) && rm -rf \(folder)")
     }
 
     /// Runs something as the cluster's owner, outside any test database.
@@ -126,7 +130,7 @@ actor TestCluster {
         trap '' INT TERM HUP
         if "$1" start "$2" --volatile 2>&1; then echo ready; fi
         exec >/dev/null 2>&1
-        cat
+        [ -z "$(cat)" ] || exit 0
         "$1" stop "$2"
         rm -rf "$2"
         """

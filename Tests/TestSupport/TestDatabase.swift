@@ -1,4 +1,5 @@
 package import Postgres
+import Synchronization
 package import Testing
 
 /// A database of one test: a clone of the migrated template in the private cluster.
@@ -80,7 +81,7 @@ package struct TestDatabase: Sendable {
 /// Gives each test of the suite its own database.
 ///
 /// A missing PostgreSQL is a failure, never a skip. With `KEEP_FAILED=1` the database of a test that
-/// threw is kept and its connection string printed.
+/// threw or recorded an issue is kept, and how to connect is printed.
 package struct DatabaseTrait: SuiteTrait, TestTrait, TestScoping {
     package var isRecursive: Bool { true }
 
@@ -88,17 +89,38 @@ package struct DatabaseTrait: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         let database = try await TestCluster.shared.makeDatabase()
-        do {
-            try await TestDatabase.$current.withValue(database) { try await function() }
-        } catch {
-            if environmentFlag("KEEP_FAILED") {
-                await TestCluster.shared.keepDatabase(database)
-            } else {
-                try await TestCluster.shared.dropDatabase(database)
-            }
-            throw error
+        let hasFailed = Flag()
+        let watcher = IssueHandlingTrait.compactMapIssues { issue in
+            hasFailed.set()
+            return issue
         }
-        try await TestCluster.shared.dropDatabase(database)
+        let outcome: Result<Void, any Error>
+        do {
+            try await TestDatabase.$current.withValue(database) {
+                try await watcher.provideScope(for: test, testCase: testCase, performing: function)
+            }
+            outcome = .success(())
+        } catch {
+            hasFailed.set()
+            outcome = .failure(error)
+        }
+        if hasFailed.isSet, environmentFlag("KEEP_FAILED") {
+            await TestCluster.shared.keepDatabase(database)
+        } else {
+            try await TestCluster.shared.dropDatabase(database)
+        }
+        try outcome.get()
+    }
+}
+
+/// Set once, from any thread.
+private final class Flag: Sendable {
+    private let value = Mutex(false)
+
+    var isSet: Bool { value.withLock { $0 } }
+
+    func set() {
+        value.withLock { $0 = true }
     }
 }
 
