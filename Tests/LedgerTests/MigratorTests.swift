@@ -1,4 +1,3 @@
-import Foundation
 import Ledger
 import Postgres
 import TestSupport
@@ -209,16 +208,10 @@ private enum MigrationFolder {
     static func with(
         _ files: [(String, String)], body: (String) async throws -> Void
     ) async throws {
-        let folder = FileManager.default.temporaryDirectory
-            .appendingPathComponent("migrations-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer {
-            // A folder that stays behind under /tmp harms nobody.
-            try? FileManager.default.removeItem(at: folder)
-        }
-        for (name, text) in files {
-            try Data(text.utf8).write(to: folder.appendingPathComponent(name))
-        }
+        let folder = try ScratchFolder()
+        for (name, text) in files { _ = try folder.file(name, text) }
+        // The folder lives until its last use, which must not be before the body ends.
+        defer { withExtendedLifetime(folder) {} }
         try await body(folder.path)
     }
 }

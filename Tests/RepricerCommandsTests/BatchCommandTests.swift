@@ -357,17 +357,3 @@ import Testing
         #expect(unknown.messages.hasPrefix("repricer: no batch \"autumn\", or more than one"))
     }
 }
-
-/// A folder that is gone with its last user.
-private final class ScratchFolder: Sendable {
-    let path = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
-
-    init() throws {
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-    }
-
-    deinit {
-        // A folder that stays behind fails no promise to a user.
-        try? FileManager.default.removeItem(atPath: path)
-    }
-}

@@ -11,7 +11,7 @@ import Testing
     private struct Office {
         let ana: [String: String]
         let service: [String: String]
-        let folder: String
+        let folder: ScratchFolder
 
         init() async throws {
             let connection = try await TestDatabase.connect()
@@ -31,9 +31,7 @@ import Testing
                 try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
             service = Self.environment(
                 try await TestDatabase.login("serge", memberOf: ["repricer_service"]))
-            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
-            try FileManager.default.createDirectory(
-                atPath: folder, withIntermediateDirectories: true)
+            folder = try ScratchFolder()
         }
 
         private static func environment(_ url: String) -> [String: String] {
@@ -41,9 +39,7 @@ import Testing
         }
 
         func file(_ text: String, name: String = "rules.csv") throws -> String {
-            let path = "\(folder)/\(name)"
-            try text.write(toFile: path, atomically: true, encoding: .utf8)
-            return path
+            try folder.file(name, text)
         }
     }
 
