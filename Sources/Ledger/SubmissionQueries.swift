@@ -54,7 +54,7 @@ package struct SubmissionCopy: Sendable {
         try changes.append(plan.consent?.rawValue)
         try changes.append(texts: plan.reasons.map(\.rawValue))
         try changes.append(plan.thresholdSource?.rawValue)
-        try changes.append(plan.rulesJSON)
+        try changes.append(text: plan.rulesJSONBytes)
         try changes.append(timestamp: plan.renewalAt?.milliseconds)
         try changes.append(timestamp: plan.noticeAt?.milliseconds)
         try changes.append(timestamp: plan.effectiveAt?.milliseconds)

@@ -28,10 +28,31 @@ package struct COPYText: Sendable {
 
     /// Throws `nulInText`.
     package mutating func append(_ value: String?) throws(PostgresError) {
-        guard value?.utf8.contains(0) != true else { throw .nulInText }
+        guard var value else {
+            separate()
+            return appendNull()
+        }
+        guard value.withUTF8({ append(utf8: $0) }) else { throw .nulInText }
+    }
+
+    /// A text as its bytes, which must be UTF-8. Throws `nulInText`.
+    package mutating func append(text value: [UInt8]) throws(PostgresError) {
+        guard value.withUnsafeBufferPointer({ append(utf8: $0) }) else { throw .nulInText }
+    }
+
+    /// Appends in one piece what needs no escape: nearly every text. False for one that holds a NUL.
+    private mutating func append(utf8: UnsafeBufferPointer<UInt8>) -> Bool {
+        var needsEscape = false
+        for byte in utf8 where byte < 0x20 || byte == UInt8(ascii: "\\") {
+            guard byte != 0 else { return false }
+            needsEscape = true
+        }
         separate()
-        guard let value else { return appendNull() }
-        for byte in value.utf8 {
+        guard needsEscape else {
+            bytes.append(contentsOf: utf8)
+            return true
+        }
+        for byte in utf8 {
             switch byte {
             case UInt8(ascii: "\\"), UInt8(ascii: "\t"), UInt8(ascii: "\n"), UInt8(ascii: "\r"):
                 bytes.append(UInt8(ascii: "\\"))
@@ -40,6 +61,7 @@ package struct COPYText: Sendable {
                 bytes.append(byte)
             }
         }
+        return true
     }
 
     package mutating func append(_ value: Int64?) {
@@ -64,9 +86,9 @@ package struct COPYText: Sendable {
             separate()
             return appendNull()
         }
-        guard let text = PostgresTime.text(unixMilliseconds: value) else { throw .timeOutOfRange }
+        guard let parts = PostgresTime.parts(unixMilliseconds: value) else { throw .timeOutOfRange }
         separate()
-        bytes.append(contentsOf: text.utf8)
+        parts.append(to: &bytes)
     }
 
     /// `bytea`.
@@ -86,7 +108,7 @@ package struct COPYText: Sendable {
             separate()
             return appendNull()
         }
-        try append(ArrayText.format(values))
+        try append(values.isEmpty ? "{}" : ArrayText.format(values))
     }
 
     package mutating func endRow() {

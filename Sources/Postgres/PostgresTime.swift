@@ -37,15 +37,55 @@ enum PostgresTime {
         return ((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + fraction
     }
 
-    /// `2026-01-05 00:00:00.123+00`, for COPY; nil outside the years 1 to 9999.
-    static func text(unixMilliseconds: Int64) -> String? {
+    /// An instant taken apart, to be written as `2026-01-05 00:00:00.123+00`.
+    struct Parts {
+        fileprivate let year: Int64
+        fileprivate let month: Int64
+        fileprivate let day: Int64
+        fileprivate let milliseconds: Int64
+
+        /// Appends the text byte by byte: COPY writes millions of them.
+        func append(to bytes: inout [UInt8]) {
+            let (seconds, millisecond) = milliseconds.quotientAndRemainder(dividingBy: 1000)
+            Self.append(year, highest: 1000, then: "-", to: &bytes)
+            Self.append(month, highest: 10, then: "-", to: &bytes)
+            Self.append(day, highest: 10, then: " ", to: &bytes)
+            Self.append(seconds / 3600, highest: 10, then: ":", to: &bytes)
+            Self.append(seconds / 60 % 60, highest: 10, then: ":", to: &bytes)
+            Self.append(seconds % 60, highest: 10, then: ".", to: &bytes)
+            Self.append(millisecond, highest: 100, then: "+", to: &bytes)
+            bytes.append(UInt8(ascii: "0"))
+            bytes.append(UInt8(ascii: "0"))
+        }
+
+        /// The digits from that place on, and a separator.
+        private static func append(
+            _ number: Int64, highest: Int64, then separator: Unicode.Scalar,
+            to bytes: inout [UInt8]
+        ) {
+            var place = highest
+            while place > 0 {
+                bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: number / place % 10))
+                place /= 10
+            }
+            bytes.append(UInt8(ascii: separator))
+        }
+    }
+
+    /// Nil outside the years 1 to 9999.
+    static func parts(unixMilliseconds: Int64) -> Parts? {
         let (days, rest) = floorDivide(unixMilliseconds, 86_400_000)
         let (year, month, day) = civil(daysSinceUnixEpoch: days)
         guard (1...9999).contains(year) else { return nil }
-        let (seconds, millisecond) = rest.quotientAndRemainder(dividingBy: 1000)
-        return "\(padded(year, 4))-\(padded(month, 2))-\(padded(day, 2)) "
-            + "\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):"
-            + "\(padded(seconds % 60, 2)).\(padded(millisecond, 3))+00"
+        return Parts(year: year, month: month, day: day, milliseconds: rest)
+    }
+
+    /// `2026-01-05 00:00:00.123+00`; nil outside the years 1 to 9999.
+    static func text(unixMilliseconds: Int64) -> String? {
+        guard let parts = parts(unixMilliseconds: unixMilliseconds) else { return nil }
+        var bytes: [UInt8] = []
+        parts.append(to: &bytes)
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// Days from a date of the proleptic Gregorian calendar, in eras of 400 years from 1 March.
@@ -70,11 +110,6 @@ enum PostgresTime {
     private static func floorDivide(_ value: Int64, _ by: Int64) -> (Int64, Int64) {
         let (quotient, remainder) = value.quotientAndRemainder(dividingBy: by)
         return remainder < 0 ? (quotient - 1, remainder + by) : (quotient, remainder)
-    }
-
-    private static func padded(_ value: Int64, _ width: Int) -> String {
-        let digits = String(value)
-        return String(repeating: "0", count: max(0, width - digits.count)) + digits
     }
 }
 

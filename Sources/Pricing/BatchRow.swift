@@ -25,8 +25,12 @@ package struct BatchRow: Hashable, Sendable {
         self.newPrice = newPrice
         self.currency = currency
         self.storefront = storefront
-        var seen: Set<String> = []
-        self.dependentSKUs = dependentSKUs.filter { seen.insert($0).inserted }
+        if dependentSKUs.count > 1 {
+            var seen: Set<String> = []
+            self.dependentSKUs = dependentSKUs.filter { seen.insert($0).inserted }
+        } else {
+            self.dependentSKUs = dependentSKUs
+        }
         self.expectedPrice = expectedPrice
         self.effectiveOnOrAfter = effectiveOnOrAfter
     }

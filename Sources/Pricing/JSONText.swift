@@ -1,7 +1,13 @@
 /// Just enough JSON to write a plan without a library: one buffer, no intermediate texts.
 struct JSONText {
-    private(set) var bytes: [UInt8] = []
+    private(set) var bytes: [UInt8]
     private var needsComma = false
+
+    init() {
+        bytes = []
+        // A whole row with its rules; growing step by step would copy it several times.
+        bytes.reserveCapacity(1500)
+    }
 
     var text: String { String(decoding: bytes, as: UTF8.self) }
 
@@ -43,13 +49,23 @@ struct JSONText {
     }
 
     mutating func string(_ value: String?) {
-        guard let value else {
+        guard var value else {
             raw("null")
             return
         }
         begin()
         bytes.append(UInt8(ascii: "\""))
-        for byte in value.utf8 {
+        value.withUTF8 { text in
+            let isPlain = !text.contains {
+                $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\")
+            }
+            if isPlain { bytes.append(contentsOf: text) } else { escape(text) }
+        }
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    private mutating func escape(_ text: UnsafeBufferPointer<UInt8>) {
+        for byte in text {
             switch byte {
             case UInt8(ascii: "\""), UInt8(ascii: "\\"):
                 bytes.append(UInt8(ascii: "\\"))
@@ -63,7 +79,6 @@ struct JSONText {
             default: bytes.append(byte)
             }
         }
-        bytes.append(UInt8(ascii: "\""))
     }
 
     private mutating func enclosed(

@@ -23,12 +23,14 @@ extension PlanRow {
         return json.bytes
     }
 
-    /// The `rules` array alone, as it is stored with a change.
-    package var rulesJSON: String {
+    /// The `rules` array alone, as it is stored with a change: JSON as UTF-8.
+    package var rulesJSONBytes: [UInt8] {
         var json = JSONText()
         writeRules(&json)
-        return json.text
+        return json.bytes
     }
+
+    package var rulesJSON: String { String(decoding: rulesJSONBytes, as: UTF8.self) }
 
     private func writeRow(_ json: inout JSONText) {
         json.member("line", line > 0 ? Int64(line) : nil)

@@ -13,30 +13,61 @@ package enum PriceText {
     /// Milliunits of a decimal price: `12.990` is 12990.
     ///
     /// No sign, exponent, blank or thousands separator.
-    package static func milliunits(decimal text: some StringProtocol) throws(Fault) -> Int64 {
-        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard let whole = parts.first, parts.count <= 2 else { throw .notANumber }
-        var fraction = parts.count == 2 ? Array(parts[1]) : []
-        guard parts.count == 1 || !fraction.isEmpty, fraction.allSatisfy(isDigit) else {
-            throw .notANumber
+    package static func milliunits(decimal text: String) throws(Fault) -> Int64 {
+        var digits: Int64 = 0
+        var wholeCount = 0
+        var isTooLarge = false
+        /// Digits after the point; nil before it.
+        var places: Int?
+        /// The last digit after the point that is more than 0.
+        var significant = 0
+        for byte in text.utf8 {
+            if byte == UInt8(ascii: "."), places == nil {
+                places = 0
+                continue
+            }
+            guard isDigit(byte) else { throw .notANumber }
+            if let place = places {
+                places = place + 1
+                if byte != UInt8(ascii: "0") { significant = place + 1 }
+                // What lies beyond the thousandths is not added: it is zero, or refused below.
+                if place >= 3 { continue }
+            } else {
+                wholeCount += 1
+            }
+            isTooLarge = !append(byte, to: &digits) || isTooLarge
         }
-        guard let units = try number(whole) else { throw .tooLarge }
-        while fraction.count > 3, fraction.last == UInt8(ascii: "0") { fraction.removeLast() }
-        guard fraction.count <= 3 else { throw .tooManyDecimals }
-        while fraction.count < 3 { fraction.append(UInt8(ascii: "0")) }
-        let thousandths = Int64(decimalNumber(fraction) ?? 0)
-        let (scaled, isScaledOver) = units.multipliedReportingOverflow(by: 1000)
-        let (sum, isSumOver) = scaled.addingReportingOverflow(thousandths)
-        guard !isScaledOver, !isSumOver else { throw .tooLarge }
-        guard sum > 0 else { throw .notPositive }
-        return sum
+        guard wholeCount > 0, places != 0 else { throw .notANumber }
+        if isTooLarge, significant <= 3 { throw .tooLarge }
+        guard significant <= 3 else { throw isTooLarge ? .tooLarge : .tooManyDecimals }
+        for _ in min(places ?? 0, 3)..<3 where !append(UInt8(ascii: "0"), to: &digits) {
+            throw .tooLarge
+        }
+        guard digits > 0 else { throw .notPositive }
+        return digits
     }
 
     /// Milliunits written as an integer.
-    package static func milliunits(integer text: some StringProtocol) throws(Fault) -> Int64 {
-        guard let value = try number(Substring(text).utf8) else { throw .tooLarge }
+    package static func milliunits(integer text: String) throws(Fault) -> Int64 {
+        var value: Int64 = 0
+        var isTooLarge = false
+        guard !text.utf8.isEmpty else { throw .notANumber }
+        for byte in text.utf8 {
+            guard isDigit(byte) else { throw .notANumber }
+            isTooLarge = !append(byte, to: &value) || isTooLarge
+        }
+        guard !isTooLarge else { throw .tooLarge }
         guard value > 0 else { throw .notPositive }
         return value
+    }
+
+    /// Whether the digit still fits.
+    private static func append(_ digit: UInt8, to value: inout Int64) -> Bool {
+        let (scaled, isScaledOver) = value.multipliedReportingOverflow(by: 10)
+        let (sum, isSumOver) = scaled.addingReportingOverflow(Int64(digit &- UInt8(ascii: "0")))
+        guard !isScaledOver, !isSumOver else { return false }
+        value = sum
+        return true
     }
 
     /// `12.99`; with the currency's decimals where the price has no more, else with three.
@@ -47,18 +78,6 @@ package enum PriceText {
         let sign = milliunits < 0 ? "-" : ""
         guard shown > 0 else { return "\(sign)\(magnitude / 1000)" }
         return "\(sign)\(magnitude / 1000).\(padded(Int(magnitude % 1000), 3).prefix(shown))"
-    }
-
-    private static func number(_ bytes: some Collection<UInt8>) throws(Fault) -> Int64? {
-        guard !bytes.isEmpty, bytes.allSatisfy(isDigit) else { throw .notANumber }
-        var value: Int64 = 0
-        for byte in bytes {
-            let (scaled, isScaledOver) = value.multipliedReportingOverflow(by: 10)
-            let (sum, isSumOver) = scaled.addingReportingOverflow(Int64(byte - UInt8(ascii: "0")))
-            guard !isScaledOver, !isSumOver else { return nil }
-            value = sum
-        }
-        return value
     }
 
     private static func isDigit(_ byte: UInt8) -> Bool {

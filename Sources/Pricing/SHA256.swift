@@ -4,19 +4,28 @@ package struct SHA256: Sendable {
         0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a,
         0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19,
     ]
-    /// The 16 words of the block that is being filled, then the 48 that follow from them.
-    private var words = [UInt32](repeating: 0, count: 64)
+    /// The bytes of a block that is not full yet.
+    private var rest: [UInt8] = []
     private var byteCount: UInt64 = 0
 
     package init() {}
 
-    package mutating func update(_ bytes: some Sequence<UInt8>) {
-        for byte in bytes {
-            let place = Int(byteCount & 63)
-            words[place >> 2] = words[place >> 2] << 8 | UInt32(byte)
-            byteCount &+= 1
-            if place == 63 { compress() }
+    /// Not generic: a generic call from another module costs more for each byte than the digest itself.
+    package mutating func update(_ bytes: [UInt8]) {
+        byteCount &+= UInt64(bytes.count)
+        var taken = 0
+        if !rest.isEmpty {
+            taken = min(64 - rest.count, bytes.count)
+            rest += bytes[..<taken]
+            guard rest.count == 64 else { return }
+            rest.withUnsafeBytes { compress($0) }
+            rest = []
         }
+        let whole = (bytes.count - taken) & ~63
+        bytes.withUnsafeBytes {
+            compress(UnsafeRawBufferPointer(rebasing: $0[taken..<(taken + whole)]))
+        }
+        rest = Array(bytes[(taken + whole)...])
     }
 
     /// The 32 bytes of the digest; the hasher itself can go on.
@@ -24,9 +33,8 @@ package struct SHA256: Sendable {
         var last = self
         let bitCount = byteCount &* 8
         let padding = (119 - Int(byteCount & 63)) % 64
-        last.update([0x80])
-        last.update(repeatElement(0, count: padding))
-        last.update((0..<8).reversed().map { UInt8(truncatingIfNeeded: bitCount >> ($0 * 8)) })
+        let length = (0..<8).reversed().map { UInt8(truncatingIfNeeded: bitCount >> ($0 * 8)) }
+        last.update([0x80] + [UInt8](repeating: 0, count: padding) + length)
         return last.state.flatMap { word in
             [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: word >> UInt32($0)) }
         }
@@ -36,7 +44,29 @@ package struct SHA256: Sendable {
         digest().map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
-    private mutating func compress() {
+    /// Takes whole blocks.
+    private mutating func compress(_ blocks: UnsafeRawBufferPointer) {
+        withUnsafeTemporaryAllocation(of: UInt32.self, capacity: 64) { words in
+            state.withUnsafeMutableBufferPointer { state in
+                SHA256.constants.withUnsafeBufferPointer { constants in
+                    for start in stride(from: 0, to: blocks.count, by: 64) {
+                        for index in 0..<16 {
+                            words[index] = UInt32(
+                                bigEndian: blocks.loadUnaligned(
+                                    fromByteOffset: start + index * 4, as: UInt32.self))
+                        }
+                        SHA256.compress(words, state, constants)
+                    }
+                }
+            }
+        }
+    }
+
+    /// One block: its 16 words, then the 48 that follow from them.
+    private static func compress(
+        _ words: UnsafeMutableBufferPointer<UInt32>,
+        _ state: UnsafeMutableBufferPointer<UInt32>, _ constants: UnsafeBufferPointer<UInt32>
+    ) {
         for index in 16..<64 {
             let early = words[index - 15]
             let late = words[index - 2]
@@ -49,16 +79,23 @@ package struct SHA256: Sendable {
         for index in 0..<64 {
             let high = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)
             let choice = (e & f) ^ (~e & g)
-            let first = h &+ high &+ choice &+ SHA256.constants[index] &+ words[index]
+            let first = h &+ high &+ choice &+ constants[index] &+ words[index]
             let low = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)
             let second = low &+ ((a & b) ^ (a & c) ^ (b & c))
             (h, g, f, e, d, c, b, a) = (g, f, e, d &+ first, c, b, a, first &+ second)
         }
-        for (index, word) in [a, b, c, d, e, f, g, h].enumerated() { state[index] &+= word }
+        state[0] &+= a
+        state[1] &+= b
+        state[2] &+= c
+        state[3] &+= d
+        state[4] &+= e
+        state[5] &+= f
+        state[6] &+= g
+        state[7] &+= h
     }
 
-    private func rotate(_ word: UInt32, _ count: UInt32) -> UInt32 {
-        word >> count | word << (32 - count)
+    private static func rotate(_ word: UInt32, _ count: UInt32) -> UInt32 {
+        word &>> count | word &<< (32 &- count)
     }
 
     private static let constants: [UInt32] = [

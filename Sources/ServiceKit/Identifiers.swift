@@ -7,18 +7,23 @@ package struct UUIDv7 {
         let time = UInt64(bitPattern: max(0, nowMilliseconds)) & 0xFFFF_FFFF_FFFF
         let high = time << 16 | 0x7000 | random.next() & 0x0FFF
         let low = 0x8000_0000_0000_0000 | random.next() & 0x3FFF_FFFF_FFFF_FFFF
-        let digits = hex(high) + hex(low)
-        var text = ""
-        for (index, digit) in digits.enumerated() {
-            if [8, 12, 16, 20].contains(index) { text.append("-") }
-            text.append(digit)
-        }
-        return text
+        var text: [UInt8] = []
+        text.reserveCapacity(36)
+        append(high, to: &text, hyphensAfter: [8, 13])
+        text.append(UInt8(ascii: "-"))
+        append(low, to: &text, hyphensAfter: [23])
+        return String(decoding: text, as: UTF8.self)
     }
 
-    private static func hex(_ value: UInt64) -> String {
-        let digits = String(value, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
+    /// 16 digits; a hyphen where the text has reached one of those lengths.
+    private static func append(
+        _ value: UInt64, to text: inout [UInt8], hyphensAfter lengths: [Int]
+    ) {
+        for shift in stride(from: UInt64(60), through: 0, by: -4) {
+            let digit = UInt8(truncatingIfNeeded: value >> shift & 15)
+            text.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+            if lengths.contains(text.count) { text.append(UInt8(ascii: "-")) }
+        }
     }
 }
 

@@ -24,7 +24,7 @@ struct PlanTextTests {
 
     @Test func sha256_whenGivenAMillionAs_agrees() {
         var hasher = SHA256()
-        for _ in 0..<100 { hasher.update(repeatElement(UInt8(ascii: "a"), count: 10_000)) }
+        for _ in 0..<100 { hasher.update([UInt8](repeating: 0x61, count: 10_000)) }
 
         #expect(
             hasher.hexadecimalDigest()

@@ -112,23 +112,27 @@ package struct BatchFileReader {
     private func row(
         _ line: Int, _ cells: [[UInt8]], _ header: [BatchColumn]
     ) -> BatchFileEntry {
-        let texts = cells.map { String(validating: $0, as: UTF8.self) }
-        var written: [BatchColumn: String] = [:]
-        for (column, text) in zip(header, texts) where !column.isIgnored {
-            written[column] = text ?? ""
+        var texts = BatchCells()
+        var isUTF8 = true
+        for (column, bytes) in zip(header, cells) {
+            let text = String(validating: bytes, as: UTF8.self)
+            if text == nil { isUTF8 = false }
+            if !column.isIgnored { texts[column] = .text(text ?? "") }
         }
-        guard texts.allSatisfy({ $0 != nil }) else {
+        let extra = cells.dropFirst(header.count).map { String(validating: $0, as: UTF8.self) }
+        guard isUTF8, extra.allSatisfy({ $0 != nil }) else {
             return spoiled(
-                line, "the row is not UTF-8", remedy: "save the file as UTF-8", cells: written)
+                line, "the row is not UTF-8", remedy: "save the file as UTF-8",
+                cells: texts.written)
         }
         guard cells.count == header.count else {
-            let extra = texts.dropFirst(header.count).compactMap { $0 }.joined(separator: ",")
-            let note = extra.isEmpty ? "" : " (too many: \(extra.prefix(200)))"
+            let rest = extra.compactMap { $0 }.joined(separator: ",")
+            let note = rest.isEmpty ? "" : " (too many: \(rest.prefix(200)))"
             return spoiled(
                 line, "the row has \(cells.count) cells, the header \(header.count)\(note)",
-                remedy: "give each column one cell", cells: written)
+                remedy: "give each column one cell", cells: texts.written)
         }
-        return build(line, written.mapValues { .text($0) }, written)
+        return build(line, texts)
     }
 
     private func object(_ line: PhysicalLine) -> BatchFileEntry {
@@ -138,7 +142,7 @@ package struct BatchFileReader {
         } catch {
             return spoiled(line.number, error.message, remedy: "write one JSON object a line")
         }
-        var cells: [BatchColumn: BatchCell] = [:]
+        var cells = BatchCells()
         var unknown: [String] = []
         for (name, cell) in members {
             guard let column = BatchColumn(rawValue: name) else {
@@ -147,7 +151,7 @@ package struct BatchFileReader {
             }
             if !column.isIgnored { cells[column] = cell }
         }
-        let written = cells.mapValues(\.written)
+        let written = cells.written
         let wrongUnit: BatchColumn = priceUnit == .decimal ? .priceMilliunits : .price
         if let name = unknown.min() {
             return spoiled(
@@ -164,16 +168,14 @@ package struct BatchFileReader {
             return spoiled(
                 line.number, "\(missing.rawValue) is missing", remedy: "add it", cells: written)
         }
-        return build(line.number, cells, written)
+        return build(line.number, cells)
     }
 
-    private func build(
-        _ line: Int, _ cells: [BatchColumn: BatchCell], _ written: [BatchColumn: String]
-    ) -> BatchFileEntry {
+    private func build(_ line: Int, _ cells: BatchCells) -> BatchFileEntry {
         do throws(RowFault) {
             return .row(try builder.row(line: line, cells))
         } catch {
-            return .spoiled(SpoiledRow(line: line, fault: error, cells: written))
+            return .spoiled(SpoiledRow(line: line, fault: error, cells: cells.written))
         }
     }
 
@@ -183,16 +185,5 @@ package struct BatchFileReader {
         .spoiled(
             SpoiledRow(
                 line: line, fault: RowFault(.malformedRow, message, remedy: remedy), cells: cells))
-    }
-}
-
-extension BatchCell {
-    /// As it would stand in a CSV cell.
-    fileprivate var written: String {
-        switch self {
-        case .text(let text), .number(let text): text
-        case .texts(let texts): texts.joined(separator: ";")
-        case .flag: ""
-        }
     }
 }

@@ -10,7 +10,7 @@ struct BatchRowBuilder {
     /// Where numbers and texts are told apart (NDJSON).
     let isTyped: Bool
 
-    func row(line: Int, _ cells: [BatchColumn: BatchCell]) throws(RowFault) -> BatchRow {
+    func row(line: Int, _ cells: BatchCells) throws(RowFault) -> BatchRow {
         try malformed(cells)
         let date = try date(cells[.effectiveOnOrAfter])
         let storefront = try optionalText(cells[.storefront], "storefront")
@@ -33,15 +33,15 @@ struct BatchRowBuilder {
             expectedPrice: expected, effectiveOnOrAfter: date)
     }
 
-    private func malformed(_ cells: [BatchColumn: BatchCell]) throws(RowFault) {
-        for cell in cells.values {
-            let texts: [String] =
+    private func malformed(_ cells: BatchCells) throws(RowFault) {
+        for cell in cells.all {
+            let holdsNUL =
                 switch cell {
-                case .text(let text): [text]
-                case .texts(let texts): texts
-                case .number, .flag: []
+                case .text(let text): text.utf8.contains(0)
+                case .texts(let texts): texts.contains { $0.utf8.contains(0) }
+                case .number, .flag, nil: false
                 }
-            guard texts.allSatisfy({ !$0.unicodeScalars.contains("\u{0}") }) else {
+            guard !holdsNUL else {
                 throw RowFault(
                     .malformedRow, "the row holds a NUL character",
                     remedy: "save the file as plain UTF-8 text")
@@ -74,21 +74,27 @@ struct BatchRowBuilder {
                 .badTransactionID, "original_transaction_id is not a text",
                 remedy: "write its digits in quotes")
         }
+        if hasFewDigits(text) { return text }
         if isMangled(text) {
             throw RowFault(
                 .badTransactionID,
                 "a spreadsheet has turned the id into the number \(shownInMessage(text))",
                 remedy: "format the column as text before pasting the ids, and export again")
         }
-        guard !text.isEmpty, text.utf8.count <= BatchRowBuilder.transactionIDDigitsMax,
-            text.utf8.allSatisfy({ (0x30...0x39).contains($0) })
-        else {
-            throw RowFault(
-                .badTransactionID,
-                "original_transaction_id \(shownInMessage(text)) is not digits alone",
-                remedy: "use the subscription's original transaction id")
+        throw RowFault(
+            .badTransactionID,
+            "original_transaction_id \(shownInMessage(text)) is not digits alone",
+            remedy: "use the subscription's original transaction id")
+    }
+
+    /// Whether the text is digits, at least one and at most as many as an id may have.
+    private func hasFewDigits(_ text: String) -> Bool {
+        var count = 0
+        for byte in text.utf8 {
+            guard (0x30...0x39).contains(byte) else { return false }
+            count += 1
         }
-        return text
+        return (1...BatchRowBuilder.transactionIDDigitsMax).contains(count)
     }
 
     /// Whether the text is a number in scientific notation, as spreadsheets write long ids.
@@ -110,6 +116,7 @@ struct BatchRowBuilder {
     }
 
     private func sku(_ text: String, _ name: String) throws(RowFault) -> String {
+        if isPlain(text) { return text }
         let scalars = text.unicodeScalars
         guard let first = scalars.first, let last = scalars.last else {
             throw RowFault(.badSKU, "\(name) is empty", remedy: "name the item")
@@ -131,11 +138,22 @@ struct BatchRowBuilder {
         return text
     }
 
+    /// Whether nothing in the text needs a look at Unicode's tables: printable ASCII without blanks, not too long.
+    private func isPlain(_ text: String) -> Bool {
+        var count = 0
+        for byte in text.utf8 {
+            guard (0x21...0x7E).contains(byte) else { return false }
+            count += 1
+        }
+        return (1...BatchRowBuilder.skuScalarsMax).contains(count)
+    }
+
     private func dependents(_ cell: BatchCell?) throws(RowFault) -> [String] {
         let texts: [String]
         switch cell {
         case nil: texts = []
-        case .text(let text): texts = text.split(separator: ";").map(String.init)
+        case .text(let text):
+            texts = text.isEmpty ? [] : text.split(separator: ";").map(String.init)
         case .texts(let list): texts = list
         case .number, .flag:
             throw RowFault(

@@ -11,13 +11,14 @@ struct PieceJudge: Sendable {
     func judge(_ entries: [BatchFileEntry]) async throws -> PlannedPiece {
         var places: [String: [Int]] = [:]
         places.reserveCapacity(entries.count)
-        var rows: [PlanRow?] = []
+        var rows: [PlanRow] = []
         rows.reserveCapacity(entries.count)
         for (place, entry) in entries.enumerated() {
             switch entry {
             case .row(let row):
                 places[row.originalTransactionID, default: []].append(place)
-                rows.append(nil)
+                // Its place; the verdict follows.
+                rows.append(PlanRow(line: row.line))
             case .spoiled(let row): rows.append(row.plan)
             }
         }
@@ -37,7 +38,7 @@ struct PieceJudge: Sendable {
                 context: found?.context ?? JudgeContext())
             for (index, row) in zip(indices, judged) { rows[index] = row }
         }
-        return PlannedPiece(entries: entries, rows: rows.compactMap { $0 })
+        return PlannedPiece(entries: entries, rows: rows)
     }
 
     /// Reads what else the customers of rows with dependents have, where their own subscription does not answer.

@@ -11,7 +11,7 @@ package struct Planner: Sendable {
     private let environment: StoreEnvironment
 
     /// Pieces that are read, judged or waiting for their turn: what bounds the memory.
-    static let piecesInFlight = 4
+    static let piecesInFlight = 6
 
     package init(pool: LedgerPool, rules: RuleSet, environment: StoreEnvironment) {
         self.pool = pool
@@ -62,32 +62,45 @@ package struct Planner: Sendable {
         return (planned + spoiled).sorted { $0.line < $1.line }
     }
 
+    private enum Step<Prepared: Sendable>: Sendable {
+        case prepared(Int, Prepared)
+        case taken
+    }
+
+    /// Reads, judges and takes pieces at once: one is taken at a time, in the order of the file.
     private static func judge<Sink: PlanSink>(
         _ source: PieceReader, _ worker: PieceJudge, into sink: Sink
     ) async throws {
-        try await withThrowingTaskGroup(of: (Int, Sink.Prepared).self) { group in
+        try await withThrowingTaskGroup(of: Step<Sink.Prepared>.self) { group in
             var started = 0
             var taken = 0
-            var waiting: [Int: Sink.Prepared] = [:]
+            var isTaking = false
             var isAtEnd = false
+            var waiting: [Int: Sink.Prepared] = [:]
             while true {
-                while !isAtEnd, started - taken < piecesInFlight {
-                    let entries = try source.next()
-                    if entries.isEmpty {
-                        isAtEnd = true
-                    } else {
-                        let number = started
-                        group.addTask {
-                            (number, try sink.prepare(try await worker.judge(entries)))
-                        }
-                        started += 1
+                if !isTaking, let next = waiting.removeValue(forKey: taken) {
+                    isTaking = true
+                    group.addTask {
+                        try await sink.take(next)
+                        return .taken
                     }
                 }
-                guard let (number, prepared) = try await group.next() else { break }
-                waiting[number] = prepared
-                while let next = waiting.removeValue(forKey: taken) {
-                    try await sink.take(next)
+                while !isAtEnd, started - taken < piecesInFlight {
+                    let entries = try source.next()
+                    isAtEnd = entries.isEmpty
+                    if isAtEnd { break }
+                    let number = started
+                    group.addTask {
+                        .prepared(number, try sink.prepare(try await worker.judge(entries)))
+                    }
+                    started += 1
+                }
+                switch try await group.next() {
+                case .prepared(let number, let prepared): waiting[number] = prepared
+                case .taken:
                     taken += 1
+                    isTaking = false
+                case nil: return
                 }
             }
         }

@@ -71,7 +71,8 @@ package struct SubmissionWriter: Sendable {
 
     /// Forms rows for the database, on any thread.
     package func prepare(_ rows: [PlanRow]) throws -> SubmissionCopy {
-        var random = SystemRandomNumberGenerator()
+        // Seeded from the system for each piece: a call of the system for each id costs more than the id.
+        var random = SeededRandom(seed: .random(in: .min ... .max))
         var copy = SubmissionCopy(batchID: batchID, at: asOf)
         for row in rows {
             let changeID = UUIDv7.make(nowMilliseconds: asOf.milliseconds, random: &random)

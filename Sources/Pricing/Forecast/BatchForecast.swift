@@ -183,7 +183,8 @@ extension Period {
         }
         let (scaled, overflow) = amount.multipliedReportingOverflow(by: factor)
         guard !overflow, divisor > 0 else { return nil }
-        let half = scaled < 0 ? -(divisor / 2) : divisor / 2
-        return (scaled + half) / divisor
+        let (whole, rest) = scaled.quotientAndRemainder(dividingBy: divisor)
+        guard Int64(rest.magnitude) * 2 >= divisor else { return whole }
+        return whole + rest.signum()
     }
 }

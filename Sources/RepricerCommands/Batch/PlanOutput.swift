@@ -71,19 +71,29 @@ actor PlanOutput: PlanSink {
     }
 
     func take(_ prepared: Prepared) async throws {
+        // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
+        let isRefused =
+            forecast.refusedCount > 0 || prepared.rows.contains { $0.fault != nil }
+        let copy = storesRefused || !isRefused ? prepared.copy : nil
+        // The database stores while the figures are added up.
+        async let written: Void = write(copy)
+        try add(prepared)
+        try await written
+    }
+
+    private nonisolated func write(_ copy: SubmissionCopy?) async throws {
+        if let copy { try await submission?.write(copy) }
+    }
+
+    private func add(_ prepared: Prepared) throws {
         hash.add(prepared.hashed)
         for row in prepared.rows { forecast.add(row) }
         if !prepared.faults.isEmpty { world.sayPlainly(prepared.faults) }
         for row in prepared.json { try rowsFile?.write(row + "\n") }
         try rejectsFile?.write(prepared.rejects)
-        if drift != nil {
-            for (row, json) in zip(prepared.rows, prepared.json) {
-                try drift?.compare(row.line, json)
-            }
-        }
-        // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
-        if let copy = prepared.copy, storesRefused || forecast.refusedCount == 0 {
-            try await submission?.write(copy)
+        guard drift != nil else { return }
+        for (row, json) in zip(prepared.rows, prepared.json) {
+            try drift?.compare(row.line, json)
         }
     }
 

@@ -1,0 +1,48 @@
+/// The cells of one row by column: an array, because a dictionary of a dozen costs more than all else in a row.
+struct BatchCells: Hashable {
+    private var cells = [BatchCell?](repeating: nil, count: BatchColumn.allCases.count)
+
+    subscript(column: BatchColumn) -> BatchCell? {
+        get { cells[column.place] }
+        set { cells[column.place] = newValue }
+    }
+
+    /// In the order of the columns; nil where there is none.
+    var all: [BatchCell?] { cells }
+
+    /// As they would stand in a CSV file.
+    var written: [BatchColumn: String] {
+        var written: [BatchColumn: String] = [:]
+        for column in BatchColumn.allCases { written[column] = self[column]?.written }
+        return written
+    }
+}
+
+extension BatchColumn {
+    /// Where the cell of the column lies.
+    fileprivate var place: Int {
+        switch self {
+        case .originalTransactionID: 0
+        case .sku: 1
+        case .price: 2
+        case .priceMilliunits: 3
+        case .currency: 4
+        case .storefront: 5
+        case .dependentSKUs: 6
+        case .expectedPrice: 7
+        case .effectiveOnOrAfter: 8
+        case .rejectCode: 9
+        case .rejectReason: 10
+        }
+    }
+}
+
+extension BatchCell {
+    fileprivate var written: String {
+        switch self {
+        case .text(let text), .number(let text): text
+        case .texts(let texts): texts.joined(separator: ";")
+        case .flag: ""
+        }
+    }
+}
