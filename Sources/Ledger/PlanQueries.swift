@@ -11,7 +11,10 @@ package enum PlanQueries {
 
     /// Begins to read: until `endSnapshot` all queries see the database as it is at the first of them.
     package static func beginSnapshot(on connection: isolated PostgresConnection) throws {
-        try connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        // A submission fills price_changes while its plan still reads: the plan of the first query, made when
+        // the table was small, would read ever more of it from end to end.
+        try connection.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off")
     }
 
     package static func endSnapshot(on connection: isolated PostgresConnection) throws {
