@@ -28,6 +28,7 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
         module("ServiceKit"),
         module("Pricing"),
@@ -39,7 +40,8 @@ let package = Package(
         module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
         module("Reports", ["Ledger", "Pricing"]),
         module(
-            "Receiver", ["HTTP", "AppStore", "Ledger", "Pricing", "Reports", "ServiceKit"]),
+            "Receiver",
+            ["CZlib", "HTTP", "AppStore", "Ledger", "Pricing", "Reports", "ServiceKit"]),
         module(
             "RepricerCommands",
             [
@@ -49,6 +51,7 @@ let package = Package(
         module("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         program("repricer", ["RepricerCommands"]),
         program("appstore-sandbox", ["SandboxStore"]),
+        program("Benchmarks", ["AppStore", "JOSE", "Ledger", "Orchestrator", "ServiceKit"]),
 
         .target(
             name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],

@@ -17,6 +17,8 @@ package struct CertificateAuthority: Sendable {
         package var leafIsP256 = true
         /// False leaves out the authority key identifier, which RFC 5280 demands.
         package var leafNamesItsIssuerKey = true
+        /// A comment of this size in each certificate, to bring it to the size of the App Store's.
+        package var commentBytes = 0
 
         package init(validFrom: Int64, validUntil: Int64) {
             self.validFrom = validFrom
@@ -39,6 +41,9 @@ package struct CertificateAuthority: Sendable {
     package init(_ profile: Profile) throws(JOSEError) {
         let (start, end) = (floorSeconds(profile.validFrom), floorSeconds(profile.validUntil))
         guard start < end else { throw JOSEError(.certificate, "an empty validity") }
+        let comment =
+            profile.commentBytes > 0
+            ? [(nid: NID_netscape_comment, value: randomText(profile.commentBytes))] : []
         rootKey = try .generateP384()
         root = try CertificateBuilder(
             subject: "\(profile.name) Root CA", key: rootKey, validity: start..<end,
@@ -46,7 +51,7 @@ package struct CertificateAuthority: Sendable {
                 (NID_basic_constraints, "critical,CA:TRUE"),
                 (NID_key_usage, "critical,keyCertSign,cRLSign"),
                 (NID_subject_key_identifier, "hash"),
-            ], digest: .sha384
+            ] + comment, digest: .sha384
         ).build()
         let intermediateKey = try EVPKey.generateP384()
         intermediate = try CertificateBuilder(
@@ -57,7 +62,7 @@ package struct CertificateAuthority: Sendable {
                 (NID_key_usage, "critical,keyCertSign,cRLSign"),
                 (NID_subject_key_identifier, "hash"),
                 (NID_authority_key_identifier, "keyid:always"),
-            ],
+            ] + comment,
             markers: profile.intermediateHasMarker ? [RootStore.intermediateMarker] : [],
             digest: .sha384
         ).build()
@@ -70,7 +75,7 @@ package struct CertificateAuthority: Sendable {
                 (NID_basic_constraints, "critical,CA:FALSE"),
                 (NID_key_usage, "critical,digitalSignature"),
                 (NID_subject_key_identifier, "hash"),
-            ] + (profile.leafNamesItsIssuerKey ? issuerKey : []),
+            ] + comment + (profile.leafNamesItsIssuerKey ? issuerKey : []),
             markers: profile.leafHasMarker ? [RootStore.leafMarker] : [], digest: .sha384
         ).build()
     }
@@ -142,6 +147,11 @@ package struct CertificateAuthority: Sendable {
         ).build()
         return (try certificate.pem(), try key.privatePEM())
     }
+}
+
+/// Text that does not compress, as the keys and names of real certificates do not.
+private func randomText(_ count: Int) -> String {
+    String((0..<count).map { _ in "abcdefghijklmnopqrstuvwxyz234567".randomElement() ?? "a" })
 }
 
 /// Signs payloads under one chain, with the `x5c` header that the App Store sends.

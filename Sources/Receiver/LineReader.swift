@@ -1,3 +1,5 @@
+import Glibc
+
 /// Cuts a stream of bytes into lines, with a bound on the memory that a line may take.
 struct LineReader {
     enum Line: Equatable {
@@ -34,7 +36,7 @@ struct LineReader {
                 continue
             }
             hasBegun = true
-            let end = chunk[position...].firstIndex(of: UInt8(ascii: "\n"))
+            let end = Self.lineFeed(in: chunk, from: position)
             let piece = chunk[position..<(end ?? chunk.count)]
             isTooLong = isTooLong || line.count + piece.count > limit
             if isTooLong { line = [] } else { line += piece }
@@ -43,6 +45,16 @@ struct LineReader {
                 number += 1
                 return isTooLong ? .tooLong : .bytes(line)
             }
+        }
+    }
+
+    /// As `firstIndex`, at the speed of memory in every build.
+    private static func lineFeed(in chunk: [UInt8], from start: Int) -> Int? {
+        chunk.withUnsafeBytes { bytes in
+            guard let base = bytes.baseAddress,
+                let found = memchr(base + start, 0x0A, bytes.count - start)
+            else { return nil }
+            return base.distance(to: UnsafeRawPointer(found))
         }
     }
 }

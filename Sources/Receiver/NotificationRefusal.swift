@@ -35,6 +35,6 @@ package struct NotificationRefusal: Error, Hashable, Sendable, CustomStringConve
 }
 
 /// Verifies one payload at an instant (UTC milliseconds) and reduces it to what is kept. Pure
-/// computation of some 0.5 ms; it is called on threads of the receiver's own.
+/// computation of some 0.5 ms, 3 ms where the chain of certificates is new.
 package typealias NotificationCheck =
     @Sendable (_ signedPayload: String, _ now: Int64) throws(NotificationRefusal) -> Arrival

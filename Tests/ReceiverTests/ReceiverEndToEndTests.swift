@@ -31,7 +31,7 @@ import Testing
         let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 2)
         let store = NotificationStore(pool: pool)
         let intake = NotificationIntake(
-            check: appStoreCheck(verifier), threads: 2, clock: ManualClock(now),
+            check: appStoreCheck(verifier), clock: ManualClock(now),
             metrics: Metrics(), store: store)
         try await ReceiverWorld.run(intake: intake, conninfo: TestDatabase.url) { world in
             try await body(world, authority)

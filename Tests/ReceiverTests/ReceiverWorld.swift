@@ -47,7 +47,7 @@ let simpleCheck: NotificationCheck = { payload, _ throws(NotificationRefusal) in
 
 func makeIntake(_ store: MemoryStore, metrics: Metrics = Metrics()) -> NotificationIntake {
     NotificationIntake(
-        check: simpleCheck, threads: 2, clock: ManualClock(1_780_272_000_000), metrics: metrics
+        check: simpleCheck, clock: ManualClock(1_780_272_000_000), metrics: metrics
     ) { batch throws(ArrivalError) in try store.commit(batch) }
 }
 

@@ -3,7 +3,8 @@ import Receiver
 
 extension Commands {
     private static let file = Positional(
-        "FILE", "NDJSON, one {\"signedPayload\":\"…\"} a line; - or nothing is standard input",
+        "FILE",
+        "NDJSON, one {\"signedPayload\":\"…\"} a line, plain or gzip; - or nothing is standard input",
         isRequired: false)
 
     static let ingest = Command(
@@ -20,25 +21,36 @@ extension Commands {
         return try await invocation.withPool(configuration) { pool in
             let intake = try live.intake(NotificationStore(pool: pool))
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
-            let summary = try await read(path, IngestReader(intake: intake))
-            for problem in summary.problems {
-                invocation.world.sayPlainly("\(path):\(problem.line): \(problem.refusal)\n")
+            let reader = IngestReader(intake: intake, threads: live.cores)
+            let chunks = try FileChunks(path: path)
+            do {
+                let summary = try await reader.ingest { try chunks.next() }
+                try tell(summary, of: path, invocation)
+                return summary.isClean ? .done : .inputRejected
+            } catch let error as IngestError {
+                // What was settled before is told all the same: it stays.
+                if error.soFar.lines > 0 { try tell(error.soFar, of: path, invocation) }
+                throw failure(error, path)
             }
-            try invocation.print(invocation.isJSON ? json(summary).text + "\n" : text(summary))
-            return summary.isClean ? .done : .inputRejected
         }
     }
 
-    private static func read(_ path: String, _ reader: IngestReader) async throws -> IngestSummary {
-        let chunks = try FileChunks(path: path)
-        do throws(IngestError) {
-            return try await reader.ingest { try chunks.next() }
-        } catch {
-            switch error {
-            case .unavailable: throw CommandFailure(.unavailable, error.description)
-            case .unreadable:
-                throw CommandFailure(.inputRejected, error.description, isAboutFile: true)
-            }
+    private static func tell(
+        _ summary: IngestSummary, of path: String, _ invocation: Invocation
+    ) throws {
+        for problem in summary.problems {
+            invocation.world.sayPlainly("\(path):\(problem.line): \(problem.refusal)\n")
+        }
+        try invocation.print(invocation.isJSON ? json(summary).text + "\n" : text(summary))
+    }
+
+    private static func failure(_ error: IngestError, _ path: String) -> CommandFailure {
+        switch error {
+        case .unavailable: CommandFailure(.unavailable, error.description)
+        case .unreadable:
+            CommandFailure(.inputRejected, error.description, isAboutFile: true)
+        case .damaged(let line, let fault, _):
+            CommandFailure(.inputRejected, "\(path):\(line): \(fault)", isAboutFile: true)
         }
     }
 

@@ -37,6 +37,9 @@ struct Live: Sendable {
         return try JWSVerifier(roots: TrustedRoots(certificatesIn: path))
     }
 
+    /// How many threads can compute at a time.
+    var cores: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+
     /// The way in of notifications, over HTTP and from files.
     func intake(_ store: NotificationStore) throws -> NotificationIntake {
         let environment = try configuration.required(configuration.environment, .environment)
@@ -47,8 +50,7 @@ struct Live: Sendable {
                 bundleID: try configuration.required(configuration.bundleID, .bundleID),
                 appAppleID: configuration.appAppleID, environment: environment))
         return NotificationIntake(
-            check: check, threads: max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))), clock: clock,
-            metrics: metrics, store: store)
+            check: check, clock: clock, metrics: metrics, store: store)
     }
 
     func receiver(_ pool: LedgerPool) throws -> (routes: ReceiverRoutes, server: HTTPServer) {

@@ -1,0 +1,3 @@
+import Glibc
+
+exit(await Benchmarks.run(Array(CommandLine.arguments.dropFirst())))
