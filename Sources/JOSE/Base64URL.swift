@@ -10,11 +10,15 @@ package enum Base64URL {
 
     /// Decodes strictly: no padding, no foreign characters, no stray bits; nil otherwise.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
-        Base64.decode(text, values: Base64.urlValues)
+        text.withContiguousStorageIfAvailable { decode($0) } ?? decode(Array(text))
     }
 
     /// Decodes strictly: no padding, no foreign characters, no stray bits; nil otherwise.
     package static func decode(_ text: String) -> [UInt8]? { decode(text.utf8) }
+
+    static func decode(_ text: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
+        Base64.urlTable.decode(text)
+    }
 }
 
 /// Standard base64 (RFC 4648 section 4), padded.
@@ -33,7 +37,7 @@ package enum Base64 {
             bytes.removeLast()
             padding += 1
         }
-        return decode(bytes, values: standardValues)
+        return bytes.withUnsafeBufferPointer { standardTable.decode($0) }
     }
 }
 
@@ -42,15 +46,8 @@ extension Base64 {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
     fileprivate static let urlAlphabet = Array(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
-    fileprivate static let standardValues = values(of: standardAlphabet)
-    fileprivate static let urlValues = values(of: urlAlphabet)
-    private static let foreign: UInt8 = 0xFF
-
-    private static func values(of alphabet: [UInt8]) -> [UInt8] {
-        var values = [UInt8](repeating: foreign, count: 256)
-        for (value, character) in alphabet.enumerated() { values[Int(character)] = UInt8(value) }
-        return values
-    }
+    fileprivate static let standardTable = Base64Table(alphabet: standardAlphabet)
+    fileprivate static let urlTable = Base64Table(alphabet: urlAlphabet)
 
     fileprivate static func encode(
         _ bytes: some Collection<UInt8>, alphabet: [UInt8], padded: Bool
@@ -70,29 +67,5 @@ extension Base64 {
         if held > 0 { out.append(alphabet[Int(bits << UInt32(6 - held) & 63)]) }
         while padded, out.count % 4 != 0 { out.append(UInt8(ascii: "=")) }
         return String(decoding: out, as: UTF8.self)
-    }
-
-    fileprivate static func decode(
-        _ text: some Collection<UInt8>, values: [UInt8]
-    ) -> [UInt8]? {
-        let count = text.count
-        guard count % 4 != 1 else { return nil }
-        var out: [UInt8] = []
-        out.reserveCapacity(count / 4 * 3 + 2)
-        var bits: UInt32 = 0
-        var held = 0
-        for character in text {
-            let value = values[Int(character)]
-            guard value != foreign else { return nil }
-            bits = (bits << 6 | UInt32(value)) & 0xFFFF
-            held += 6
-            if held >= 8 {
-                held -= 8
-                out.append(UInt8(truncatingIfNeeded: bits >> UInt32(held)))
-            }
-        }
-        // Left-over bits must be zero, or two texts would mean the same bytes.
-        guard bits & (1 << UInt32(held) - 1) == 0 else { return nil }
-        return out
     }
 }

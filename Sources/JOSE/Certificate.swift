@@ -12,6 +12,17 @@ final class Certificate: @unchecked Sendable {
         self.pointer = pointer
     }
 
+    /// SHA-256 of the DER.
+    var fingerprint: [UInt8] {
+        var digest = [UInt8](repeating: 0, count: 32)
+        var length: UInt32 = 0
+        guard X509_digest(pointer, Digest.sha256.pointer, &digest, &length) == 1 else {
+            ERR_clear_error()
+            return []
+        }
+        return digest
+    }
+
     deinit { X509_free(pointer) }
 
     /// Reads one DER certificate with nothing after it; nil otherwise.
@@ -66,6 +77,12 @@ final class Certificate: @unchecked Sendable {
     }
 
     var isAuthority: Bool { X509_check_ca(pointer) == 1 }
+
+    /// True for a certificate that may sign data and no certificates: basic constraints and key usage.
+    var isSignerOnly: Bool {
+        X509_check_ca(pointer) == 0
+            && X509_get_key_usage(pointer) & UInt32(KU_DIGITAL_SIGNATURE) != 0
+    }
 
     /// True when the certificate carries the extension `oid` (dotted decimal).
     func hasExtension(_ oid: String) -> Bool {

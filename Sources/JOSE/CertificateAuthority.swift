@@ -19,6 +19,13 @@ package struct CertificateAuthority: Sendable {
         package var leafNamesItsIssuerKey = true
         /// A comment of this size in each certificate, to bring it to the size of the App Store's.
         package var commentBytes = 0
+        /// As OpenSSL writes these extensions; nil leaves one out.
+        package var leafKeyUsage: String? = "critical,digitalSignature"
+        package var leafConstraints: String? = "critical,CA:FALSE"
+        package var intermediateKeyUsage: String? = "critical,keyCertSign,cRLSign"
+        package var intermediateConstraints: String? = "critical,CA:TRUE,pathlen:0"
+        /// `http://…`: where leaf and intermediate say that their state of revocation is known.
+        package var responderURL: String?
 
         package init(validFrom: Int64, validUntil: Int64) {
             self.validFrom = validFrom
@@ -26,10 +33,12 @@ package struct CertificateAuthority: Sendable {
         }
     }
 
-    private let root: Certificate
-    private let rootKey: EVPKey
-    private let intermediate: Certificate
-    private let leaf: Certificate
+    let root: Certificate
+    let rootKey: EVPKey
+    let intermediate: Certificate
+    /// nil where the authority was read from storage, which does not hold it.
+    let intermediateKey: EVPKey?
+    let leaf: Certificate
     private let leafKey: EVPKey
 
     /// Makes new keys and certificates valid in `[validFrom, validUntil)`.
@@ -41,9 +50,6 @@ package struct CertificateAuthority: Sendable {
     package init(_ profile: Profile) throws(JOSEError) {
         let (start, end) = (floorSeconds(profile.validFrom), floorSeconds(profile.validUntil))
         guard start < end else { throw JOSEError(.certificate, "an empty validity") }
-        let comment =
-            profile.commentBytes > 0
-            ? [(nid: NID_netscape_comment, value: randomText(profile.commentBytes))] : []
         rootKey = try .generateP384()
         root = try CertificateBuilder(
             subject: "\(profile.name) Root CA", key: rootKey, validity: start..<end,
@@ -51,32 +57,27 @@ package struct CertificateAuthority: Sendable {
                 (NID_basic_constraints, "critical,CA:TRUE"),
                 (NID_key_usage, "critical,keyCertSign,cRLSign"),
                 (NID_subject_key_identifier, "hash"),
-            ] + comment, digest: .sha384
+            ] + profile.comment, digest: .sha384
         ).build()
         let intermediateKey = try EVPKey.generateP384()
+        self.intermediateKey = intermediateKey
         intermediate = try CertificateBuilder(
             subject: "\(profile.name) Intermediate CA", key: intermediateKey,
             issuer: (root, rootKey), validity: start..<end,
-            extensions: [
-                (NID_basic_constraints, "critical,CA:TRUE,pathlen:0"),
-                (NID_key_usage, "critical,keyCertSign,cRLSign"),
-                (NID_subject_key_identifier, "hash"),
-                (NID_authority_key_identifier, "keyid:always"),
-            ] + comment,
-            markers: profile.intermediateHasMarker ? [RootStore.intermediateMarker] : [],
+            extensions: profile.extensions(
+                constraints: profile.intermediateConstraints,
+                keyUsage: profile.intermediateKeyUsage),
+            markers: profile.intermediateHasMarker ? [ChainRules.intermediateMarker] : [],
             digest: .sha384
         ).build()
         leafKey = try profile.leafIsP256 ? .generateP256() : .generateP384()
-        let issuerKey = [(nid: NID_authority_key_identifier, value: "keyid:always")]
         leaf = try CertificateBuilder(
             subject: "\(profile.name) Receipt Signing", key: leafKey,
             issuer: (intermediate, intermediateKey), validity: start..<end,
-            extensions: [
-                (NID_basic_constraints, "critical,CA:FALSE"),
-                (NID_key_usage, "critical,digitalSignature"),
-                (NID_subject_key_identifier, "hash"),
-            ] + comment + (profile.leafNamesItsIssuerKey ? issuerKey : []),
-            markers: profile.leafHasMarker ? [RootStore.leafMarker] : [], digest: .sha384
+            extensions: profile.extensions(
+                constraints: profile.leafConstraints, keyUsage: profile.leafKeyUsage,
+                namesIssuerKey: profile.leafNamesItsIssuerKey),
+            markers: profile.leafHasMarker ? [ChainRules.leafMarker] : [], digest: .sha384
         ).build()
     }
 
@@ -95,7 +96,7 @@ package struct CertificateAuthority: Sendable {
             throw JOSEError(.certificate, "not a stored certificate authority")
         }
         (root, intermediate, leaf) = (certificates[0], certificates[1], certificates[2])
-        (rootKey, leafKey) = (keys[0], keys[1])
+        (rootKey, leafKey, intermediateKey) = (keys[0], keys[1], nil)
     }
 
     /// Leaf, intermediate, root.
@@ -149,9 +150,23 @@ package struct CertificateAuthority: Sendable {
     }
 }
 
-/// Text that does not compress, as the keys and names of real certificates do not.
-private func randomText(_ count: Int) -> String {
-    String((0..<count).map { _ in "abcdefghijklmnopqrstuvwxyz234567".randomElement() ?? "a" })
+extension CertificateAuthority.Profile {
+    fileprivate var comment: [(nid: Int32, value: String)] {
+        guard commentBytes > 0 else { return [] }
+        return [(NID_netscape_comment, String(repeating: "x", count: commentBytes))]
+    }
+
+    fileprivate func extensions(
+        constraints: String?, keyUsage: String?, namesIssuerKey: Bool = true
+    ) -> [(nid: Int32, value: String)] {
+        var list: [(nid: Int32, value: String)] = []
+        if let constraints { list.append((NID_basic_constraints, constraints)) }
+        if let keyUsage { list.append((NID_key_usage, keyUsage)) }
+        list.append((NID_subject_key_identifier, "hash"))
+        if namesIssuerKey { list.append((NID_authority_key_identifier, "keyid:always")) }
+        if let responderURL { list.append((NID_info_access, "OCSP;URI:\(responderURL)")) }
+        return list + comment
+    }
 }
 
 /// Signs payloads under one chain, with the `x5c` header that the App Store sends.

@@ -1,13 +1,40 @@
 internal import COpenSSL
 
+/// An intermediate, proved to be issued by a configured root.
+final class VerifiedIntermediate: Sendable {
+    let certificate: Certificate
+    let root: Certificate
+    /// UNIX seconds in which both are valid.
+    let validity: Range<Int64>
+    /// Anchors the path of leaves: nothing but this intermediate.
+    fileprivate let store: CertificateStore
+
+    fileprivate init(
+        certificate: Certificate, root: Certificate, validity: Range<Int64>
+    ) throws(JOSEError) {
+        self.certificate = certificate
+        self.root = root
+        self.validity = validity
+        store = try CertificateStore([certificate], areSelfSigned: false)
+    }
+}
+
 /// Leaf and intermediate of one `x5c`, proved to lead to a configured root.
-struct VerifiedChain: Sendable {
+final class VerifiedChain: Sendable {
+    let leaf: Certificate
+    let intermediate: VerifiedIntermediate
     let leafKey: ES256PublicKey
     /// UNIX seconds in which all three certificates are valid.
     let validity: Range<Int64>
 
-    func isValid(atMilliseconds time: Int64) -> Bool {
-        validity.contains(floorSeconds(time))
+    fileprivate init(
+        leaf: Certificate, intermediate: VerifiedIntermediate, leafKey: ES256PublicKey,
+        validity: Range<Int64>
+    ) {
+        self.leaf = leaf
+        self.intermediate = intermediate
+        self.leafKey = leafKey
+        self.validity = validity
     }
 }
 
@@ -16,102 +43,117 @@ func floorSeconds(_ milliseconds: Int64) -> Int64 {
     milliseconds >= 0 ? milliseconds / 1000 : -((-(milliseconds + 1)) / 1000) - 1
 }
 
-/// The configured roots as OpenSSL wants them.
+/// Path validation by RFC 5280 in two steps, so that the proof of an intermediate is kept: a forged leaf
+/// under a known intermediate costs one signature check, a forged intermediate one.
 ///
-/// Unchecked: filled in `init` and only read afterwards; OpenSSL locks the store in each look-up.
-final class RootStore: @unchecked Sendable {
+/// The time is left out here. It is the payload's `signedDate`, which nobody may read before the signature
+/// is proved; each step gives the span in which its certificates are valid instead.
+struct ChainRules: Sendable {
     /// Mac App Store receipt signing: on the leaf.
     static let leafMarker = "1.2.840.113635.100.6.11.1"
     /// Worldwide Developer Relations: on the intermediate.
     static let intermediateMarker = "1.2.840.113635.100.6.2.1"
-    /// One intermediate between leaf and root.
-    private static let intermediatesMax: Int32 = 1
+
+    private let roots: CertificateStore
+
+    init(_ roots: TrustedRoots) throws(JOSEError) {
+        self.roots = try CertificateStore(roots.certificates, areSelfSigned: true)
+    }
+
+    /// The intermediate must be a root's own issue, and marked by Apple.
+    func verified(intermediate: Certificate) throws(JOSEError) -> VerifiedIntermediate {
+        guard intermediate.hasExtension(Self.intermediateMarker) else {
+            throw JOSEError(
+                .marker, "the intermediate lacks the extension \(Self.intermediateMarker)")
+        }
+        guard intermediate.isAuthority else {
+            throw JOSEError(.chain, "the intermediate may not issue certificates")
+        }
+        let root = try roots.issuer(of: intermediate)
+        return try VerifiedIntermediate(
+            certificate: intermediate, root: root,
+            validity: try Self.validity(intermediate, within: try Self.validity(root, within: nil)))
+    }
+
+    /// The leaf must be the intermediate's issue, marked by Apple, for signing only, on P-256.
+    func verified(
+        leaf: Certificate, under intermediate: VerifiedIntermediate
+    ) throws(JOSEError) -> VerifiedChain {
+        guard leaf.hasExtension(Self.leafMarker) else {
+            throw JOSEError(.marker, "the leaf lacks the extension \(Self.leafMarker)")
+        }
+        guard leaf.isSignerOnly else {
+            throw JOSEError(.chain, "the leaf is not for signing data alone")
+        }
+        guard let key = leaf.publicKey, key.isP256 else {
+            throw JOSEError(.leafKey, "the leaf's key is not on the curve P-256")
+        }
+        _ = try intermediate.store.issuer(of: leaf)
+        return VerifiedChain(
+            leaf: leaf, intermediate: intermediate, leafKey: try ES256PublicKey(key: key),
+            validity: try Self.validity(leaf, within: intermediate.validity))
+    }
+
+    private static func validity(
+        _ certificate: Certificate, within outer: Range<Int64>?
+    ) throws(JOSEError) -> Range<Int64> {
+        guard let own = certificate.validity else {
+            throw JOSEError(.chain, "a certificate's validity is unreadable")
+        }
+        guard let outer else { return own }
+        let both = own.clamped(to: outer)
+        guard !both.isEmpty else {
+            throw JOSEError(.chain, "the certificates are never valid together")
+        }
+        return both
+    }
+}
+
+/// Anchors as OpenSSL wants them.
+///
+/// Unchecked: filled in `init` and only read afterwards; OpenSSL locks the store in each look-up.
+final class CertificateStore: @unchecked Sendable {
     /// 112 bits at least for keys and digests (OpenSSL's level 2).
     private static let securityLevel: Int32 = 2
 
     private let store: OpaquePointer
+    private let flags: UInt
 
-    init(_ roots: TrustedRoots) throws(JOSEError) {
+    init(_ anchors: [Certificate], areSelfSigned: Bool) throws(JOSEError) {
         guard let store = X509_STORE_new() else { throw openSSLFailure("memory") }
         self.store = store
-        for root in roots.certificates where X509_STORE_add_cert(store, root.pointer) != 1 {
-            throw openSSLFailure("adding a root")
+        var flags = UInt(X509_V_FLAG_X509_STRICT) | UInt(X509_V_FLAG_NO_CHECK_TIME)
+        if !areSelfSigned { flags |= UInt(X509_V_FLAG_PARTIAL_CHAIN) }
+        self.flags = flags
+        for anchor in anchors where X509_STORE_add_cert(store, anchor.pointer) != 1 {
+            throw openSSLFailure("adding an anchor")
         }
     }
 
     deinit { X509_STORE_free(store) }
 
-    /// Path building and validation by RFC 5280 at `time` (UTC milliseconds), then Apple's markers.
-    ///
-    /// The third certificate that was sent plays no part: the root is one of ours.
-    func verify(
-        leaf: Certificate, intermediate: Certificate, at time: Int64
-    ) throws(JOSEError) -> VerifiedChain {
-        let validity = try path(leaf: leaf, intermediate: intermediate, at: time)
-        guard leaf.hasExtension(Self.leafMarker) else {
-            throw JOSEError(.marker, "the leaf lacks the extension \(Self.leafMarker)")
-        }
-        guard intermediate.hasExtension(Self.intermediateMarker) else {
-            throw JOSEError(
-                .marker, "the intermediate lacks the extension \(Self.intermediateMarker)")
-        }
-        guard let key = leaf.publicKey, key.isP256 else {
-            throw JOSEError(.leafKey, "the leaf's key is not on the curve P-256")
-        }
-        return VerifiedChain(leafKey: try ES256PublicKey(key: key), validity: validity)
-    }
-
-    private func path(
-        leaf: Certificate, intermediate: Certificate, at time: Int64
-    ) throws(JOSEError) -> Range<Int64> {
+    /// The anchor that issued `certificate` directly; throws `.chain` where none did.
+    func issuer(of certificate: Certificate) throws(JOSEError) -> Certificate {
         guard let context = X509_STORE_CTX_new() else { throw openSSLFailure("memory") }
-        defer { X509_STORE_CTX_free(context) }
-        guard let others = OPENSSL_sk_new_null() else { throw openSSLFailure("memory") }
-        // Frees the list, not the certificate in it.
-        defer { OPENSSL_sk_free(others) }
-        guard OPENSSL_sk_push(others, UnsafeRawPointer(intermediate.pointer)) == 1,
-            X509_STORE_CTX_init(context, store, leaf.pointer, others) == 1,
+        defer {
+            X509_STORE_CTX_free(context)
+            ERR_clear_error()
+        }
+        guard X509_STORE_CTX_init(context, store, certificate.pointer, nil) == 1,
             let parameters = X509_STORE_CTX_get0_param(context)
         else { throw openSSLFailure("chain verification") }
-        X509_VERIFY_PARAM_set_time(parameters, time_t(floorSeconds(time)))
-        X509_VERIFY_PARAM_set_flags(parameters, UInt(X509_V_FLAG_X509_STRICT))
-        X509_VERIFY_PARAM_set_depth(parameters, Self.intermediatesMax)
+        X509_VERIFY_PARAM_set_flags(parameters, flags)
+        // Nothing between the certificate and its anchor.
+        X509_VERIFY_PARAM_set_depth(parameters, 0)
         X509_VERIFY_PARAM_set_auth_level(parameters, Self.securityLevel)
-
-        let verdict = X509_verify_cert(context)
-        defer { ERR_clear_error() }
-        guard verdict == 1 else {
+        guard X509_verify_cert(context) == 1 else {
             let reason = X509_verify_cert_error_string(Int(X509_STORE_CTX_get_error(context)))
             throw JOSEError(.chain, reason.map { String(cString: $0) } ?? "not trusted")
         }
-        return try checkedPath(context, intermediate: intermediate)
-    }
-
-    /// The path must be leaf, the intermediate that was sent, and a root: no detour that OpenSSL
-    /// may have found.
-    private func checkedPath(
-        _ context: OpaquePointer, intermediate: Certificate
-    ) throws(JOSEError) -> Range<Int64> {
-        guard let chain = X509_STORE_CTX_get0_chain(context), OPENSSL_sk_num(chain) == 3 else {
-            throw JOSEError(.chain, "the path to the root is not leaf, intermediate, root")
-        }
-        var validity: Range<Int64>?
-        for index in Int32(0)..<3 {
-            guard let pointer = OPENSSL_sk_value(chain, index).map(OpaquePointer.init) else {
-                throw openSSLFailure("chain verification")
-            }
-            if index == 1, X509_cmp(pointer, intermediate.pointer) != 0 {
-                throw JOSEError(.chain, "the path does not use the intermediate that was sent")
-            }
-            guard X509_up_ref(pointer) == 1 else { throw openSSLFailure("chain verification") }
-            guard let own = Certificate(owning: pointer).validity else {
-                throw JOSEError(.chain, "a certificate's validity is unreadable")
-            }
-            validity = validity.map { $0.clamped(to: own) } ?? own
-        }
-        guard let validity, !validity.isEmpty else {
-            throw JOSEError(.chain, "the certificates are never valid together")
-        }
-        return validity
+        guard let chain = X509_STORE_CTX_get0_chain(context), OPENSSL_sk_num(chain) == 2,
+            let anchor = OPENSSL_sk_value(chain, 1).map(OpaquePointer.init)
+        else { throw JOSEError(.chain, "no anchor issued it directly") }
+        guard X509_up_ref(anchor) == 1 else { throw openSSLFailure("chain verification") }
+        return Certificate(owning: anchor)
     }
 }

@@ -1,46 +1,85 @@
+internal import Glibc
+
 /// A JWS in compact form, split and decoded, not yet believed.
 package struct CompactJWS: Sendable {
     /// The most that any caller accepts: the receiver's body limit.
     package static let sizeMax = 1 << 20
 
-    private let text: [UInt8]
-    private let headerEnd: Int
-    private let payloadEnd: Int
     /// The decoded header: JSON, not yet parsed.
     package let header: [UInt8]
     /// The decoded payload.
     package let payload: [UInt8]
     /// The decoded signature, of any length.
     package let signature: [UInt8]
+    /// What the signature covers: the first two parts as they were sent.
+    package let signingInput: [UInt8]
 
     /// Splits three base64url parts; throws `.tooLarge` above `limit` bytes, else `.malformed`.
     package init(parsing text: String, limit: Int = CompactJWS.sizeMax) throws(JOSEError) {
-        guard text.utf8.count <= limit else {
-            throw JOSEError(.tooLarge, "\(text.utf8.count) bytes, at most \(limit) are accepted")
+        try self.init(parsing: text.utf8Span.span, limit: limit)
+    }
+
+    /// Splits three base64url parts; throws `.tooLarge` above `limit` bytes, else `.malformed`.
+    package init(
+        parsing text: Span<UInt8>, limit: Int = CompactJWS.sizeMax
+    ) throws(JOSEError) {
+        self = try text.withUnsafeBufferPointer { text throws(JOSEError) in
+            try CompactJWS(JWSParts(text, limit: limit))
         }
-        try self.init(bytes: Array(text.utf8))
     }
 
-    private init(bytes: [UInt8]) throws(JOSEError) {
-        let dot = UInt8(ascii: ".")
-        guard let first = bytes.firstIndex(of: dot),
-            let second = bytes[(first + 1)...].firstIndex(of: dot),
-            !bytes[(second + 1)...].contains(dot)
-        else { throw JOSEError(.malformed, "not three parts joined by dots") }
-        guard let header = Base64URL.decode(bytes[..<first]), !header.isEmpty,
-            let payload = Base64URL.decode(bytes[(first + 1)..<second]),
-            let signature = Base64URL.decode(bytes[(second + 1)...])
-        else { throw JOSEError(.malformed, "a part is not base64url without padding") }
-        self.text = bytes
-        self.headerEnd = first
-        self.payloadEnd = second
-        self.header = header
-        self.payload = payload
-        self.signature = signature
+    private init(_ parts: JWSParts) throws(JOSEError) {
+        header = try parts.decodedHeader()
+        payload = try parts.decodedPayload()
+        signature = try parts.decodedSignature()
+        signingInput = Array(parts.signingInput)
     }
+}
 
+/// The three parts of a compact JWS, where they lie in its text. Must not outlive the text.
+struct JWSParts {
+    let header: UnsafeBufferPointer<UInt8>
+    let payload: UnsafeBufferPointer<UInt8>
+    let signature: UnsafeBufferPointer<UInt8>
     /// What the signature covers: the first two parts as they were sent.
-    package var signingInput: ArraySlice<UInt8> { text[..<payloadEnd] }
+    let signingInput: UnsafeBufferPointer<UInt8>
+
+    init(_ text: UnsafeBufferPointer<UInt8>, limit: Int) throws(JOSEError) {
+        guard text.count <= limit else {
+            throw JOSEError(.tooLarge, "\(text.count) bytes, at most \(limit) are accepted")
+        }
+        guard let first = Self.dot(in: text, from: 0), first > 0,
+            let second = Self.dot(in: text, from: first + 1),
+            Self.dot(in: text, from: second + 1) == nil
+        else { throw JOSEError(.malformed, "not three parts joined by dots") }
+        header = Self.part(text, 0..<first)
+        payload = Self.part(text, (first + 1)..<second)
+        signature = Self.part(text, (second + 1)..<text.count)
+        signingInput = Self.part(text, 0..<second)
+    }
+
+    private static func part(
+        _ text: UnsafeBufferPointer<UInt8>, _ range: Range<Int>
+    ) -> UnsafeBufferPointer<UInt8> {
+        UnsafeBufferPointer(rebasing: text[range])
+    }
+
+    private static func dot(in text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
+        guard start < text.count, let base = UnsafeRawPointer(text.baseAddress) else { return nil }
+        let found = memchr(base + start, Int32(UInt8(ascii: ".")), text.count - start)
+        return found.map { UnsafeRawPointer($0) - base }
+    }
+
+    func decodedHeader() throws(JOSEError) -> [UInt8] { try Self.decoded(header) }
+    func decodedPayload() throws(JOSEError) -> [UInt8] { try Self.decoded(payload) }
+    func decodedSignature() throws(JOSEError) -> [UInt8] { try Self.decoded(signature) }
+
+    private static func decoded(_ part: UnsafeBufferPointer<UInt8>) throws(JOSEError) -> [UInt8] {
+        guard let bytes = Base64URL.decode(part) else {
+            throw JOSEError(.malformed, "a part is not base64url without padding")
+        }
+        return bytes
+    }
 }
 
 /// Signs `payload` under the JSON `header` and joins the three parts.

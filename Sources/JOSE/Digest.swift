@@ -16,16 +16,21 @@ struct Digest: @unchecked Sendable {
 package enum SHA256Hash {
     /// The digest in lower-case hexadecimal, 64 characters.
     package static func hex(_ bytes: some Collection<UInt8>) -> String {
-        let bytes = Array(bytes)
-        var digest = [UInt8](repeating: 0, count: 32)
-        SHA256(bytes, bytes.count, &digest)
         let alphabet = Array("0123456789abcdef".utf8)
         var text: [UInt8] = []
         text.reserveCapacity(64)
-        for byte in digest {
+        for byte in self.bytes(bytes) {
             text.append(alphabet[Int(byte >> 4)])
             text.append(alphabet[Int(byte & 15)])
         }
         return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The digest, 32 bytes.
+    static func bytes(_ bytes: some Collection<UInt8>) -> [UInt8] {
+        let bytes = Array(bytes)
+        var digest = [UInt8](repeating: 0, count: 32)
+        SHA256(bytes, bytes.count, &digest)
+        return digest
     }
 }

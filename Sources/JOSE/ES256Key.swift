@@ -97,49 +97,57 @@ package struct ES256PublicKey: Sendable {
     package func isValid(
         signature: some Collection<UInt8>, over message: some Collection<UInt8>
     ) -> Bool {
-        let signature = Array(signature)
-        guard signature.count == 64, let der = derSignature(raw: signature) else { return false }
-        defer { ERR_clear_error() }
-        guard let context = EVP_MD_CTX_new() else { return false }
-        defer { EVP_MD_CTX_free(context) }
-        guard EVP_DigestVerifyInit(context, nil, Digest.sha256.pointer, nil, key.pointer) == 1
-        else { return false }
-        let fast = message.withContiguousStorageIfAvailable { buffer in
-            EVP_DigestVerify(context, der, der.count, buffer.baseAddress, buffer.count)
+        Array(signature).withUnsafeBufferPointer { signature in
+            message.withContiguousStorageIfAvailable { isValid(signature: signature, over: $0) }
+                ?? Array(message).withUnsafeBufferPointer {
+                    isValid(signature: signature, over: $0)
+                }
         }
-        if let fast { return fast == 1 }
-        let copy = Array(message)
-        return EVP_DigestVerify(context, der, der.count, copy, copy.count) == 1
     }
 
-    private func derSignature(raw: [UInt8]) -> [UInt8]? {
-        defer { ERR_clear_error() }
-        guard let parsed = ECDSA_SIG_new() else { return nil }
-        defer { ECDSA_SIG_free(parsed) }
-        let halves = raw.withUnsafeBufferPointer { buffer -> (OpaquePointer, OpaquePointer)? in
-            guard let start = buffer.baseAddress, let r = BN_bin2bn(start, 32, nil) else {
-                return nil
+    /// The same over memory. r and s of 0, or of the curve's order and more, are refused by OpenSSL.
+    func isValid(
+        signature: UnsafeBufferPointer<UInt8>, over message: UnsafeBufferPointer<UInt8>
+    ) -> Bool {
+        guard signature.count == 64, let context = EVP_MD_CTX_new() else { return false }
+        defer { EVP_MD_CTX_free(context) }
+        guard EVP_DigestVerifyInit(context, nil, Digest.sha256.pointer, nil, key.pointer) == 1
+        else {
+            ERR_clear_error()
+            return false
+        }
+        let verdict = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 72) { der in
+            let length = Self.writeDER(signature, to: der)
+            return EVP_DigestVerify(
+                context, der.baseAddress, length, message.baseAddress, message.count)
+        }
+        if verdict != 1 { ERR_clear_error() }
+        return verdict == 1
+    }
+
+    /// SEQUENCE of two INTEGERs, at most 72 bytes; returns how many. `raw` holds 64.
+    private static func writeDER(
+        _ raw: UnsafeBufferPointer<UInt8>, to der: UnsafeMutableBufferPointer<UInt8>
+    ) -> Int {
+        var end = 2
+        for half in [0..<32, 32..<64] {
+            // The shortest form: no leading zeros, but one where the sign bit would be set.
+            let start = half.first { raw[$0] != 0 } ?? (half.upperBound - 1)
+            let padding = raw[start] >= 0x80 ? 1 : 0
+            der[end] = 0x02
+            der[end + 1] = UInt8(half.upperBound - start + padding)
+            end += 2
+            if padding == 1 {
+                der[end] = 0
+                end += 1
             }
-            guard let s = BN_bin2bn(start + 32, 32, nil) else {
-                BN_free(r)
-                return nil
+            for index in start..<half.upperBound {
+                der[end] = raw[index]
+                end += 1
             }
-            return (r, s)
         }
-        guard let (r, s) = halves else { return nil }
-        guard ECDSA_SIG_set0(parsed, r, s) == 1 else {
-            BN_free(r)
-            BN_free(s)
-            return nil
-        }
-        // From here `parsed` owns r and s. DER of two 32-byte integers never exceeds 72 bytes.
-        let length = Int(i2d_ECDSA_SIG(parsed, nil))
-        guard length > 0, length <= 72 else { return nil }
-        var der = [UInt8](repeating: 0, count: length)
-        let written = der.withUnsafeMutableBufferPointer { buffer in
-            var cursor = buffer.baseAddress
-            return i2d_ECDSA_SIG(parsed, &cursor)
-        }
-        return Int(written) == length ? der : nil
+        der[0] = 0x30
+        der[1] = UInt8(end - 2)
+        return end
     }
 }

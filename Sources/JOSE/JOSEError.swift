@@ -20,6 +20,12 @@ package struct JOSEError: Error, Hashable, Sendable, CustomStringConvertible {
         case leafKey = "jws_leaf_key"
         /// No path to a configured root, or not valid at the time of signing.
         case chain = "jws_chain"
+        /// `crit` demands extensions that nobody here knows.
+        case critical = "jws_critical"
+        /// The issuer has revoked the leaf or the intermediate.
+        case revoked = "certificate_revoked"
+        /// An answer about revocation cannot be believed.
+        case revocationAnswer = "ocsp_answer"
         /// The signature is not 64 bytes, or does not verify.
         case signature = "jws_signature"
         /// A key does not parse.
@@ -50,10 +56,13 @@ package struct JOSEError: Error, Hashable, Sendable, CustomStringConvertible {
     /// refuse.
     package var isMalformed: Bool {
         switch code {
-        case .tooLarge, .malformed, .header, .certificate: true
-        case .algorithm, .certificateCount, .marker, .leafKey, .chain, .signature, .key, .curve,
-            .file, .noRoots, .library:
+        case .tooLarge, .malformed, .header: true
+        case .algorithm, .critical, .certificateCount, .certificate, .marker, .leafKey, .chain,
+            .revoked, .revocationAnswer, .signature, .key, .curve, .file, .noRoots, .library:
             false
         }
     }
+
+    static let unreadableCertificate = JOSEError(
+        .certificate, "x5c holds something that is no DER certificate")
 }

@@ -1,112 +1,138 @@
-internal import FoundationEssentials
+internal import Synchronization
+
+/// What the App Store signed, its chain and signature proved; only its time is still to be judged.
+package struct SignedPayload: Sendable {
+    /// The decoded payload: any bytes.
+    package let bytes: [UInt8]
+    /// UNIX seconds in which every certificate of the chain is valid.
+    private let validity: Range<Int64>
+
+    fileprivate init(bytes: [UInt8], validity: Range<Int64>) {
+        self.bytes = bytes
+        self.validity = validity
+    }
+
+    /// Throws `.chain` where a certificate was not valid at `time` (UTC milliseconds), to the second: from its
+    /// first second on, until before its last.
+    ///
+    /// The time is the payload's `signedDate`, so that history verifies although certificates expired since. A
+    /// date from before or after the certificates (1970, the year 9999) is refused here. A date within them
+    /// is believed even when it lies ahead of our clock: the App Store signed it, and our clock may be wrong.
+    package func check(validAt time: Int64) throws(JOSEError) {
+        guard validity.contains(floorSeconds(time)) else {
+            throw JOSEError(.chain, "a certificate is not valid at the time of signing")
+        }
+    }
+}
 
 /// Verifies what the App Store signs: ES256 under a chain of exactly three certificates that leads
 /// to a configured root.
 ///
 /// The order is fixed, cheapest first and nothing believed early: size, shape, header, chain,
-/// signature. The payload is handed out only at the end. Its signing time is read before, because
-/// the chain must be valid at that time; a forged time gains nothing, since the signature over it
-/// is checked under the same chain.
+/// signature. The payload is not decoded before its signature is proved, not even for its date: the chain
+/// is proved without a time, and the time is judged last.
 package final class JWSVerifier: Sendable {
-    private struct Header: Decodable {
-        var alg: String
-        var x5c: [String]
-        /// RFC 7515 section 4.1.11: extensions that we do not know must be refused.
-        var crit: [String]?
-    }
-
-    /// Certificates of the App Store's size are about 1 KB each.
-    private static let headerBytesMax = 64 << 10
     private static let cacheLimitMax = 64
 
-    private let store: RootStore
-    private let cache: ChainCache
+    private let trust: Mutex<TrustState>
+    private let cacheLimit: Int
     private let sizeMax: Int
 
     /// - Parameters:
     ///   - roots: The only anchors of trust.
-    ///   - cacheLimit: How many verified chains are kept; 0 keeps none, more than 64 count as 64.
+    ///   - cacheLimit: How many headers with a verified chain are kept; 0 keeps none, more than 64 count as
+    ///     64.
     ///   - sizeMax: Longer texts are refused unread.
     package init(
         roots: TrustedRoots, cacheLimit: Int = 64, sizeMax: Int = CompactJWS.sizeMax
     ) throws(JOSEError) {
-        store = try RootStore(roots)
-        cache = ChainCache(limit: min(max(cacheLimit, 0), Self.cacheLimitMax))
+        self.cacheLimit = min(max(cacheLimit, 0), Self.cacheLimitMax)
+        trust = Mutex(try TrustState(roots: roots, headersMax: self.cacheLimit))
         self.sizeMax = sizeMax
     }
 
-    /// How many chains the cache holds.
-    package var cachedChains: Int { cache.count }
+    private var current: TrustState { trust.withLock { $0 } }
+
+    /// How many headers with their chains are known.
+    package var cachedChains: Int { current.headerCount }
+
+    /// How many refused chains are remembered.
+    package var rememberedRefusals: Int { current.refusalCount }
+
+    /// Trusts other roots from the next verification on, and forgets all chains.
+    package func replaceRoots(_ roots: TrustedRoots) throws(JOSEError) {
+        let fresh = try TrustState(roots: roots, headersMax: cacheLimit)
+        trust.withLock { $0 = fresh }
+    }
+
+    /// The payload of `jws`, once everything about it but its time is proved.
+    package func open(_ jws: Span<UInt8>) throws(JOSEError) -> SignedPayload {
+        try jws.withUnsafeBufferPointer { text throws(JOSEError) in try open(text) }
+    }
+
+    /// The payload of `jws`, once everything about it but its time is proved.
+    package func open(_ jws: String) throws(JOSEError) -> SignedPayload {
+        try open(jws.utf8Span.span)
+    }
 
     /// The payload of `jws`, once everything about it is proved.
     ///
     /// - Parameters:
     ///   - jws: The compact form.
-    ///   - validAt: Reads the signing time (UTC milliseconds) from the payload, which is not proved
-    ///     yet: use it for nothing else. nil means that the payload has none, and `now` holds.
+    ///   - validAt: Reads the signing time (UTC milliseconds) from the payload, whose signature is proved. nil
+    ///     means that the payload has none, and `now` holds.
     ///   - now: UTC milliseconds.
     package func verify(
         _ jws: String, validAt: (_ payload: [UInt8]) -> Int64?, now: Int64
     ) throws(JOSEError) -> [UInt8] {
-        let parsed = try CompactJWS(parsing: jws, limit: sizeMax)
-        guard parsed.header.count <= Self.headerBytesMax else {
-            throw JOSEError(.header, "the header is larger than \(Self.headerBytesMax) bytes")
-        }
-        let cached = cache.chain(for: parsed.header)
-        let certificates = cached == nil ? try Self.certificates(header: parsed.header) : nil
-        let time = validAt(parsed.payload) ?? now
-        let chain = try verifiedChain(cached: cached, certificates: certificates, at: time)
-        guard parsed.signature.count == 64 else {
-            throw JOSEError(.signature, "the signature has \(parsed.signature.count) bytes, not 64")
-        }
-        guard chain.leafKey.isValid(signature: parsed.signature, over: parsed.signingInput) else {
-            throw JOSEError(.signature, "the signature does not verify")
-        }
-        if cached == nil { cache.insert(chain, for: parsed.header) }
-        return parsed.payload
+        let signed = try open(jws)
+        try signed.check(validAt: validAt(signed.bytes) ?? now)
+        return signed.bytes
     }
 
-    private func verifiedChain(
-        cached: VerifiedChain?, certificates: (Certificate, Certificate)?, at time: Int64
+    private func open(_ text: UnsafeBufferPointer<UInt8>) throws(JOSEError) -> SignedPayload {
+        let parts = try JWSParts(text, limit: sizeMax)
+        // What is no base64url is no JWS: said before anything is judged.
+        let signature = try parts.decodedSignature()
+        let payload = try parts.decodedPayload()
+        let trust = current
+        let known = trust.chain(forHeader: parts.header)
+        let chain =
+            if let known { known } else { try Self.chain(header: parts.decodedHeader(), trust) }
+        guard signature.count == 64 else {
+            throw JOSEError(.signature, "the signature has \(signature.count) bytes, not 64")
+        }
+        let isGood = signature.withUnsafeBufferPointer {
+            chain.leafKey.isValid(signature: $0, over: parts.signingInput)
+        }
+        guard isGood else { throw JOSEError(.signature, "the signature does not verify") }
+        if known == nil { trust.insert(chain, forHeader: parts.header) }
+        return SignedPayload(bytes: payload, validity: chain.validity)
+    }
+
+    /// The root that was sent must be a certificate, and is otherwise ignored.
+    private static func chain(
+        header bytes: [UInt8], _ trust: TrustState
     ) throws(JOSEError) -> VerifiedChain {
-        if let cached {
-            guard cached.isValid(atMilliseconds: time) else {
-                throw JOSEError(.chain, "a certificate is not valid at the time of signing")
-            }
-            return cached
+        let header = try JWSHeader(json: bytes)
+        guard let algorithm = header.algorithm else {
+            throw JOSEError(.header, "the header lacks alg")
         }
-        guard let (leaf, intermediate) = certificates else {
-            throw JOSEError(.certificateCount, "no certificates")
-        }
-        return try store.verify(leaf: leaf, intermediate: intermediate, at: time)
-    }
-
-    /// Leaf and intermediate; the root that was sent must parse, and is otherwise ignored.
-    private static func certificates(
-        header bytes: [UInt8]
-    ) throws(JOSEError) -> (Certificate, Certificate) {
-        let header: Header
-        do {
-            header = try JSONDecoder().decode(Header.self, from: Data(bytes))
-        } catch {
-            throw JOSEError(.header, "the header is not JSON with alg and x5c")
-        }
-        guard header.alg == "ES256" else {
+        guard algorithm == "ES256" else {
             throw JOSEError(.algorithm, "alg is not ES256")
         }
-        guard header.crit == nil else {
-            throw JOSEError(.header, "the header demands extensions that are unknown")
+        guard !header.isCritical else {
+            throw JOSEError(.critical, "the header demands extensions that are unknown")
         }
-        guard header.x5c.count == 3 else {
-            throw JOSEError(.certificateCount, "x5c holds \(header.x5c.count) certificates, not 3")
+        guard let texts = header.certificates else {
+            throw JOSEError(.header, "the header lacks x5c, a list of certificates")
         }
-        var certificates: [Certificate] = []
-        for text in header.x5c {
-            guard let der = Base64.decode(text), let certificate = Certificate(der: der) else {
-                throw JOSEError(.certificate, "x5c holds something that is no DER certificate")
-            }
-            certificates.append(certificate)
+        guard texts.count == 3 else {
+            throw JOSEError(.certificateCount, "x5c holds \(texts.count) certificates, not 3")
         }
-        return (certificates[0], certificates[1])
+        guard let leaf = Base64.decode(texts[0]), let intermediate = Base64.decode(texts[1]),
+            let root = Base64.decode(texts[2]), Certificate(der: root) != nil
+        else { throw JOSEError.unreadableCertificate }
+        return try trust.chain(leaf: leaf, intermediate: intermediate)
     }
 }

@@ -14,10 +14,23 @@ import Testing
         let verifier = try Sample.verifier()
         let jws = try Sample.jws()
 
+        let stranger = try Sample.strangers.get().signer().sign([1])
+
         #expect(verifier.code(jws.replacingPart(2) { "AAAA" + $0.dropFirst(4) }) == "jws_signature")
-        #expect(verifier.code(jws, at: signingTime + 9 * day) == "jws_chain")
+        #expect(verifier.code(stranger) == "jws_chain")
 
         #expect(verifier.cachedChains == 0)
+    }
+
+    @Test func cache_whenOnlyTheTimeIsWrong_keepsTheChainThatIsProved() throws {
+        let verifier = try Sample.verifier()
+        let jws = try Sample.jws()
+
+        #expect(verifier.code(jws, at: signingTime + 9 * day) == "jws_chain")
+        #expect(verifier.code(jws) == "ok")
+        #expect(verifier.code(jws, at: signingTime + 9 * day) == "jws_chain")
+
+        #expect(verifier.cachedChains == 1)
     }
 
     @Test func cache_whenHeadersDiffer_staysWithinItsLimit() throws {
@@ -46,5 +59,58 @@ import Testing
         }
 
         #expect(codes == ["ok": 20, "jws_signature": 20])
+    }
+
+    /// The chain of `authority` with another signature in the leaf: it names every issuer rightly.
+    private func forged(_ number: UInt8, part: Int = 0) throws -> String {
+        let ours = try Sample.authority.get()
+        var chain = try ours.chainDER()
+        chain[part][chain[part].count - 1] ^= number | 1
+        chain[part][chain[part].count - 2] ^= number
+        return try JWSSigner(key: ours.signingKey(), chainDER: chain).sign([1])
+    }
+
+    @Test func cache_whenForgedChainsFlood_staysSmallAndServesTheGood() throws {
+        let verifier = try Sample.verifier()
+        let good = try Sample.jws()
+        #expect(verifier.code(good) == "ok")
+
+        for number in 0..<150 {
+            let number = UInt8(number)
+            #expect(verifier.code(try forged(number & 0xFE)) == "jws_chain")
+            #expect(verifier.code(try forged(number & 0xFE, part: 1)) == "jws_chain")
+            #expect(verifier.code(good) == "ok")
+        }
+
+        #expect(verifier.cachedChains == 1)
+        #expect(verifier.rememberedRefusals <= 256)
+        #expect(verifier.code(good) == "ok")
+    }
+
+    @Test func cache_whenChainWasRefused_refusesItAlikeAgain() throws {
+        let verifier = try Sample.verifier()
+        let jws = try forged(4)
+
+        #expect(verifier.code(jws) == "jws_chain")
+        #expect(verifier.rememberedRefusals == 1)
+        #expect(verifier.code(jws) == "jws_chain")
+        #expect(verifier.rememberedRefusals == 1)
+    }
+
+    @Test func replaceRoots_whenARootIsRemoved_refusesItsChains() throws {
+        let (ours, theirs) = (try Sample.authority.get(), try Sample.strangers.get())
+        let verifier = try Sample.verifier()
+        let (mine, foreign) = (try Sample.jws(), try theirs.signer().sign([1]))
+        #expect(verifier.code(mine) == "ok")
+        #expect(verifier.code(foreign) == "jws_chain")
+
+        try verifier.replaceRoots(theirs.trustedRoots())
+        #expect(verifier.cachedChains == 0)
+        #expect(verifier.code(mine) == "jws_chain")
+        #expect(verifier.code(foreign) == "ok")
+
+        try verifier.replaceRoots(TrustedRoots(der: [ours.chainDER()[2], theirs.chainDER()[2]]))
+        #expect(verifier.code(mine) == "ok")
+        #expect(verifier.code(foreign) == "ok")
     }
 }

@@ -97,7 +97,7 @@ import Testing
         let chain = try Array(ours.chainDER().reversed())
         let jws = try JWSSigner(key: ours.signingKey(), chainDER: chain).sign([1])
 
-        #expect(try Sample.verifier().code(jws) == "jws_chain")
+        #expect(try Sample.verifier().code(jws) == "jws_marker")
     }
 
     @Test(arguments: [(false, true), (true, false), (false, false)])
@@ -163,7 +163,7 @@ import Testing
         #expect(try code("\u{1}") == "jws_header")
         #expect(try code(#"{"alg":"ES256"}"#) == "jws_header")
         #expect(try code(#"{"alg":"ES256","x5c":"AAAA"}"#) == "jws_header")
-        #expect(try code(#"{"alg":"ES256","x5c":["A","B","C"],"crit":["b64"]}"#) == "jws_header")
+        #expect(try code(#"{"alg":"ES256","x5c":["A","B","C"],"crit":["b64"]}"#) == "jws_critical")
         #expect(try code(#"{"alg":"ES256","x5c":["","",""]}"#) == "certificate_unreadable")
         #expect(
             try code(#"{"alg":"ES256","x5c":["AA==","AA==","AA=="]}"#) == "certificate_unreadable")
@@ -209,5 +209,114 @@ import Testing
         let small = try JWSVerifier(
             roots: Sample.authority.get().trustedRoots(), sizeMax: jws.utf8.count - 1)
         #expect(small.code(jws) == "jws_too_large")
+    }
+
+    @Test func verify_whenHeaderHoldsANameTwice_refuses() throws {
+        let ours = try Sample.authority.get()
+        let list = try ours.chainDER().map { "\"\(Base64.encode($0))\"" }.joined(separator: ",")
+        let verifier = try Sample.verifier()
+        func code(_ header: String) throws -> String {
+            let header = header.replacing("LIST", with: "[\(list)]")
+            return try verifier.code(
+                signCompactJWS(header: Array(header.utf8), payload: [1], key: ours.signingKey()))
+        }
+
+        #expect(try code(#"{"alg":"ES256","x5c":LIST}"#) == "ok")
+        #expect(try code(#"{"alg":"none","alg":"ES256","x5c":LIST}"#) == "jws_header")
+        #expect(try code(#"{"alg":"ES256","alg":"ES256","x5c":LIST}"#) == "jws_header")
+        #expect(try code(#"{"alg":"ES256","\u0061lg":"none","x5c":LIST}"#) == "jws_header")
+        #expect(try code(#"{"alg":"ES256","x5c":[],"x5c":LIST}"#) == "jws_header")
+        #expect(try code(#"{"alg":"ES256","x5c":LIST,"a":{"b":1,"b":2}}"#) == "ok")
+    }
+
+    @Test(arguments: [
+        #""typ":"JWT""#, #""kid":"x""#, #""jku":"https://evil.example/keys""#,
+        #""jwk":{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}"#, #""x5u":"https://evil.example""#,
+        #""b64":false"#, #""n":[1,-2.5e3,true,null,{"s":"\ud83d\ude00\/"}]"#,
+    ])
+    func verify_whenHeaderNamesOtherKeys_takesTheKeyOfTheChain(member: String) throws {
+        let ours = try Sample.authority.get()
+        let list = try ours.chainDER().map { "\"\(Base64.encode($0))\"" }.joined(separator: ",")
+        let header = Array("{\(member),\"x5c\":[\(list)],\"alg\":\"ES256\"}".utf8)
+        let genuine = try signCompactJWS(header: header, payload: [1], key: ours.signingKey())
+        let forged = try signCompactJWS(header: header, payload: [1], key: .generate())
+
+        #expect(try Sample.verifier().code(genuine) == "ok")
+        #expect(try Sample.verifier().code(forged) == "jws_signature")
+    }
+
+    @Test(arguments: [
+        "{\"alg\":\"ES256\",}", "{\"alg\" \"ES256\"}", "{\"alg\":\"ES256\"} x", "{\"alg\":tru}",
+        "{\"alg\":\"\\ud800\"}", "{\"alg\":\"\\u12\"}", "{\"alg\":\"\u{1}\"}", "{\"n\":1.}x",
+        "{\"n\":0x10}", "{\"n\":nan}", "{\"alg\":\"ES256", "{\"n\":[1,2}", "{1:2}", "\"alg\"",
+        "{\"n\":}",
+    ])
+    func header_whenNoJSONObject_isRefused(text: String) throws {
+        let jws = try signCompactJWS(
+            header: Array(text.utf8), payload: [1], key: ES256PrivateKey.generate())
+
+        #expect(try Sample.verifier().code(jws) == "jws_header")
+    }
+
+    @Test func header_whenNestedTooDeep_isRefused() throws {
+        let deep = String(repeating: "[", count: 30_000)
+        let jws = try signCompactJWS(
+            header: Array("{\"a\":\(deep)".utf8), payload: [1], key: ES256PrivateKey.generate())
+
+        #expect(try Sample.verifier().code(jws) == "jws_header")
+    }
+
+    @Test(arguments: [
+        ("leafKeyUsage", "critical,keyAgreement"), ("leafConstraints", "critical,CA:TRUE"),
+        ("intermediateKeyUsage", "critical,cRLSign"),
+        ("intermediateConstraints", "critical,CA:FALSE"),
+        ("intermediateConstraints", nil), ("intermediateKeyUsage", nil),
+    ])
+    func verify_whenACertificateIsForSomethingElse_refusesTheChain(
+        field: String, value: String?
+    ) throws {
+        var profile = Sample.profile()
+        switch field {
+        case "leafKeyUsage": profile.leafKeyUsage = value
+        case "leafConstraints":
+            profile.leafConstraints = value
+            profile.leafKeyUsage = "critical,keyCertSign,digitalSignature"
+        case "intermediateKeyUsage": profile.intermediateKeyUsage = value
+        default: profile.intermediateConstraints = value
+        }
+        let authority = try CertificateAuthority(profile)
+        let verifier = try JWSVerifier(roots: authority.trustedRoots())
+
+        #expect(try verifier.code(authority.signer().sign([1])) == "jws_chain")
+        #expect(verifier.cachedChains == 0)
+    }
+
+    @Test func verify_whenSignatureNumbersAreOutOfRange_refuses() throws {
+        let verifier = try Sample.verifier()
+        let jws = try Sample.jws()
+        let order: [UInt8] = [
+            0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+            0xBC, 0xE6, 0xFA, 0xAD, 0xA7, 0x17, 0x9E, 0x84, 0xF3, 0xB9, 0xCA, 0xC2, 0xFC, 0x63,
+            0x25, 0x51,
+        ]
+        let zero = [UInt8](repeating: 0, count: 32)
+        let one: [UInt8] = zero.dropLast() + [1]
+
+        for pair in [zero + one, one + zero, order + one, one + order, one + one] {
+            let text = Base64URL.encode(pair)
+            #expect(verifier.code(jws.replacingPart(2) { _ in text }) == "jws_signature")
+        }
+        #expect(verifier.code(jws) == "ok")
+    }
+
+    @Test func verify_whenSigningTimeIsAbsurd_refusesTheChain() throws {
+        let verifier = try Sample.verifier()
+        let jws = try Sample.jws()
+
+        for time in [0, -1, 253_402_300_799_999, 1_767_571_200, Int64.max, Int64.min] {
+            #expect(verifier.code(jws, at: time) == "jws_chain")
+        }
+        // Ahead of our clock, yet within the certificates: the App Store says so.
+        #expect(verifier.code(jws, at: signingTime + day - 1, now: signingTime - day) == "ok")
     }
 }

@@ -1,0 +1,159 @@
+internal import Glibc
+internal import Synchronization
+
+/// One set of roots and everything that was concluded from it. Other roots make another state, so that no
+/// conclusion outlives its reason.
+///
+/// What a forger can send does not grow it: headers enter only after a signature verified under them,
+/// chains and intermediates only where a root of ours stands behind them, and the refusals that are
+/// remembered are few and small.
+final class TrustState: Sendable {
+    private static let chainsMax = 64
+    private static let intermediatesMax = 16
+    private static let refusalsMax = 256
+    private static let revokedMax = 1024
+
+    /// SHA-256 of DER.
+    typealias Fingerprint = [UInt8]
+
+    private struct HeaderEntry {
+        var text: [UInt8]
+        var chain: VerifiedChain
+        var usedAt: UInt64
+    }
+
+    private struct State {
+        var headers: [HeaderEntry] = []
+        var clock: UInt64 = 0
+        var chains = BoundedCache<Fingerprint, VerifiedChain>(limit: chainsMax)
+        var intermediates = BoundedCache<Fingerprint, VerifiedIntermediate>(
+            limit: intermediatesMax)
+        var refusals = BoundedCache<Fingerprint, JOSEError>(limit: refusalsMax)
+        var revoked: Set<Fingerprint> = []
+    }
+
+    let rules: ChainRules
+    private let headersMax: Int
+    private let state = Mutex(State())
+    /// One chain is proved at a time, on whichever thread met it: a flood of forged chains keeps at most one
+    /// core busy, and whoever sends under a known header never waits.
+    private let proving = Mutex(())
+
+    init(roots: TrustedRoots, headersMax: Int) throws(JOSEError) {
+        rules = try ChainRules(roots)
+        self.headersMax = headersMax
+    }
+
+    var headerCount: Int { state.withLock { $0.headers.count } }
+    var refusalCount: Int { state.withLock { $0.refusals.count } }
+    var chains: [VerifiedChain] { state.withLock { $0.chains.values } }
+
+    /// The chain of a header whose text (base64url, undecoded) carried a good signature before.
+    ///
+    /// A comparison of bytes over few entries: cheaper than a hash of 4 KB.
+    func chain(forHeader text: UnsafeBufferPointer<UInt8>) -> VerifiedChain? {
+        state.withLock { state in
+            guard let index = Self.index(of: text, in: state.headers) else { return nil }
+            state.clock &+= 1
+            state.headers[index].usedAt = state.clock
+            return state.headers[index].chain
+        }
+    }
+
+    private static func index(
+        of text: UnsafeBufferPointer<UInt8>, in headers: [HeaderEntry]
+    ) -> Int? {
+        guard let start = text.baseAddress else { return nil }
+        return headers.firstIndex { entry in
+            entry.text.count == text.count && memcmp(entry.text, start, text.count) == 0
+        }
+    }
+
+    func insert(_ chain: VerifiedChain, forHeader text: UnsafeBufferPointer<UInt8>) {
+        guard headersMax > 0 else { return }
+        let text = Array(text)
+        state.withLock { state in
+            guard !Self.isRevoked(chain, state.revoked) else { return }
+            state.clock &+= 1
+            let entry = HeaderEntry(text: text, chain: chain, usedAt: state.clock)
+            if let index = text.withUnsafeBufferPointer({ Self.index(of: $0, in: state.headers) }) {
+                state.headers[index] = entry
+            } else if state.headers.count < headersMax {
+                state.headers.append(entry)
+            } else if let oldest = state.headers.indices.min(by: {
+                state.headers[$0].usedAt < state.headers[$1].usedAt
+            }) {
+                state.headers[oldest] = entry
+            }
+        }
+    }
+
+    /// The chain of leaf and intermediate (DER), proved now or before; a refusal is remembered too.
+    func chain(leaf: [UInt8], intermediate: [UInt8]) throws(JOSEError) -> VerifiedChain {
+        let (leafPrint, authorityPrint) = (SHA256Hash.bytes(leaf), SHA256Hash.bytes(intermediate))
+        let key = leafPrint + authorityPrint
+        if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
+        return try proving.withLock { _ throws(JOSEError) in
+            // Whoever waited may find the work done.
+            if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
+            do throws(JOSEError) {
+                let authority = try provedIntermediate(intermediate, authorityPrint)
+                guard let leaf = Certificate(der: leaf) else {
+                    throw JOSEError.unreadableCertificate
+                }
+                let chain = try rules.verified(leaf: leaf, under: authority)
+                state.withLock { $0.chains.insert(chain, for: key) }
+                return chain
+            } catch {
+                // A lack of memory is no verdict on the chain.
+                if error.code != .library { state.withLock { $0.refusals.insert(error, for: key) } }
+                throw error
+            }
+        }
+    }
+
+    /// What is known of a chain; nil where it must be proved.
+    private func verdict(
+        _ key: Fingerprint, _ leaf: Fingerprint, _ intermediate: Fingerprint
+    ) -> Result<VerifiedChain, JOSEError>? {
+        state.withLock { state in
+            if state.revoked.contains(leaf) || state.revoked.contains(intermediate) {
+                return .failure(JOSEError(.revoked, "its issuer has revoked a certificate"))
+            }
+            if let chain = state.chains.value(for: key) { return .success(chain) }
+            return state.refusals.value(for: key).map(Result.failure)
+        }
+    }
+
+    private func provedIntermediate(
+        _ der: [UInt8], _ key: Fingerprint
+    ) throws(JOSEError) -> VerifiedIntermediate {
+        if let known = state.withLock({ $0.intermediates.value(for: key) }) { return known }
+        guard let certificate = Certificate(der: der) else { throw JOSEError.unreadableCertificate }
+        let proved = try rules.verified(intermediate: certificate)
+        state.withLock { $0.intermediates.insert(proved, for: key) }
+        return proved
+    }
+
+    private static func isRevoked(_ chain: VerifiedChain, _ revoked: Set<Fingerprint>) -> Bool {
+        guard !revoked.isEmpty else { return false }
+        return revoked.contains(chain.leaf.fingerprint)
+            || revoked.contains(chain.intermediate.certificate.fingerprint)
+    }
+
+    /// From now on every chain with this certificate is refused, or no longer for this reason.
+    func setRevoked(_ isRevoked: Bool, _ certificate: Certificate) {
+        let print = certificate.fingerprint
+        state.withLock { state in
+            guard isRevoked else {
+                state.revoked.remove(print)
+                return
+            }
+            guard state.revoked.count < Self.revokedMax else { return }
+            state.revoked.insert(print)
+            let revoked = state.revoked
+            state.headers.removeAll { Self.isRevoked($0.chain, revoked) }
+            state.chains.removeAll { Self.isRevoked($0, revoked) }
+        }
+    }
+}
