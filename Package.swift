@@ -31,17 +31,21 @@ let package = Package(
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
         module("ServiceKit"),
+        module("JSONReading"),
         module("Pricing"),
         module("Postgres", ["CLibPQ", "ServiceKit"]),
         module("JOSE", ["COpenSSL"]),
         module("HTTP", ["COpenSSL", "ServiceKit"]),
-        module("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
+        module("AppStore", ["JOSE", "HTTP", "JSONReading", "Pricing", "ServiceKit"]),
         module("Ledger", ["Postgres", "Pricing", "ServiceKit"]),
         module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
         module("Reports", ["Ledger", "Pricing"]),
         module(
             "Receiver",
-            ["CZlib", "HTTP", "AppStore", "Ledger", "Pricing", "Reports", "ServiceKit"]),
+            [
+                "CZlib", "HTTP", "AppStore", "JSONReading", "Ledger", "Pricing", "Reports",
+                "ServiceKit",
+            ]),
         module(
             "RepricerCommands",
             [
@@ -57,6 +61,7 @@ let package = Package(
             name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("ServiceKit"),
+        tests("JSONReading"),
         tests("Pricing"),
         tests("Postgres", ["TestSupport"]),
         tests("JOSE"),

@@ -1,5 +1,6 @@
 internal import HTTP
 internal import JOSE
+internal import JSONReading
 internal import Pricing
 
 /// Verifies and decodes what the App Store answers; no I/O.
@@ -16,7 +17,7 @@ struct AnswerReader: Sendable {
     func signedAnswer(
         _ body: [UInt8], call: PriceChangeCall, transactionID: String, now: Int64
     ) throws(Failure) -> SignedAnswer {
-        guard let wire = decodeWire(WireSignedAnswer.self, body) else {
+        guard let wire = JSONDocument.read(body).flatMap(WireSignedAnswer.init) else {
             throw Failure(reason: "the answer is not the documented JSON")
         }
         let pair = try pair(wire.signedTransactionInfo, wire.signedRenewalInfo, now: now)
@@ -30,11 +31,11 @@ struct AnswerReader: Sendable {
     }
 
     func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [StatusReading] {
-        guard let wire = decodeWire(WireStatuses.self, body) else {
+        guard let wire = JSONDocument.read(body).flatMap(WireStatuses.init) else {
             throw Failure(reason: "the answer is not the documented JSON")
         }
         var readings: [StatusReading] = []
-        for last in wire.data.flatMap(\.lastTransactions) {
+        for last in wire.lastTransactions {
             readings.append(try reading(last, now: now))
         }
         return readings
@@ -74,16 +75,16 @@ struct AnswerReader: Sendable {
         return pair
     }
 
-    private func verified<Model: Decodable>(
+    private func verified<Model: WireObject>(
         _ type: Model.Type, _ jws: String, now: Int64
     ) throws(Failure) -> Model {
-        let payload: [UInt8]
+        let json: JSONNode?
         do {
-            payload = try verifier.payload(of: jws, now: now)
+            json = try verifier.signedJSON(of: jws, now: now).json
         } catch {
             throw Failure(reason: "the answer's signature is refused: \(error)")
         }
-        guard let model = decodeWire(type, payload) else {
+        guard let model = json.flatMap(type.init) else {
             throw Failure(reason: "the answer's signed part is not the documented JSON")
         }
         return model

@@ -1,5 +1,6 @@
 internal import HTTP
 package import JOSE
+internal import JSONReading
 package import ServiceKit
 
 /// Calls the Advanced Commerce API and the App Store Server API.
@@ -135,9 +136,9 @@ package struct AppStoreClient: Sendable {
                 return .unknownOutcome(reason: error.reason, raw: raw)
             }
         }
-        let error = decodeWire(WireError.self, response.body)
+        let error = JSONDocument.read(response.body).flatMap(WireError.init)
         let code = APIErrorCode(status: response.status, code: error?.errorCode)
-        let message = error?.errorMessage?.text ?? ""
+        let message = error?.errorMessage ?? ""
         switch response.status {
         case 429:
             return .throttled(

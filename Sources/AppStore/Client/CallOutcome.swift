@@ -30,7 +30,7 @@ package struct RawAnswer: Hashable, Sendable {
     package init(_ response: HTTPResponse) {
         status = response.status
         isTruncated = response.body.count > Self.bodyBytesMax
-        body = WireText.storable(
+        body = storable(
             String(decoding: response.body.prefix(Self.bodyBytesMax), as: UTF8.self))
     }
 }

@@ -1,49 +1,62 @@
 internal import JOSE
+internal import JSONReading
 internal import Pricing
 
-/// A notification taken apart, the nested payloads too, without a proof of any of it.
+/// A notification taken apart, the nested payloads too. Who makes it decides what of it is proved.
 struct NotificationParts {
+    /// What became of a nested JWS.
+    enum Nested {
+        case absent
+        /// There is something, but it says nothing: no JWS, or no JSON object in it.
+        case unreadable
+        case read(JSONNode)
+
+        init(_ json: JSONNode?) {
+            self = json.map(Nested.read) ?? .unreadable
+        }
+    }
+
+    let payload: [UInt8]
     let rawSignedPayload: String
-    private let payload: [UInt8]
     /// nil where the payload is no JSON object.
     let wire: WireNotification?
     /// nil where there is none, or where a part does not decode: half a pair must not pass for a
     /// whole.
     let pair: SignedPair?
 
-    init(payload: [UInt8], rawSignedPayload: String) {
+    /// Takes apart a notification that was verified before.
+    init(proved payload: [UInt8], rawSignedPayload: String) {
+        let wire = JSONDocument.read(payload).flatMap(WireNotification.init)
+        self.init(
+            payload: payload, rawSignedPayload: rawSignedPayload, wire: wire,
+            transaction: Self.nested(wire?.data?.signedTransactionInfo),
+            renewal: Self.nested(wire?.data?.signedRenewalInfo))
+    }
+
+    init(
+        payload: [UInt8], rawSignedPayload: String, wire: WireNotification?,
+        transaction: Nested, renewal: Nested
+    ) {
         self.payload = payload
         self.rawSignedPayload = rawSignedPayload
-        wire = decodeWire(WireNotification.self, payload)
-        pair = wire?.data.flatMap(Self.pair)
+        self.wire = wire
+        pair = SignedPair(transaction: transaction, renewal: renewal)
     }
 
-    private static func pair(_ data: WireNotification.Container) -> SignedPair? {
-        var pair = SignedPair()
-        if let jws = data.signedTransactionInfo {
-            guard let transaction = nested(WireTransaction.self, jws) else { return nil }
-            pair.transaction = transaction
-        }
-        if let jws = data.signedRenewalInfo {
-            guard let renewal = nested(WireRenewal.self, jws) else { return nil }
-            pair.renewal = renewal
-        }
-        return pair.transaction == nil && pair.renewal == nil ? nil : pair
-    }
-
-    private static func nested<Model: Decodable>(_ type: Model.Type, _ jws: String) -> Model? {
+    private static func nested(_ jws: String?) -> Nested {
+        guard let jws else { return .absent }
         // What is no JWS is refused by the verifier; here it only has nothing to say.
-        (try? CompactJWS(parsing: jws)).flatMap { decodeWire(type, $0.payload) }
+        return Nested((try? CompactJWS(parsing: jws)).flatMap { JSONDocument.read($0.payload) })
     }
 
     func notification(receivedAt: Instant) -> VerifiedNotification {
-        let uuid = wire?.notificationUUID?.text ?? ""
+        let uuid = wire?.notificationUUID ?? ""
         let id = uuid.isEmpty ? "sha256:\(SHA256Hash.hex(payload))" : uuid
-        let signedAt = wire?.signedDate?.instant ?? pair?.signedAt
+        let signedAt = wire?.signedDate ?? pair?.signedAt
         return VerifiedNotification(
             notificationUUID: id,
-            type: wire?.notificationType?.text,
-            subtype: wire?.subtype?.text,
+            type: wire?.notificationType,
+            subtype: wire?.subtype,
             signedAt: signedAt ?? receivedAt,
             originalTransactionID: pair?.originalTransactionID,
             event: signedAt.flatMap { event(id: id, signedAt: $0) },
@@ -59,10 +72,31 @@ struct NotificationParts {
             key: SubscriptionEvent.Key(signedAt: signedAt, evidenceID: id),
             source: .notification,
             originalTransactionID: subscription,
-            type: wire.notificationType?.text,
-            subtype: wire.subtype?.text,
+            type: wire.notificationType,
+            subtype: wire.subtype,
             status: wire.data?.status,
             transaction: pair.transaction?.statement,
             renewal: pair.renewal?.statement)
+    }
+}
+
+extension SignedPair {
+    /// nil where there is neither, or where one does not decode.
+    init?(transaction: NotificationParts.Nested, renewal: NotificationParts.Nested) {
+        switch transaction {
+        case .absent: break
+        case .unreadable: return nil
+        case .read(let json):
+            guard let transaction = WireTransaction(json) else { return nil }
+            self.transaction = transaction
+        }
+        switch renewal {
+        case .absent: break
+        case .unreadable: return nil
+        case .read(let json):
+            guard let renewal = WireRenewal(json) else { return nil }
+            self.renewal = renewal
+        }
+        if self.transaction == nil, self.renewal == nil { return nil }
     }
 }

@@ -1,4 +1,5 @@
 package import JOSE
+internal import JSONReading
 package import Pricing
 
 /// Decides whether a notification is the App Store's and about our app, and decodes it.
@@ -31,16 +32,19 @@ package struct NotificationVerifier: Sendable {
         signedPayload: String, nowMilliseconds: Int64
     ) throws(NotificationError) -> VerifiedNotification {
         let payload: [UInt8]
+        let json: JSONNode?
         do {
-            payload = try verifier.payload(of: signedPayload, now: nowMilliseconds)
+            (payload, json) = try verifier.signedJSON(of: signedPayload, now: nowMilliseconds)
         } catch {
             throw error.isMalformed ? .malformed(error) : .refused(.signature(error))
         }
-        let parts = NotificationParts(payload: payload, rawSignedPayload: signedPayload)
-        if let wire = parts.wire {
-            try checkContent(wire)
-            try checkNested(wire.data, parts.pair, now: nowMilliseconds)
-        }
+        let wire = json.flatMap(WireNotification.init)
+        if let wire { try checkContent(wire) }
+        let parts = NotificationParts(
+            payload: payload, rawSignedPayload: signedPayload, wire: wire,
+            transaction: try nested(wire?.data?.signedTransactionInfo, now: nowMilliseconds),
+            renewal: try nested(wire?.data?.signedRenewalInfo, now: nowMilliseconds))
+        try check(parts.pair)
         return parts.notification(receivedAt: Instant(milliseconds: nowMilliseconds))
     }
 
@@ -58,18 +62,18 @@ package struct NotificationVerifier: Sendable {
         // Text that is no JWS decodes like an empty payload: an id of its own, and no event.
         let payload = (try? CompactJWS(parsing: signedPayload))?.payload
         return NotificationParts(
-            payload: payload ?? Array(signedPayload.utf8), rawSignedPayload: signedPayload
+            proved: payload ?? Array(signedPayload.utf8), rawSignedPayload: signedPayload
         ).notification(receivedAt: receivedAt)
     }
 
     private func checkContent(_ wire: WireNotification) throws(NotificationError) {
         if let container = wire.data ?? wire.summary ?? wire.appData {
-            try check(container, environment: container.environment?.text)
+            try check(container, environment: container.environment)
         } else if let token = wire.externalPurchaseToken {
-            let isSandbox = token.externalPurchaseId?.text.hasPrefix("SANDBOX") ?? false
+            let isSandbox = token.externalPurchaseId?.hasPrefix("SANDBOX") ?? false
             let environment: AppStoreEnvironment = isSandbox ? .sandbox : .production
             try check(token, environment: environment.rawValue)
-        } else if let stray = wire.bundleId?.text, stray != bundleID {
+        } else if let stray = wire.bundleId, stray != bundleID {
             // Another app's transaction is signed by the same chain; it must not pass as an unknown
             // shape.
             throw .refused(.bundle)
@@ -77,9 +81,9 @@ package struct NotificationVerifier: Sendable {
     }
 
     private func check(
-        _ container: WireNotification.Container, environment: String?
+        _ container: WireNotification.Body, environment: String?
     ) throws(NotificationError) {
-        guard container.bundleId?.text == bundleID else { throw .refused(.bundle) }
+        guard container.bundleId == bundleID else { throw .refused(.bundle) }
         switch self.environment {
         case .sandbox: break
         case .production:
@@ -90,20 +94,21 @@ package struct NotificationVerifier: Sendable {
         guard environment == self.environment.rawValue else { throw .refused(.environment) }
     }
 
-    private func checkNested(
-        _ data: WireNotification.Container?, _ pair: SignedPair?, now: Int64
-    ) throws(NotificationError) {
-        for jws in [data?.signedTransactionInfo, data?.signedRenewalInfo] {
-            guard let jws else { continue }
-            do {
-                _ = try verifier.payload(of: jws, now: now)
-            } catch {
-                // What is no JWS at all claims nothing and yields no event: an unknown shape, not a
-                // forgery.
-                if error.code == .malformed { continue }
-                throw .refused(.nestedSignature(error))
-            }
+    private func nested(
+        _ jws: String?, now: Int64
+    ) throws(NotificationError) -> NotificationParts.Nested {
+        guard let jws else { return .absent }
+        do {
+            return NotificationParts.Nested(try verifier.signedJSON(of: jws, now: now).json)
+        } catch {
+            // What is no JWS at all claims nothing and yields no event: an unknown shape, not a
+            // forgery.
+            if error.code == .malformed { return .unreadable }
+            throw .refused(.nestedSignature(error))
         }
+    }
+
+    private func check(_ pair: SignedPair?) throws(NotificationError) {
         do {
             try pair?.check(bundleID: bundleID, environment: environment)
         } catch {

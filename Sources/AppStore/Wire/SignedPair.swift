@@ -1,4 +1,5 @@
 internal import JOSE
+internal import JSONReading
 internal import Pricing
 
 /// A transaction and a renewal that came together, decoded.
@@ -14,27 +15,27 @@ struct SignedPair {
     /// The one subscription that all parts speak of; nil where a part does not say.
     var originalTransactionID: String? {
         let ids = [
-            transaction.map { $0.originalTransactionId?.text },
-            renewal.map { $0.originalTransactionId?.text },
+            transaction.map { $0.originalTransactionId },
+            renewal.map { $0.originalTransactionId },
         ].compactMap { $0 }
         guard let first = ids.first, ids.allSatisfy({ $0 == first }) else { return nil }
         return first.flatMap { $0.isEmpty ? nil : $0 }
     }
 
     /// The renewal's time of signing, else the transaction's.
-    var signedAt: Instant? { renewal?.signedDate?.instant ?? transaction?.signedDate?.instant }
+    var signedAt: Instant? { renewal?.signedDate ?? transaction?.signedDate }
 
     /// Binds both parts to our app and to each other: a renewal carries no bundle id of its own.
     func check(bundleID: String, environment: StoreEnvironment) throws(Fault) {
         if let transaction {
-            guard transaction.bundleId?.text == bundleID else { throw .bundle }
-            guard transaction.environment?.text == environment.rawValue else { throw .environment }
+            guard transaction.bundleId == bundleID else { throw .bundle }
+            guard transaction.environment == environment.rawValue else { throw .environment }
         }
         if let renewal {
-            guard renewal.environment?.text == environment.rawValue else { throw .environment }
+            guard renewal.environment == environment.rawValue else { throw .environment }
         }
-        if let left = transaction?.originalTransactionId?.text,
-            let right = renewal?.originalTransactionId?.text, left != right
+        if let left = transaction?.originalTransactionId,
+            let right = renewal?.originalTransactionId, left != right
         {
             throw .subscription
         }
@@ -42,8 +43,18 @@ struct SignedPair {
 }
 
 extension JWSVerifier {
-    /// Verifies at the time that the payload says it was signed, or `now` where it says none.
-    func payload(of jws: String, now: Int64) throws(JOSEError) -> [UInt8] {
-        try verify(jws, validAt: signedDate(ofUnproved:), now: now)
+    /// The payload, with what it says where that is JSON; parsed once, though its time of signing is
+    /// read before the signature is proved. Verified at that time, or `now` where it says none.
+    func signedJSON(
+        of jws: String, now: Int64
+    ) throws(JOSEError) -> (payload: [UInt8], json: JSONNode?) {
+        var json: JSONNode?
+        let payload = try verify(
+            jws,
+            validAt: { payload in
+                json = JSONDocument.read(payload)
+                return json?["signedDate"]?.int64RoundedDown
+            }, now: now)
+        return (payload, json)
     }
 }

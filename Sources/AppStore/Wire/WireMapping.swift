@@ -1,20 +1,4 @@
-internal import FoundationEssentials
 internal import Pricing
-
-/// JSON that may be anything: nil where it is not an object of the model.
-func decodeWire<Model: Decodable>(_ type: Model.Type, _ payload: [UInt8]) -> Model? {
-    // Unknown shapes are a value here, not an error; the raw text is kept by the caller.
-    try? JSONDecoder().decode(type, from: Data(payload))
-}
-
-/// The unproved `signedDate`, good for one use: the time at which the certificates must be valid.
-func signedDate(ofUnproved payload: [UInt8]) -> Int64? {
-    decodeWire(WireSignedDate.self, payload)?.signedDate?.milliseconds
-}
-
-extension WireInstant {
-    var instant: Instant { Instant(milliseconds: milliseconds) }
-}
 
 extension WireTransaction {
     /// The product types that the App Store documents and that are no subscriptions.
@@ -23,22 +7,22 @@ extension WireTransaction {
     ]
 
     /// Unknown and absent types count as subscriptions.
-    var isSubscription: Bool { !Self.otherTypes.contains(type?.text ?? "") }
+    var isSubscription: Bool { !Self.otherTypes.contains(type ?? "") }
 
     var statement: TransactionStatement {
         TransactionStatement(
-            transactionID: transactionId?.text,
-            productID: productId?.text,
-            appAccountToken: appAccountToken?.text,
-            purchasedAt: purchaseDate?.instant,
-            originalPurchaseAt: originalPurchaseDate?.instant,
-            expiresAt: expiresDate?.instant,
-            revokedAt: revocationDate?.instant,
-            reason: transactionReason?.text,
-            storefront: storefront?.text,
-            currency: currency?.text,
+            transactionID: transactionId,
+            productID: productId,
+            appAccountToken: appAccountToken,
+            purchasedAt: purchaseDate,
+            originalPurchaseAt: originalPurchaseDate,
+            expiresAt: expiresDate,
+            revokedAt: revocationDate,
+            reason: transactionReason,
+            storefront: storefront,
+            currency: currency,
             price: price,
-            period: advancedCommerceInfo?.period?.text,
+            period: advancedCommerceInfo?.period,
             items: advancedCommerceInfo?.items?.elements.map(\.statement) ?? [])
     }
 }
@@ -46,30 +30,30 @@ extension WireTransaction {
 extension WireTransaction.Item {
     fileprivate var statement: TransactionStatement.Item {
         TransactionStatement.Item(
-            sku: SKU.text,
+            sku: SKU,
             price: price,
             offerPrice: offer?.price,
-            offerPeriod: offer?.period?.text,
+            offerPeriod: offer?.period,
             offerPeriodCount: offer?.periodCount,
-            offerReason: offer?.reason?.text,
-            revokedAt: revocationDate?.instant)
+            offerReason: offer?.reason,
+            revokedAt: revocationDate)
     }
 }
 
 extension WireRenewal {
     var statement: RenewalStatement {
         RenewalStatement(
-            productID: productId?.text,
+            productID: productId,
             autoRenewStatus: autoRenewStatus,
             isInBillingRetry: isInBillingRetryPeriod,
             expirationIntent: expirationIntent,
-            gracePeriodExpiresAt: gracePeriodExpiresDate?.instant,
-            renewalAt: renewalDate?.instant,
-            recentSubscriptionStartAt: recentSubscriptionStartDate?.instant,
-            currency: currency?.text,
-            appAccountToken: appAccountToken?.text,
-            consistencyToken: advancedCommerceInfo?.consistencyToken?.text,
-            period: advancedCommerceInfo?.period?.text,
+            gracePeriodExpiresAt: gracePeriodExpiresDate,
+            renewalAt: renewalDate,
+            recentSubscriptionStartAt: recentSubscriptionStartDate,
+            currency: currency,
+            appAccountToken: appAccountToken,
+            consistencyToken: advancedCommerceInfo?.consistencyToken,
+            period: advancedCommerceInfo?.period,
             items: items)
     }
 
@@ -84,14 +68,14 @@ extension WireRenewal {
 extension WireRenewal.Item {
     fileprivate var statement: RenewalStatement.Item {
         RenewalStatement.Item(
-            sku: SKU.text,
+            sku: SKU,
             price: price,
             offerPrice: offer?.price,
-            offerPeriod: offer?.period?.text,
+            offerPeriod: offer?.period,
             offerPeriodCount: offer?.periodCount,
-            offerReason: offer?.reason?.text,
-            increaseStatus: priceIncreaseInfo?.status?.text,
+            offerReason: offer?.reason,
+            increaseStatus: priceIncreaseInfo?.status,
             increasePrice: priceIncreaseInfo?.price,
-            dependentSKUs: priceIncreaseInfo?.dependentSKUs?.elements.map(\.text))
+            dependentSKUs: priceIncreaseInfo?.dependentSKUs?.elements)
     }
 }

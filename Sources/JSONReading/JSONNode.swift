@@ -1,0 +1,154 @@
+/// A value within a document: a place, not a copy. Reading it never fails; what is of another type
+/// reads as nil.
+package struct JSONNode: Sendable {
+    package enum Kind: Hashable, Sendable {
+        case null, boolean, number, text, array, object
+    }
+
+    private let document: JSONDocument
+    private let index: Int
+
+    init(document: JSONDocument, index: Int) {
+        self.document = document
+        self.index = index
+    }
+
+    private var entry: JSONEntry { document.entries[index] }
+
+    private func content(_ entry: JSONEntry) -> ArraySlice<UInt8> {
+        document.bytes[Int(entry.start)..<Int(entry.end)]
+    }
+
+    package var kind: Kind {
+        switch entry.kind {
+        case .null: .null
+        case .true, .false: .boolean
+        case .number: .number
+        case .text, .escapedText: .text
+        case .array: .array
+        case .object: .object
+        }
+    }
+
+    package var isNull: Bool { entry.kind == .null }
+
+    package var boolean: Bool? {
+        switch entry.kind {
+        case .true: true
+        case .false: false
+        case .null, .number, .text, .escapedText, .array, .object: nil
+        }
+    }
+
+    /// nil also for a text with a lone surrogate, which no UTF-8 can hold.
+    package var text: String? {
+        let entry = entry
+        switch entry.kind {
+        case .text: return String(decoding: content(entry), as: UTF8.self)
+        case .escapedText: return JSONEscape.unescaped(content(entry))
+        case .null, .true, .false, .number, .array, .object: return nil
+        }
+    }
+
+    /// The text's UTF-8, without a copy where nothing in it is escaped.
+    package var textBytes: ArraySlice<UInt8>? {
+        let entry = entry
+        return entry.kind == .text ? content(entry) : text.map { Array($0.utf8)[...] }
+    }
+
+    /// Exact: nil where the number has a fraction or is beyond 64 bits.
+    package var int64: Int64? {
+        let entry = entry
+        guard entry.kind == .number else { return nil }
+        return JSONNumber.plain(content(entry)) ?? JSONNumber(content(entry)).exactly
+    }
+
+    /// A fraction is cut off towards the smaller number; nil where it is beyond 64 bits.
+    package var int64RoundedDown: Int64? {
+        let entry = entry
+        guard entry.kind == .number else { return nil }
+        return JSONNumber.plain(content(entry)) ?? JSONNumber(content(entry)).roundedDown
+    }
+
+    /// The JSON text of this value, as it was written.
+    package var raw: String {
+        let entry = entry
+        let text = String(decoding: content(entry), as: UTF8.self)
+        switch entry.kind {
+        case .text, .escapedText: return "\"\(text)\""
+        case .null, .true, .false, .number, .array, .object: return text
+        }
+    }
+
+    /// The elements of an array in order; nil for anything else.
+    package var elements: [JSONNode]? { entry.kind == .array ? children : nil }
+
+    /// Whether this text is the one given; false for everything that is no text.
+    package func holds(_ name: StaticString) -> Bool {
+        let entry = entry
+        switch entry.kind {
+        case .text: return document.holds(name, at: entry)
+        case .escapedText:
+            return name.withUTF8Buffer { name in
+                (JSONEscape.unescaped(content(entry))?.utf8).map { $0.elementsEqual(name) } ?? false
+            }
+        case .null, .true, .false, .number, .array, .object: return false
+        }
+    }
+
+    /// The last value of that name; nil where there is none, and for everything that is no object.
+    package subscript(name: StaticString) -> JSONNode? {
+        var found: Int?
+        forEachMember { key, value in
+            if key.holds(name) { found = value.index }
+        }
+        return found.map { JSONNode(document: document, index: $0) }
+    }
+
+    /// How often an object holds the name.
+    package func count(of name: StaticString) -> Int {
+        var count = 0
+        forEachMember { key, _ in
+            if key.holds(name) { count += 1 }
+        }
+        return count
+    }
+
+    /// Calls with the name and the value of each member in order; not at all for what is no object.
+    package func forEachMember(_ body: (_ name: JSONNode, _ value: JSONNode) -> Void) {
+        let entry = entry
+        guard entry.kind == .object else { return }
+        var index = self.index + 1
+        while index < Int(entry.next) {
+            body(
+                JSONNode(document: document, index: index),
+                JSONNode(document: document, index: index + 1))
+            index = Int(document.entries[index + 1].next)
+        }
+    }
+
+    private var children: [JSONNode] {
+        var children: [JSONNode] = []
+        let end = Int(entry.next)
+        var index = self.index + 1
+        while index < end {
+            children.append(JSONNode(document: document, index: index))
+            index = Int(document.entries[index].next)
+        }
+        return children
+    }
+}
+
+extension JSONDocument {
+    fileprivate func holds(_ name: StaticString, at entry: JSONEntry) -> Bool {
+        guard Int(entry.end - entry.start) == name.utf8CodeUnitCount else { return false }
+        var offset = Int(entry.start)
+        return name.withUTF8Buffer { name in
+            for byte in name {
+                guard bytes[offset] == byte else { return false }
+                offset += 1
+            }
+            return true
+        }
+    }
+}
