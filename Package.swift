@@ -67,7 +67,7 @@ let package = Package(
         tests("JOSE"),
         tests("HTTP", ["ServiceKit"]),
         tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
-        tests("Ledger", ["TestSupport", "Postgres", "Pricing"]),
+        tests("Ledger", ["TestSupport", "Postgres", "Pricing", "ServiceKit"]),
         tests(
             "Orchestrator",
             [

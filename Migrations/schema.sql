@@ -61,6 +61,46 @@ CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallin
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
 
+CREATE FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '2s'
+    AS $_$
+DECLARE
+    v_from timestamptz;
+    v_to timestamptz;
+    v_name text;
+    v_made integer := 0;
+BEGIN
+    FOR v_from IN
+        SELECT m FROM generate_series(date_trunc('month', p_at),
+            date_trunc('month', p_at) + p_ahead * interval '1 month', interval '1 month') m
+    LOOP
+        v_to := v_from + interval '1 month';
+        v_name := 'notifications_' || to_char(v_from, 'YYYY_MM');
+        CONTINUE WHEN EXISTS (
+            SELECT FROM notification_partitions
+            WHERE ends_at > v_from AND (starts_at IS NULL OR starts_at <= v_from));
+        -- One at a time; a second one finds the partition made. Writers go on: this lock leaves them alone.
+        LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
+        CONTINUE WHEN to_regclass(format('repricer.%I', v_name)) IS NOT NULL;
+        EXECUTE format(
+            'CREATE TABLE %I (LIKE notifications INCLUDING ALL) WITH (toast_tuple_target = 128)', v_name);
+        IF EXISTS (SELECT FROM notifications_default WHERE received_at >= v_from AND received_at < v_to) THEN
+            LOCK TABLE notifications_default IN ACCESS EXCLUSIVE MODE;
+            EXECUTE format(
+                'WITH moved AS (DELETE FROM notifications_default WHERE received_at >= $1 AND received_at < $2 '
+                'RETURNING *) INSERT INTO %I SELECT * FROM moved', v_name) USING v_from, v_to;
+        END IF;
+        EXECUTE format('ALTER TABLE notifications ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+            v_name, v_from, v_to);
+        v_made := v_made + 1;
+    END LOOP;
+    RETURN v_made;
+END
+$_$;
+
 CREATE FUNCTION repricer.require_pricing() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -644,10 +684,20 @@ CREATE TABLE repricer.notifications (
     subtype text,
     original_transaction_id text,
     understood boolean NOT NULL,
-    signed_payload text NOT NULL
+    signed_payload text,
+    packed bytea,
+    header_digests bytea,
+    CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
 )
 PARTITION BY RANGE (received_at);
 ALTER TABLE ONLY repricer.notifications ALTER COLUMN signed_payload SET COMPRESSION lz4;
+ALTER TABLE ONLY repricer.notifications ALTER COLUMN packed SET COMPRESSION lz4;
+
+COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The payload itself, where it does not come back to the byte from packed, and in rows of before 0008.';
+
+COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
+
+COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
 
 CREATE VIEW report.notification_health AS
  SELECT n.type,
@@ -1291,6 +1341,35 @@ CREATE TABLE repricer.dependency_roles (
     CONSTRAINT dependency_roles_role CHECK ((role = ANY (ARRAY['parent'::text, 'dependent'::text])))
 );
 
+CREATE TABLE repricer.notification_ids (
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE repricer.signing_headers (
+    digest bytea NOT NULL,
+    header bytea NOT NULL,
+    CONSTRAINT signing_headers_digest_size CHECK ((octet_length(digest) = 32))
+);
+
+COMMENT ON TABLE repricer.signing_headers IS 'The header of each signing chain, as sent, under its SHA-256. Never deleted: a few kilobytes a chain, and evidence cannot be rebuilt without.';
+
+CREATE VIEW repricer.evidence_size AS
+ SELECT n.notifications,
+    s.bytes,
+    (s.bytes / NULLIF(n.notifications, 0)) AS bytes_per_notification
+   FROM (( SELECT count(*) AS notifications
+           FROM repricer.notifications) n
+     CROSS JOIN ( SELECT (sum(pg_total_relation_size(t.relation)))::bigint AS bytes
+           FROM ( SELECT pg_partition_tree.relid AS relation
+                   FROM pg_partition_tree('repricer.notifications'::regclass) pg_partition_tree(relid, parentrelid, isleaf, level)
+                UNION ALL
+                 SELECT 'repricer.notification_ids'::regclass AS regclass
+                UNION ALL
+                 SELECT 'repricer.signing_headers'::regclass AS regclass) t) s);
+
+COMMENT ON VIEW repricer.evidence_size IS 'What the raw evidence takes on disk: every table and index of it.';
+
 CREATE TABLE repricer.exchange_rates (
     currency text NOT NULL,
     valid_from timestamp with time zone NOT NULL,
@@ -1305,10 +1384,18 @@ CREATE TABLE repricer.exchange_rates (
 
 COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
-CREATE TABLE repricer.notification_ids (
-    notification_uuid text NOT NULL,
-    received_at timestamp with time zone NOT NULL
-);
+CREATE VIEW repricer.notification_partitions AS
+ SELECT (c.relname)::text AS partition,
+    ("substring"(b.bounds, 'FROM \(''([^'']+)''\)'::text))::timestamp with time zone AS starts_at,
+    ("substring"(b.bounds, 'TO \(''([^'']+)''\)'::text))::timestamp with time zone AS ends_at,
+    (b.bounds = 'DEFAULT'::text) AS is_default,
+    pg_total_relation_size((c.oid)::regclass) AS bytes
+   FROM ((pg_inherits i
+     JOIN pg_class c ON ((c.oid = i.inhrelid)))
+     CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b)
+  WHERE (i.inhparent = ('repricer.notifications'::regclass)::oid);
+
+COMMENT ON VIEW repricer.notification_partitions IS 'The partitions of notifications. starts_at is null where one has no lower bound.';
 
 CREATE TABLE repricer.notifications_default (
     notification_uuid text NOT NULL,
@@ -1318,9 +1405,14 @@ CREATE TABLE repricer.notifications_default (
     subtype text,
     original_transaction_id text,
     understood boolean NOT NULL,
-    signed_payload text NOT NULL
-);
+    signed_payload text,
+    packed bytea,
+    header_digests bytea,
+    CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
+)
+WITH (toast_tuple_target='128');
 ALTER TABLE ONLY repricer.notifications_default ALTER COLUMN signed_payload SET COMPRESSION lz4;
+ALTER TABLE ONLY repricer.notifications_default ALTER COLUMN packed SET COMPRESSION lz4;
 
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
@@ -1469,6 +1561,9 @@ ALTER TABLE ONLY repricer.schema_migrations
 ALTER TABLE ONLY repricer.service_controls
     ADD CONSTRAINT service_controls_pkey PRIMARY KEY (one_row);
 
+ALTER TABLE ONLY repricer.signing_headers
+    ADD CONSTRAINT signing_headers_pkey PRIMARY KEY (digest);
+
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id);
 
@@ -1489,6 +1584,10 @@ CREATE INDEX notifications_type ON ONLY repricer.notifications USING btree (type
 
 CREATE INDEX notifications_default_type_subtype_idx ON repricer.notifications_default USING btree (type, subtype);
 
+CREATE INDEX notifications_not_understood ON ONLY repricer.notifications USING btree (type, subtype) WHERE (NOT understood);
+
+CREATE INDEX notifications_default_type_subtype_idx1 ON repricer.notifications_default USING btree (type, subtype) WHERE (NOT understood);
+
 CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
 CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (bucket, lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
@@ -1506,6 +1605,8 @@ CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_a
 ALTER INDEX repricer.notifications_pkey ATTACH PARTITION repricer.notifications_default_pkey;
 
 ALTER INDEX repricer.notifications_type ATTACH PARTITION repricer.notifications_default_type_subtype_idx;
+
+ALTER INDEX repricer.notifications_not_understood ATTACH PARTITION repricer.notifications_default_type_subtype_idx1;
 
 ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
 
@@ -1550,6 +1651,9 @@ GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp wit
 REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
@@ -1788,6 +1892,13 @@ GRANT INSERT(detail) ON TABLE repricer.decisions TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
+GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.signing_headers TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.evidence_size TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
 
@@ -1801,7 +1912,7 @@ GRANT INSERT(billionths_per_euro) ON TABLE repricer.exchange_rates TO repricer_p
 
 GRANT INSERT(source) ON TABLE repricer.exchange_rates TO repricer_pricing;
 
-GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
+GRANT SELECT ON TABLE repricer.notification_partitions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 

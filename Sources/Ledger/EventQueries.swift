@@ -9,7 +9,7 @@ package enum EventQueries {
         package var notificationUUID: String
         /// UTC milliseconds: stands in for a `signedDate` that is missing.
         package var receivedAt: Int64
-        package var signedPayload: String
+        package var evidence: Evidence
     }
 
     /// The buckets with work, so that an idle service asks one small question.
@@ -43,21 +43,22 @@ package enum EventQueries {
     package static func waiting(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [Waiting] {
-        try connection.query(
+        let rows = try connection.query(
             """
             -- name: waitingNotifications
-            SELECT i.original_transaction_id, i.notification_uuid, i.received_at, n.signed_payload
+            SELECT i.original_transaction_id, i.notification_uuid, i.received_at,
+                \(unsafe: EvidenceQueries.evidenceColumns)
             FROM repricer.inbox i
             JOIN repricer.notifications n
                 ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
             WHERE i.original_transaction_id = ANY (\(ids)::text[]) AND i.error IS NULL
-            """
-        ).map { row in
+            """)
+        let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
+        return try zip(rows, evidence).map { row, evidence in
             Waiting(
                 originalTransactionID: try row.text("original_transaction_id"),
                 notificationUUID: try row.text("notification_uuid"),
-                receivedAt: try row.milliseconds("received_at"),
-                signedPayload: try row.text("signed_payload"))
+                receivedAt: try row.milliseconds("received_at"), evidence: evidence)
         }
     }
 

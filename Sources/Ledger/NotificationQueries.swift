@@ -14,13 +14,13 @@ package struct Arrival: Hashable, Sendable {
     /// Whether the projector has something to fold: it goes to the inbox, if its subscription is
     /// known.
     package var isWork: Bool
-    /// To the byte, as the App Store signed it.
-    package var signedPayload: String
+    /// What the App Store signed, to the byte.
+    package var evidence: Evidence
 
     package init(
         notificationUUID: String, signedAtMilliseconds: Int64? = nil, type: String? = nil,
         subtype: String? = nil, originalTransactionID: String? = nil, understood: Bool,
-        isWork: Bool? = nil, signedPayload: String
+        isWork: Bool? = nil, evidence: Evidence
     ) {
         self.notificationUUID = notificationUUID
         self.signedAtMilliseconds = signedAtMilliseconds
@@ -29,7 +29,7 @@ package struct Arrival: Hashable, Sendable {
         self.originalTransactionID = originalTransactionID
         self.understood = understood
         self.isWork = isWork ?? understood
-        self.signedPayload = signedPayload
+        self.evidence = evidence
     }
 }
 
@@ -51,7 +51,7 @@ package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// Keeps notifications, each once.
 package struct NotificationStore: Sendable {
-    /// Most arrivals of one call: about 2 MB of real-sized payloads.
+    /// Most arrivals of one call: about 300 KB of real-sized payloads, packed.
     package static let batchMax = 100
 
     private let pool: PostgresPool
@@ -81,54 +81,20 @@ package struct NotificationStore: Sendable {
         _ arrivals: [Arrival], receivedAt: Int64
     ) async throws(ArrivalError) -> [Bool] {
         guard !arrivals.isEmpty else { return [] }
-        // One order for every writer: two batches with the same ids wait for each other, never in a
-        // circle.
-        let order = arrivals.indices.sorted {
-            (arrivals[$0].notificationUUID, $0) < (arrivals[$1].notificationUUID, $1)
-        }
-        let statements = order.map { storeArrival(arrivals[$0], receivedAt: receivedAt) }
+        let batch = ArrivalBatch(arrivals)
+        let statements = batch.statements(receivedAt: receivedAt)
         do {
             let results = try await pool.withConnection { connection in
                 try await connection.pipeline(statements)
             }
-            var isNew = Array(repeating: false, count: arrivals.count)
-            for (index, rows) in zip(order, results) { isNew[index] = !rows.isEmpty }
-            return isNew
+            guard let ids = results.last else { throw ArrivalError.unavailable("no answer") }
+            return try batch.isNew(ids)
         } catch let error as PostgresError {
             throw arrivalError(error)
         } catch {
             throw .unavailable("\(error)")
         }
     }
-}
-
-/// The first arrival of an id wins; only its winner writes the evidence and the work.
-private func storeArrival(_ arrival: Arrival, receivedAt: Int64) -> SQL {
-    """
-    -- name: storeArrival
-    WITH first_arrival AS (
-        INSERT INTO repricer.notification_ids (notification_uuid, received_at)
-        VALUES (\(arrival.notificationUUID), \(timestamp: receivedAt))
-        ON CONFLICT (notification_uuid) DO NOTHING
-        RETURNING notification_uuid, received_at
-    ), evidence AS (
-        INSERT INTO repricer.notifications
-            (notification_uuid, received_at, signed_at, type, subtype, original_transaction_id,
-             understood, signed_payload)
-        SELECT notification_uuid, received_at, \(timestamp: arrival.signedAtMilliseconds),
-            \(arrival.type)::text, \(arrival.subtype)::text, \(arrival.originalTransactionID)::text,
-            \(arrival.understood), \(arrival.signedPayload)::text
-        FROM first_arrival
-    ), work AS (
-        INSERT INTO repricer.inbox
-            (original_transaction_id, notification_uuid, received_at, signed_at)
-        SELECT \(arrival.originalTransactionID)::text, notification_uuid, received_at,
-            \(timestamp: arrival.signedAtMilliseconds)
-        FROM first_arrival
-        WHERE \(arrival.isWork && arrival.originalTransactionID != nil)
-    )
-    SELECT notification_uuid FROM first_arrival
-    """
 }
 
 private func arrivalError(_ error: PostgresError) -> ArrivalError {

@@ -12,18 +12,21 @@ private let evidenceOnlyTypes: Set<String> = [
 
 /// The check that Apple's own notifications must pass.
 package func appStoreCheck(_ verifier: NotificationVerifier) -> NotificationCheck {
-    { signedPayload, now throws(NotificationRefusal) in
+    let packer = PayloadPacker()
+    return { signedPayload, now throws(NotificationRefusal) in
         do throws(NotificationError) {
             let notification = try verifier.verify(
                 signedPayload: signedPayload, nowMilliseconds: now)
-            return arrival(notification)
+            return arrival(notification, packedBy: packer)
         } catch {
             throw refusal(error)
         }
     }
 }
 
-private func arrival(_ notification: VerifiedNotification) -> Arrival {
+private func arrival(
+    _ notification: VerifiedNotification, packedBy packer: PayloadPacker
+) -> Arrival {
     let isKnownEvidence = notification.type.map(evidenceOnlyTypes.contains) ?? false
     return Arrival(
         notificationUUID: notification.notificationUUID,
@@ -31,7 +34,21 @@ private func arrival(_ notification: VerifiedNotification) -> Arrival {
         type: notification.type, subtype: notification.subtype,
         originalTransactionID: notification.originalTransactionID,
         understood: notification.event != nil || isKnownEvidence,
-        isWork: notification.event != nil, signedPayload: notification.rawSignedPayload)
+        isWork: notification.event != nil,
+        evidence: Evidence(packing: notification.rawSignedPayload, by: packer))
+}
+
+extension Evidence {
+    /// Whole where it would not come back to the byte.
+    init(packing signedPayload: String, by packer: PayloadPacker) {
+        if let packed = packer.pack(signedPayload) {
+            self = .packed(
+                packed.bytes,
+                headers: packed.headers.map { SigningHeader(digest: $0.digest, text: $0.text) })
+        } else {
+            self = .whole(signedPayload)
+        }
+    }
 }
 
 private func refusal(_ error: NotificationError) -> NotificationRefusal {

@@ -36,7 +36,7 @@ import Testing
         Arrival(
             notificationUUID: id, signedAtMilliseconds: 1_780_000_000_456, type: "DID_RENEW",
             subtype: nil, originalTransactionID: subscription, understood: understood,
-            isWork: isWork, signedPayload: "payload of \(id)")
+            isWork: isWork, evidence: .whole("payload of \(id)"))
     }
 
     @Test func storeArrivals_whenNew_keepsEvidenceAndWork() async throws {

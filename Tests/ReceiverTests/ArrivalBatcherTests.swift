@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct ArrivalBatcherTests {
     static func arrival(_ id: String) -> Arrival {
-        Arrival(notificationUUID: id, understood: true, signedPayload: "p")
+        Arrival(notificationUUID: id, understood: true, evidence: .whole("p"))
     }
 
     @Test func store_whenArrivalIsAlone_commitsAtOnce() async throws {

@@ -57,10 +57,16 @@ import Testing
             #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":true}\n")
             #expect(again.text == "{\"stored\":true,\"new\":false,\"understood\":true}\n")
             let connection = try await TestDatabase.connect()
-            let kept = try await connection.query("SELECT * FROM repricer.notifications").one()
-            #expect(try kept.text("signed_payload") == signed)
-            #expect(try kept.text("notification_uuid") == "u1")
-            #expect(try kept.milliseconds("received_at") == Self.now)
+            let stored = try await connection.read { try EvidenceQueries.stored("u1", on: $0) }
+            let kept = try #require(stored)
+            guard case .packed(let bytes, let headers) = kept.evidence else {
+                Issue.record("not packed")
+                return
+            }
+            let packed = PackedPayload(bytes: bytes, headers: headers.map(\.text))
+            #expect(try packed.text() == signed)
+            #expect(kept.notificationUUID == "u1")
+            #expect(kept.receivedAt == Self.now)
             await connection.close()
         }
     }

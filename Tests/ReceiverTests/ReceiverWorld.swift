@@ -37,7 +37,7 @@ let simpleCheck: NotificationCheck = { payload, _ throws(NotificationRefusal) in
     case "ok" where parts.count == 2, "strange" where parts.count == 2:
         return Arrival(
             notificationUUID: String(parts[1]), originalTransactionID: "1",
-            understood: parts[0] == "ok", signedPayload: payload)
+            understood: parts[0] == "ok", evidence: .whole(payload))
     case "forged":
         throw NotificationRefusal(.forbidden, code: "bad_signature", message: "forged")
     default:

@@ -166,11 +166,13 @@ package struct Projector: Service {
         var events: [SubscriptionEvent] = []
         var faults: [Fault] = []
         for waiting in notifications {
-            // Verified when it arrived; here it only has to be read.
-            let event = NotificationVerifier.decode(
-                signedPayload: waiting.signedPayload,
-                receivedAt: Instant(milliseconds: waiting.receivedAt)
-            ).event
+            // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
+            let event = (try? waiting.evidence.signedPayload()).flatMap { signedPayload in
+                NotificationVerifier.decode(
+                    signedPayload: signedPayload,
+                    receivedAt: Instant(milliseconds: waiting.receivedAt)
+                ).event
+            }
             if let event, event.originalTransactionID == waiting.originalTransactionID {
                 events.append(event)
             } else {

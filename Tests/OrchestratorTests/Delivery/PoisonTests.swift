@@ -123,7 +123,7 @@ extension DeliveryWorld {
             [
                 Arrival(
                     notificationUUID: uuid, signedAtMilliseconds: at * 1000, type: "SUBSCRIBED",
-                    originalTransactionID: id, understood: true, signedPayload: payload)
+                    originalTransactionID: id, understood: true, evidence: .whole(payload))
             ], receivedAt: now.milliseconds)
         #expect(stored == [true])
     }

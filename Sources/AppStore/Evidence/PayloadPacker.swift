@@ -1,0 +1,176 @@
+internal import Glibc
+internal import JOSE
+internal import Pricing
+internal import Synchronization
+
+/// Packs payloads; remembers the newest headers, so that one that came before is neither copied nor
+/// hashed again.
+///
+/// Shared by threads.
+package final class PayloadPacker: Sendable {
+    /// Headers that are remembered: Apple signs with one or two chains at a time.
+    private static let headersMax = 8
+
+    /// What was packed, with the headers to keep.
+    package struct Packed: Hashable, Sendable {
+        package var bytes: [UInt8]
+        /// Distinct, in the order in which `bytes` counts them.
+        package var headers: [PackedPayload.Header]
+    }
+
+    private let recent = Mutex<[PackedPayload.Header]>([])
+
+    package init() {}
+
+    /// nil for what does not come back to the byte: keep its whole text.
+    ///
+    /// Only for verified payloads: their headers are kept for ever.
+    package func pack(_ signedPayload: String) -> Packed? {
+        let text = Array(signedPayload.utf8)
+        guard let outer = SplitJWS(text[...]) else { return nil }
+        var writer = PackedWriter()
+        writer.append(PackedPayload.version)
+        var headers = [header(outer.header)]
+        writer.append(number: 0)
+        let nested = NestedJWS.find(in: outer.payload, max: PackedPayload.nestedMax)
+        writer.append(number: nested.count)
+        var position = 0
+        for found in nested {
+            writer.append(text: outer.payload[position..<found.range.lowerBound])
+            writer.append(number: index(of: found.jws.header, in: &headers))
+            writer.append(text: found.jws.payload[...])
+            writer.append(text: found.jws.signature[...])
+            position = found.range.upperBound
+        }
+        writer.append(text: outer.payload[position...])
+        writer.append(text: outer.signature[...])
+        let packed = Packed(bytes: writer.bytes, headers: headers)
+        // Proved each time: evidence that cannot be given back is none.
+        guard PackedPayload(packed).isText(text) else { return nil }
+        return packed
+    }
+
+    private func index(
+        of text: ArraySlice<UInt8>, in headers: inout [PackedPayload.Header]
+    ) -> Int {
+        if let known = headers.firstIndex(where: { isEqual($0.text, text) }) { return known }
+        headers.append(header(text))
+        return headers.count - 1
+    }
+
+    private func header(_ text: ArraySlice<UInt8>) -> PackedPayload.Header {
+        let known = recent.withLock { recent in recent.first { isEqual($0.text, text) } }
+        if let known { return known }
+        var hash = SHA256()
+        hash.update(Array(text))
+        let header = PackedPayload.Header(digest: hash.digest(), text: Array(text))
+        recent.withLock { recent in
+            recent.insert(header, at: 0)
+            recent = Array(recent.prefix(Self.headersMax))
+        }
+        return header
+    }
+}
+
+extension PackedPayload {
+    init(_ packed: PayloadPacker.Packed) {
+        self.init(bytes: packed.bytes, headers: packed.headers.map(\.text))
+    }
+
+    fileprivate func isText(_ original: [UInt8]) -> Bool {
+        // Damage would be a fault of the packer; the whole text is kept then.
+        guard let text = try? text() else { return false }
+        return isEqual(Array(text.utf8), original[...])
+    }
+}
+
+private func isEqual(_ left: [UInt8], _ right: ArraySlice<UInt8>) -> Bool {
+    guard left.count == right.count else { return false }
+    return left.withUnsafeBytes { left in
+        right.withUnsafeBytes { right in
+            guard let first = left.baseAddress, let second = right.baseAddress else { return true }
+            return memcmp(first, second, left.count) == 0
+        }
+    }
+}
+
+/// A compact JWS with its header as sent and the rest decoded.
+private struct SplitJWS {
+    let header: ArraySlice<UInt8>
+    let payload: [UInt8]
+    let signature: [UInt8]
+
+    /// nil for what is not three parts of strict base64url.
+    init?(_ text: ArraySlice<UInt8>) {
+        let dot = UInt8(ascii: ".")
+        guard let first = text.firstIndex(of: dot), first > text.startIndex,
+            let second = text[(first + 1)...].firstIndex(of: dot),
+            let payload = Base64URL.decode(text[(first + 1)..<second]),
+            let signature = Base64URL.decode(text[(second + 1)...])
+        else { return nil }
+        header = text[..<first]
+        self.payload = payload
+        self.signature = signature
+    }
+}
+
+/// Finds nested JWS: texts of members whose name begins with `signed`.
+///
+/// No other text counts: what a customer may choose must not fill the table of headers.
+private struct NestedJWS {
+    /// The text between its quotes, in the payload.
+    let range: Range<Int>
+    let jws: SplitJWS
+
+    static func find(in payload: [UInt8], max: Int) -> [NestedJWS] {
+        let quote = UInt8(ascii: "\"")
+        var found: [NestedJWS] = []
+        // The three stretches between quotes before the next one: name, colon, text.
+        var name = 0..<0
+        var colon = 0..<0
+        var start = 0
+        while found.count < max, let end = payload[start...].firstIndex(of: quote) {
+            let text = start..<end
+            if isNameOfJWS(payload[name]), isColon(payload[colon]),
+                let jws = SplitJWS(payload[text])
+            {
+                found.append(NestedJWS(range: text, jws: jws))
+            }
+            name = colon
+            colon = text
+            start = end + 1
+        }
+        return found
+    }
+
+    private static func isNameOfJWS(_ name: ArraySlice<UInt8>) -> Bool {
+        name.starts(with: "signed".utf8)
+    }
+
+    private static func isColon(_ text: ArraySlice<UInt8>) -> Bool {
+        text.contains(UInt8(ascii: ":"))
+            && text.allSatisfy { $0 == UInt8(ascii: ":") || $0 == 0x20 || $0 == 0x0A || $0 == 0x09 }
+    }
+}
+
+private struct PackedWriter {
+    private(set) var bytes: [UInt8] = []
+
+    init() { bytes.reserveCapacity(4096) }
+
+    mutating func append(_ byte: UInt8) { bytes.append(byte) }
+
+    mutating func append(number: Int) {
+        var rest = number
+        while rest > 0x7F {
+            bytes.append(UInt8(rest & 0x7F) | 0x80)
+            rest >>= 7
+        }
+        bytes.append(UInt8(rest))
+    }
+
+    mutating func append(text: ArraySlice<UInt8>) {
+        append(number: text.count)
+        bytes += text
+    }
+}
