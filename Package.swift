@@ -81,7 +81,7 @@ let package = Package(
         tests(
             "RepricerCommands",
             [
-                "TestSupport", "Postgres", "JOSE", "ServiceKit", "repricer",
+                "TestSupport", "Postgres", "JOSE", "HTTP", "ServiceKit", "repricer",
             ]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         .testTarget(

@@ -38,12 +38,15 @@ package struct Arrival: Hashable, Sendable {
 package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The database is away, full, read-only or closed to us: try again later.
     case unavailable(String)
+    /// The server gave the batch up for a reason that may lie in one arrival or in a race with
+    /// others (a deadlock, an internal error): each by itself may succeed.
+    case disturbed(String)
     /// PostgreSQL cannot hold a value of some arrival: the same arrivals will be refused again.
     case refused(String)
 
     package var description: String {
         switch self {
-        case .unavailable(let why): "not stored, try again later: \(why)"
+        case .unavailable(let why), .disturbed(let why): "not stored, try again later: \(why)"
         case .refused(let why): "cannot be stored: \(why)"
         }
     }
@@ -98,5 +101,10 @@ package struct NotificationStore: Sendable {
 }
 
 private func arrivalError(_ error: PostgresError) -> ArrivalError {
-    error.isAboutData ? .refused(error.description) : .unavailable(error.description)
+    if error.isAboutData { return .refused(error.description) }
+    // Class 40: deadlock and its like; XX: internal, as of a damaged page.
+    switch error.sqlState?.classCode {
+    case "40", "XX": return .disturbed(error.description)
+    case nil, .some: return .unavailable(error.description)
+    }
 }

@@ -78,10 +78,13 @@ package final class NotificationIntake: Sendable {
         do throws(ArrivalError) {
             let isNew = try await batcher.store(arrival)
             return .stored(isNew: isNew, understood: arrival.understood)
-        } catch .refused(let why) {
-            return .refused(NotificationRefusal(.malformed, code: "unstorable_value", message: why))
         } catch {
-            return .unavailable(error.description)
+            switch error {
+            case .refused(let why):
+                return .refused(
+                    NotificationRefusal(.malformed, code: "unstorable_value", message: why))
+            case .unavailable, .disturbed: return .unavailable(error.description)
+            }
         }
     }
 
