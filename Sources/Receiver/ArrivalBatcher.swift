@@ -187,7 +187,13 @@ package actor ArrivalBatcher {
 }
 
 extension Arrival {
-    fileprivate var storedBytes: Int { evidence.byteCount }
+    /// Headers apart, which arrivals share.
+    fileprivate var storedBytes: Int {
+        switch evidence {
+        case .whole(let text): text.utf8.count
+        case .packed(let bytes, _): bytes.count
+        }
+    }
 }
 
 extension ArrivalError {

@@ -21,10 +21,11 @@ package final class NotificationIntake: Sendable {
     /// `commit` is the store's `storeArrivals` but in tests.
     package init(
         check: @escaping NotificationCheck, clock: any WallClock, metrics: Metrics,
+        limits: ArrivalBatcher.Limits = ArrivalBatcher.Limits(),
         commit: @escaping ArrivalBatcher.Commit
     ) {
         self.check = check
-        batcher = ArrivalBatcher(commit: commit)
+        batcher = ArrivalBatcher(limits: limits, commit: commit)
         self.clock = clock
         self.metrics = metrics
         metrics.describe(
