@@ -186,8 +186,8 @@ actor ClientConnection {
             switch error.kind {
             case .truncated: .connectionLost
             case .bodyTooLarge, .headTooLarge: .responseTooLarge
-            case .malformed, .targetTooLong, .expectationUnknown, .notImplemented,
-                .versionNotSupported:
+            case .malformed, .lengthRequired, .targetTooLong, .expectationUnknown,
+                .notImplemented, .versionNotSupported:
                 .malformedResponse
             }
         return HTTPClientError(

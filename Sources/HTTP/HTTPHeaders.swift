@@ -31,7 +31,7 @@ package struct HTTPHeaders: Sendable {
             .map { Self.trimmed($0).lowercased() }
     }
 
-    private static func trimmed(_ text: Substring) -> Substring {
+    static func trimmed(_ text: Substring) -> Substring {
         let isBlank = { (character: Character) in character == " " || character == "\t" }
         let start = text.drop(while: isBlank)
         return start.lastIndex { !isBlank($0) }.map { start[...$0] } ?? ""
@@ -64,6 +64,25 @@ enum HTTPCharacters {
 
     static func isTarget(_ byte: UInt8) -> Bool {
         (0x21...0x7E).contains(byte)
+    }
+
+    /// The "unreserved" and "sub-delims" of RFC 3986.
+    static func isUnreservedOrDelimiter(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true
+        case 0x21, 0x24, 0x26...0x2C, 0x3B, 0x3D: true
+        default: false
+        }
+    }
+
+    /// The value of a hexadecimal digit.
+    static func hexadecimalValue(_ byte: UInt8) -> Int? {
+        switch byte {
+        case 0x30...0x39: Int(byte - 0x30)
+        case 0x41...0x46: Int(byte - 0x37)
+        case 0x61...0x66: Int(byte - 0x57)
+        default: nil
+        }
     }
 
     /// Whether a field can be written without breaking the message apart.

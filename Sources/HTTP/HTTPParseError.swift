@@ -1,7 +1,8 @@
 /// Why bytes are not a message that we accept.
 package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, CaseIterable {
-        case malformed, bodyTooLarge, targetTooLong, expectationUnknown, headTooLarge
+        case malformed, lengthRequired, bodyTooLarge, targetTooLong, expectationUnknown,
+            headTooLarge
         case notImplemented, versionNotSupported
         /// The input ended inside a message.
         case truncated
@@ -10,6 +11,7 @@ package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
         package var status: Int {
             switch self {
             case .malformed, .truncated: 400
+            case .lengthRequired: 411
             case .bodyTooLarge: 413
             case .targetTooLong: 414
             case .expectationUnknown: 417

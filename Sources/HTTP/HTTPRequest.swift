@@ -74,11 +74,6 @@ package enum PercentCoding {
     }
 
     private static func hex(_ byte: UInt8?) -> UInt8? {
-        switch byte {
-        case .some(let digit) where (0x30...0x39).contains(digit): digit - 0x30
-        case .some(let upper) where (0x41...0x46).contains(upper): upper - 0x37
-        case .some(let lower) where (0x61...0x66).contains(lower): lower - 0x57
-        default: nil
-        }
+        byte.flatMap(HTTPCharacters.hexadecimalValue).map(UInt8.init)
     }
 }

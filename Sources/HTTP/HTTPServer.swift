@@ -14,18 +14,22 @@ package final class HTTPServer: Service {
     private let log: Log
     private let handler: Handler
     private let listener = Mutex<Listener?>(nil)
-    private let connections = ConnectionCount()
+    private let connections = ConnectionTable()
+    private let dates: HTTPDateCache
+    private let throttle = Throttle(perSecond: 10)
 
     /// Port 0 takes any free one; throws when the identity cannot be used.
     package init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
-        limits: HTTPServerLimits = HTTPServerLimits(), log: Log, handler: @escaping Handler
+        limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
+        log: Log, handler: @escaping Handler
     ) throws(HTTPServerError) {
         self.name = name
         self.host = host
         self.port = port
         self.limits = limits
         self.log = log
+        dates = HTTPDateCache(clock: clock)
         self.handler = handler
         do throws(TLSContextError) {
             self.tls = if let tls { try TLSContext(identity: tls) } else { nil }
@@ -36,7 +40,7 @@ package final class HTTPServer: Service {
     }
 
     /// Connections open at this moment.
-    package var connectionCount: Int { connections.value }
+    package var connectionCount: Int { connections.count }
 
     /// Starts listening and returns the port; connections wait until `run()` accepts them.
     @discardableResult
@@ -56,7 +60,10 @@ package final class HTTPServer: Service {
         return try result.get()
     }
 
-    /// Serves until cancelled; then finishes the requests that have begun, and returns.
+    /// Serves until cancelled; then finishes what it has accepted, and returns.
+    ///
+    /// Accepted is each request that runs, each that has arrived whole (pipelined ones too), and each
+    /// that is arriving and does so within `stopGrace`. The last answer says `Connection: close`.
     package func run() async throws {
         let listener = try boundListener()
         log.info("listening", ["host": host, "port": "\(listener.port)"])
@@ -76,60 +83,84 @@ package final class HTTPServer: Service {
 
     private func acceptAll(_ listener: Listener) async {
         let rejects = ThreadExecutor(name: "\(name)-full")
+        var afterStop = 0
+        var grace: Task<Void, Never>?
         await withDiscardingTaskGroup { group in
-            while let descriptor = accept(listener) {
-                guard connections.enter(max: limits.connectionsMax) else {
-                    reject(descriptor, listener, on: rejects, in: &group)
+            while let descriptor = accept(listener, &afterStop) {
+                let socket = SocketDescriptor(descriptor)
+                let slot = connections.admit(
+                    socket, max: limits.connectionsMax, freshFor: limits.freshFor)
+                guard let slot else {
+                    reject(socket, listener, on: rejects, in: &group)
                     continue
                 }
                 guard let executor = ThreadExecutor.started(name: "\(name)-conn") else {
                     log.error("no thread for a connection", ["serving": "\(connectionCount)"])
-                    close(descriptor)
-                    connections.leave()
+                    connections.leave(slot)
                     continue
                 }
+                let connection = connection(socket, slot, listener)
                 group.addTask(executorPreference: executor) {
-                    await self.connection(descriptor, listener).run()
-                    self.connections.leave()
+                    await connection.run()
+                    self.connections.leave(slot)
                     // Named here so that the thread outlives every suspension of its connection.
                     executor.shutdown()
                 }
             }
             listener.refuseFurther()
+            grace = Task { [connections, limits] in
+                // A cancelled sleep means that all have ended by themselves.
+                guard (try? await Task.sleep(for: limits.stopGrace)) != nil else { return }
+                connections.endAll()
+            }
         }
+        grace?.cancel()
         rejects.shutdown()
     }
 
-    private func connection(_ descriptor: Int32, _ listener: Listener) -> ServerConnection {
+    private func connection(
+        _ socket: SocketDescriptor, _ slot: ConnectionSlot, _ listener: Listener
+    ) -> ServerConnection {
         ServerConnection(
-            descriptor: descriptor, tls: tls, limits: limits, stop: listener, handler: handler,
-            log: log)
+            socket: socket, slot: slot, tls: tls, limits: limits, stop: listener, dates: dates,
+            handler: handler
+        ) { [log, throttle] message, reason in
+            guard let dropped = throttle.pass() else { return }
+            log.info(message, ["reason": reason, "unlogged": "\(dropped)"])
+        }
     }
 
     /// Answers 503 on one shared thread; when even that queue is long, just closes.
     private func reject(
-        _ descriptor: Int32, _ listener: Listener, on executor: ThreadExecutor,
+        _ socket: SocketDescriptor, _ listener: Listener, on executor: ThreadExecutor,
         in group: inout DiscardingTaskGroup
     ) {
-        guard connections.enterReject() else {
-            close(descriptor)
-            return
+        guard connections.enterReject() else { return }
+        if let dropped = throttle.pass() {
+            log.warning(
+                "too many connections",
+                ["max": "\(limits.connectionsMax)", "unlogged": "\(dropped)"])
         }
-        log.warning("too many connections", ["max": "\(limits.connectionsMax)"])
+        let connection = connection(socket, ConnectionSlot(id: 0, socket: socket), listener)
         group.addTask(executorPreference: executor) {
-            self.connection(descriptor, listener).refuse()
+            connection.turnAway()
             self.connections.leaveReject()
         }
     }
 
     /// The next connection, or nil once the server must stop.
-    private func accept(_ listener: Listener) -> Int32? {
+    private func accept(_ listener: Listener, _ afterStop: inout Int) -> Int32? {
         while true {
             let readiness = SocketStream.wait(
                 for: listener.descriptor, events: POLLIN, until: .now + .seconds(3600),
                 stop: listener.stopDescriptor)
             switch readiness {
-            case .stopped: return nil
+            case .stopped:
+                // The system has accepted these for us already; their requests may have come.
+                afterStop += 1
+                guard afterStop <= Listener.backlog else { return nil }
+                let descriptor = Glibc.accept(listener.descriptor, nil, nil)
+                return descriptor >= 0 ? descriptor : nil
             case .timedOut: continue
             case .ready: break
             }
@@ -146,38 +177,5 @@ package final class HTTPServer: Service {
                 if outcome == .stopped { return nil }
             }
         }
-    }
-}
-
-/// How many connections are being served, and how many are being turned away.
-private final class ConnectionCount: Sendable {
-    private static let rejectsMax = 32
-
-    private let counts = Mutex((serving: 0, rejecting: 0))
-
-    var value: Int { counts.withLock { $0.serving } }
-
-    func enter(max: Int) -> Bool {
-        counts.withLock { counts in
-            guard counts.serving < max else { return false }
-            counts.serving += 1
-            return true
-        }
-    }
-
-    func leave() {
-        counts.withLock { $0.serving -= 1 }
-    }
-
-    func enterReject() -> Bool {
-        counts.withLock { counts in
-            guard counts.rejecting < Self.rejectsMax else { return false }
-            counts.rejecting += 1
-            return true
-        }
-    }
-
-    func leaveReject() {
-        counts.withLock { $0.rejecting -= 1 }
     }
 }

@@ -1,7 +1,12 @@
 /// What one server lets its clients use.
 package struct HTTPServerLimits: Sendable {
-    /// Connections served at once; one more is answered 503 and closed.
+    /// Connections served at once. For one more, the one that is worth least is closed: silent,
+    /// slow and idle ones in this order, the oldest first. When all are busy it is answered 503.
     package var connectionsMax = 512
+    /// For this long a request may be under way, or an answer unread, without counting as slow.
+    package var freshFor = Duration.milliseconds(100)
+    /// After the stop, how long a request may still take to arrive and an answer to be read.
+    package var stopGrace = Duration.seconds(5)
     /// The start line and header fields of a request; 431 above.
     package var headBytesMax = 16 * 1024
     /// The body of a request; 413 above.

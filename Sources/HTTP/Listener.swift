@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 
 /// A listening TCP socket, and a pipe that wakes everybody who waits when the server must stop.
 ///
@@ -10,7 +11,9 @@ final class Listener: Sendable {
     private let stopInput: Int32
     let port: Int
 
-    private static let backlog: Int32 = 1024
+    private let hasStopped = Atomic(false)
+
+    static let backlog: Int32 = 1024
 
     init(host: String, port: Int) throws(HTTPServerError) {
         var pipe: [Int32] = [-1, -1]
@@ -34,6 +37,7 @@ final class Listener: Sendable {
 
     /// Ends the accepting and every idle wait; may be called from any thread, and again.
     func stop() {
+        hasStopped.store(true, ordering: .releasing)
         var byte: UInt8 = 1
         _ = write(stopInput, &byte, 1)
     }
@@ -43,10 +47,7 @@ final class Listener: Sendable {
         shutdown(descriptor, Int32(SHUT_RDWR))
     }
 
-    var isStopping: Bool {
-        var entry = pollfd(fd: stopDescriptor, events: Int16(POLLIN), revents: 0)
-        return poll(&entry, 1, 0) > 0
-    }
+    var isStopping: Bool { hasStopped.load(ordering: .acquiring) }
 
     private static func failure(_ host: String, _ port: Int, _ code: Int32) -> HTTPServerError {
         HTTPServerError(

@@ -3,11 +3,14 @@ extension MessageHead {
     static func request(
         _ start: StartLine, minorVersion: Int, headers: HTTPHeaders
     ) throws(HTTPParseError) -> MessageHead {
-        let hosts = headers.values("Host").count
-        guard hosts == 1 || (hosts == 0 && minorVersion == 0) else {
-            throw HTTPParseError(.malformed, "there must be exactly one Host")
+        try checkHost(headers.values("Host"), start, minorVersion: minorVersion)
+        let declared = try declaredFraming(headers, minorVersion: minorVersion)
+        if declared == nil, case .request(let method, _, _) = start,
+            methodsWithBody.contains(method)
+        {
+            throw HTTPParseError(.lengthRequired, "\(method) needs a Content-Length")
         }
-        let framing = try declaredFraming(headers, minorVersion: minorVersion) ?? .length(0)
+        let framing = declared ?? .length(0)
         let expectations = headers.tokens("Expect")
         guard expectations.allSatisfy({ $0 == "100-continue" }) else {
             throw HTTPParseError(.expectationUnknown, "the expectation is not known")
@@ -42,18 +45,48 @@ extension MessageHead {
             guard codings.count == 1, minorVersion >= 1 else {
                 throw HTTPParseError(.malformed, "Transfer-Encoding is out of place")
             }
-            guard HTTPHeaders.isSame(coding, "chunked") else {
-                throw HTTPParseError(.notImplemented, "only the chunked transfer coding is known")
-            }
+            guard HTTPHeaders.isSame(coding, "chunked") else { throw unknown(coding: coding) }
             return .chunked
         }
         guard let length = lengths.first else { return nil }
         guard lengths.count == 1 else {
             throw HTTPParseError(.malformed, "Content-Length came more than once")
         }
-        guard let count = decimal(Array(length.utf8)[...]) else {
+        guard let count = decimal(length.utf8) else {
             throw HTTPParseError(.malformed, "Content-Length is not a number")
         }
         return .length(count)
+    }
+
+    /// A body that does not end with the chunked coding has no end: RFC 9112, section 6.3, point 4.
+    private static func unknown(coding: String) -> HTTPParseError {
+        let codings = coding.split(separator: ",", omittingEmptySubsequences: false)
+            .map { HTTPHeaders.trimmed($0).lowercased() }
+        let others = codings.dropLast()
+        guard codings.last == "chunked", !others.contains("chunked"), !others.contains("") else {
+            return HTTPParseError(.malformed, "the transfer coding does not end with chunked")
+        }
+        return HTTPParseError(.notImplemented, "only the chunked transfer coding is known")
+    }
+
+    /// Exactly one Host that could be one; an absolute target must name the same.
+    ///
+    /// RFC 9112, section 3.2.2 lets a server believe the target instead of Host. Refused here: two
+    /// names in one request mean that somebody before us may have believed the other one.
+    private static func checkHost(
+        _ hosts: [String], _ start: StartLine, minorVersion: Int
+    ) throws(HTTPParseError) {
+        guard hosts.count == 1 || (hosts.isEmpty && minorVersion == 0) else {
+            throw HTTPParseError(.malformed, "there must be exactly one Host")
+        }
+        guard let host = hosts.first else { return }
+        guard RequestTarget.isAuthority(Array(host.utf8)[...]) else {
+            throw HTTPParseError(.malformed, "Host is not a host and port")
+        }
+        if case .request(_, _, .some(let authority)) = start,
+            !HTTPHeaders.isSame(authority, host)
+        {
+            throw HTTPParseError(.malformed, "Host and the target name different hosts")
+        }
     }
 }

@@ -1,7 +1,8 @@
 /// The start line and the fields of a message, with what they mean for the connection.
 struct MessageHead: Sendable {
     enum StartLine: Sendable, Equatable {
-        case request(method: String, target: String)
+        /// `authority` is what an absolute target names beside the path.
+        case request(method: String, target: String, authority: String? = nil)
         case response(status: Int)
     }
 
@@ -38,6 +39,8 @@ extension MessageHead {
     private static let methods: Set<String> = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
     ]
+    /// Their meaning is the body that they carry: without a length it cannot be told from none.
+    static let methodsWithBody: Set<String> = ["POST", "PUT", "PATCH"]
 
     /// Reads `METHOD target HTTP/1.1`.
     static func requestLine(
@@ -50,16 +53,15 @@ extension MessageHead {
         guard !method.isEmpty, method.allSatisfy(HTTPCharacters.isToken) else {
             throw HTTPParseError(.malformed, "the method is not a token")
         }
-        guard !target.isEmpty, target.allSatisfy(HTTPCharacters.isTarget) else {
-            throw HTTPParseError(.malformed, "the target holds a character that must be encoded")
-        }
         let minor = try minorVersion(version)
         let name = String(decoding: method, as: UTF8.self)
         guard methods.contains(name) else {
             throw HTTPParseError(.notImplemented, "the method is not supported")
         }
-        let path = try originForm(String(decoding: target, as: UTF8.self))
-        return (.request(method: name, target: path), minor)
+        guard let parsed = RequestTarget(target, method: name) else {
+            throw HTTPParseError(.malformed, "the target is not a path, or must be encoded")
+        }
+        return (.request(method: name, target: parsed.path, authority: parsed.authority), minor)
     }
 
     /// Reads `HTTP/1.1 200 OK`; the phrase may be missing.
@@ -68,7 +70,8 @@ extension MessageHead {
     ) throws(HTTPParseError) -> (StartLine, minorVersion: Int) {
         let parts = line.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
         guard let version = parts.first, let code = parts.dropFirst().first, code.count == 3,
-            let status = decimal(code), (100...599).contains(status)
+            let status = decimal(code), (100...599).contains(status),
+            parts.last?.allSatisfy(HTTPCharacters.isFieldValue) == true
         else { throw HTTPParseError(.malformed, "the status line is not HTTP") }
         return (.response(status: status), try minorVersion(version))
     }
@@ -83,17 +86,6 @@ extension MessageHead {
             throw HTTPParseError(.versionNotSupported, "only HTTP 1.0 and 1.1 are spoken")
         }
         return Int(minor - 0x30)
-    }
-
-    /// A proxy may send the absolute form; routes only know the path.
-    private static func originForm(_ target: String) throws(HTTPParseError) -> String {
-        if target.hasPrefix("/") || target == "*" { return target }
-        for scheme in ["http://", "https://"] where target.lowercased().hasPrefix(scheme) {
-            let rest = target.dropFirst(scheme.count)
-            guard let start = rest.firstIndex(where: { $0 == "/" || $0 == "?" }) else { return "/" }
-            return rest[start] == "/" ? String(rest[start...]) : "/" + rest[start...]
-        }
-        throw HTTPParseError(.malformed, "the target is not a path")
     }
 
     /// Reads `Name: value`.
@@ -117,25 +109,27 @@ extension MessageHead {
         return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
     }
 
-    static func decimal(_ digits: ArraySlice<UInt8>) -> Int? {
-        // 15 digits stay far from overflow and above any limit.
-        guard (1...15).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) })
-        else {
-            return nil
-        }
-        return digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
+    /// A number of digits alone; `Int.max` stands for all that no limit of ours lets through.
+    static func decimal(_ digits: some Collection<UInt8>) -> Int? {
+        number(digits, radix: 10)
     }
 
-    static func hexadecimal(_ digits: ArraySlice<UInt8>) -> Int? {
-        guard (1...12).contains(digits.count) else { return nil }
+    /// The same in base sixteen.
+    static func hexadecimal(_ digits: some Collection<UInt8>) -> Int? {
+        number(digits, radix: 16)
+    }
+
+    private static func number(_ digits: some Collection<UInt8>, radix: Int) -> Int? {
+        guard !digits.isEmpty else { return nil }
         var value = 0
         for byte in digits {
-            switch byte {
-            case 0x30...0x39: value = value << 4 | Int(byte - 0x30)
-            case 0x41...0x46: value = value << 4 | Int(byte - 0x37)
-            case 0x61...0x66: value = value << 4 | Int(byte - 0x57)
-            default: return nil
+            guard let digit = HTTPCharacters.hexadecimalValue(byte), digit < radix else {
+                return nil
             }
+            let (shifted, isTooLarge) = value.multipliedReportingOverflow(by: radix)
+            let (sum, isOver) = shifted.addingReportingOverflow(digit)
+            // Digits may go on after the overflow, and each must still be one.
+            value = isTooLarge || isOver ? Int.max : sum
         }
         return value
     }

@@ -32,6 +32,8 @@ struct MessageParser: Sendable {
     /// Interim responses before the final one, and empty lines before a request.
     private static let prefaceMax = 8
     private static let chunkLineBytesMax = 256
+    /// What a declared length may reserve before its bytes have come.
+    private static let reserveBytesMax = 64 * 1024
 
     private let role: Role
     private let limits: MessageLimits
@@ -41,6 +43,8 @@ struct MessageParser: Sendable {
     private var searched = 0
     private var headBytes = 0
     private var prefaces = 0
+    private var trailers = 0
+    private var extensionBytes = 0
     private var headers = HTTPHeaders()
     private var body: [UInt8] = []
 
@@ -57,10 +61,16 @@ struct MessageParser: Sendable {
 
     mutating func append(_ bytes: some Collection<UInt8>) {
         // What was read before a pipelined rest is dropped here, so the buffer cannot grow for ever.
-        buffer.removeSubrange(..<position)
-        searched -= position
+        if position == buffer.count {
+            // One copy less for the usual request, which comes in one piece.
+            buffer = Array(bytes)
+            searched = 0
+        } else {
+            buffer.removeSubrange(..<position)
+            searched -= position
+            buffer.append(contentsOf: bytes)
+        }
         position = 0
-        buffer.append(contentsOf: bytes)
     }
 
     /// The next event, or nil when more bytes are needed.
@@ -71,9 +81,7 @@ struct MessageParser: Sendable {
             case .startLine:
                 guard try readStartLine() else { return nil }
             case .fields(let start, let minorVersion):
-                guard let line = try takeLine(max: limits.headBytesMax, .headTooLarge) else {
-                    return nil
-                }
+                guard let line = try takeHeadLine() else { return nil }
                 if let event = try readField(line, start, minorVersion) { return event }
             case .fixed(let head, let remaining):
                 let left = takeBody(remaining)
@@ -125,7 +133,9 @@ struct MessageParser: Sendable {
             case .request: try MessageHead.requestLine(line)
             case .response: try MessageHead.statusLine(line)
             }
-        headBytes = line.count
+        headBytes = line.count + 2
+        trailers = 0
+        extensionBytes = 0
         headers = HTTPHeaders()
         phase = .fields(start, minorVersion: minorVersion)
         return true
@@ -135,9 +145,8 @@ struct MessageParser: Sendable {
         _ line: ArraySlice<UInt8>, _ start: MessageHead.StartLine, _ minorVersion: Int
     ) throws(HTTPParseError) -> Event? {
         if line.isEmpty { return try readHeadEnd(start, minorVersion) }
-        headBytes += line.count + 2
-        guard headBytes <= limits.headBytesMax, headers.pairs.count < limits.fieldsMax else {
-            throw HTTPParseError(.headTooLarge, "the header fields are too large")
+        guard headers.pairs.count < limits.fieldsMax else {
+            throw HTTPParseError(.headTooLarge, "there are too many header fields")
         }
         let (name, value) = try MessageHead.field(line)
         headers.append(name, value)
@@ -168,6 +177,7 @@ struct MessageParser: Sendable {
         switch head.framing {
         case .length(let count):
             guard count <= limits.bodyBytesMax else { throw Self.bodyTooLarge }
+            body.reserveCapacity(min(count, Self.reserveBytesMax))
             phase = .fixed(head, remaining: count)
         case .chunked: phase = .chunkSize(head)
         case .untilClose: phase = .untilClose(head)
@@ -184,11 +194,12 @@ struct MessageParser: Sendable {
             guard let line = try takeLine(max: Self.chunkLineBytesMax, .malformed) else {
                 return nil
             }
-            // Extensions after ";" have no meaning for us.
-            let digits = line.prefix { $0 != 0x3B && $0 != 0x20 && $0 != 0x09 }
-            guard let size = MessageHead.hexadecimal(digits) else {
+            guard let (size, extensionCount) = ChunkLine.parse(line) else {
                 throw HTTPParseError(.malformed, "a chunk size is not a number")
             }
+            // Extensions have no meaning for us, and may not be a way round the body's limit.
+            extensionBytes += extensionCount
+            guard extensionBytes <= limits.headBytesMax else { throw Self.bodyTooLarge }
             guard size <= limits.bodyBytesMax - body.count else { throw Self.bodyTooLarge }
             phase = size == 0 ? .trailers(head) : .chunkData(head, remaining: size)
             return .head(head)
@@ -204,14 +215,13 @@ struct MessageParser: Sendable {
             phase = .chunkSize(head)
             return .head(head)
         case .trailers(let head):
-            guard let line = try takeLine(max: limits.headBytesMax, .headTooLarge) else {
-                return nil
-            }
+            guard let line = try takeHeadLine() else { return nil }
             if line.isEmpty { return finished(head) }
-            headBytes += line.count + 2
-            guard headBytes <= limits.headBytesMax else {
-                throw HTTPParseError(.headTooLarge, "the trailer fields are too large")
+            trailers += 1
+            guard headers.pairs.count + trailers <= limits.fieldsMax else {
+                throw HTTPParseError(.headTooLarge, "there are too many trailer fields")
             }
+            // Dropped: a field that came late must not pass for one that was judged with the head.
             _ = try MessageHead.field(line)
             return .head(head)
         case .startLine, .fields, .fixed, .untilClose: return nil
@@ -221,6 +231,12 @@ struct MessageParser: Sendable {
     private mutating func finished(_ head: MessageHead) -> Event {
         phase = .startLine
         prefaces = 0
+        // A connection that waits holds no buffer.
+        if position == buffer.count {
+            buffer = []
+            position = 0
+            searched = 0
+        }
         defer { body = [] }
         return .message(head, body: body)
     }
@@ -232,6 +248,13 @@ struct MessageParser: Sendable {
         position += available
         searched = position
         return count - available
+    }
+
+    /// A line of fields; all of a message's share one limit.
+    private mutating func takeHeadLine() throws(HTTPParseError) -> ArraySlice<UInt8>? {
+        let line = try takeLine(max: max(2, limits.headBytesMax - headBytes), .headTooLarge)
+        if let line { headBytes += line.count + 2 }
+        return line
     }
 
     /// A line without its CRLF, or nil while it is incomplete; beyond `max` bytes it is `excess`.

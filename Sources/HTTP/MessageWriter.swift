@@ -1,18 +1,22 @@
 /// Messages as bytes.
 enum MessageWriter {
     /// A response with its framing; one that would break the framing becomes a bare 500.
-    static func bytes(_ response: HTTPResponse, isHead: Bool, keepsAlive: Bool) -> [UInt8] {
+    static func bytes(
+        _ response: HTTPResponse, isHead: Bool, keepsAlive: Bool, date: String? = nil
+    ) -> [UInt8] {
         var headers = response.headers
         let isSound =
             (200...599).contains(response.status)
             && headers.pairs.allSatisfy(HTTPCharacters.isWritable)
         guard isSound else {
-            return bytes(HTTPResponse(status: 500), isHead: isHead, keepsAlive: keepsAlive)
+            return bytes(
+                HTTPResponse(status: 500), isHead: isHead, keepsAlive: keepsAlive, date: date)
         }
         let hasBody = response.status != 204 && response.status != 304
         headers["Transfer-Encoding"] = nil
         headers["Content-Length"] = hasBody ? String(response.body.count) : nil
         headers["Connection"] = keepsAlive ? "keep-alive" : "close"
+        if let date, headers["Date"] == nil { headers["Date"] = date }
         let status = response.status
         var bytes = head("HTTP/1.1 \(status) \(HTTPResponse.reason(status))", headers)
         if hasBody && !isHead { bytes += response.body }

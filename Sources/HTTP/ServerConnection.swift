@@ -2,12 +2,14 @@ import ServiceKit
 
 /// Serves one accepted connection, request after request, on the thread that it was given.
 struct ServerConnection: Sendable {
-    let descriptor: Int32
+    let socket: SocketDescriptor
+    let slot: ConnectionSlot
     let tls: TLSContext?
     let limits: HTTPServerLimits
     let stop: Listener
+    let dates: HTTPDateCache
     let handler: HTTPServer.Handler
-    let log: Log
+    let report: @Sendable (_ message: String, _ reason: String) -> Void
 
     private enum Received {
         case request(HTTPRequest, keepsAlive: Bool)
@@ -20,29 +22,42 @@ struct ServerConnection: Sendable {
     func run() async {
         guard let stream = open(until: .now + limits.requestDeadline) else { return }
         var parser = MessageParser(role: .request, limits: limits.message)
+        var received = receive(stream, &parser, mayWait: true)
         while true {
-            switch receive(stream, &parser) {
+            switch received {
             case .closed: return
             case .refused(let status, let reason):
-                log.info("request refused", ["status": "\(status)", "reason": reason])
-                let response = HTTPResponse.text(status, reason + "\n")
-                send(response, on: stream, isHead: false, keepsAlive: false)
-                close(stream)
+                refuse(status, reason, on: stream)
                 return
             case .request(let request, let wantsMore):
-                let response = await handler(request)
-                let keepsAlive = wantsMore && !stop.isStopping
+                guard slot.enter(.handling) else {
+                    refuse(503, "the server needs the connection", on: stream)
+                    return
+                }
+                let response = await answer(request)
+                var keepsAlive = wantsMore
+                var following: Received?
+                if wantsMore && stop.isStopping {
+                    // What has arrived whole was accepted: it is still answered. Nothing else is
+                    // waited for, and the last answer says that it is the last.
+                    let next = receive(stream, &parser, mayWait: false)
+                    if case .closed = next { keepsAlive = false }
+                    following = next
+                }
                 let isSent = send(
                     response, on: stream, isHead: request.method == "HEAD", keepsAlive: keepsAlive)
-                if isSent && keepsAlive { continue }
-                if isSent { close(stream) }
-                return
+                guard isSent else { return }
+                guard keepsAlive else {
+                    close(stream)
+                    return
+                }
+                received = following ?? receive(stream, &parser, mayWait: true)
             }
         }
     }
 
     /// Turns the client away because the server is full.
-    func refuse() {
+    func turnAway() {
         // All refusals share a thread, so that each gets little time.
         let time = min(limits.drainTimeout, .milliseconds(500))
         guard let stream = open(until: .now + time) else { return }
@@ -53,44 +68,57 @@ struct ServerConnection: Sendable {
         stream.drain(bytesMax: limits.drainBytesMax, until: .now + time)
     }
 
-    private func open(until deadline: Deadline) -> SocketStream? {
-        let stream = SocketStream(descriptor: descriptor)
-        guard let tls else { return stream }
-        do throws(StreamError) {
-            try stream.startTLS(tls.serverSession(), asServer: true, until: deadline)
-            return stream
-        } catch {
-            log.info("TLS handshake failed", ["reason": "\(error)"])
-            return nil
-        }
+    private func answer(_ request: HTTPRequest) async -> HTTPResponse {
+        // OPTIONS for the server as a whole: RFC 9110, section 9.3.7. No route knows "*".
+        if request.target == "*" { return HTTPResponse(status: 204) }
+        return await handler(request)
     }
 
-    private func receive(_ stream: SocketStream, _ parser: inout MessageParser) -> Received {
+    private func refuse(_ status: Int, _ reason: String, on stream: SocketStream) {
+        report("request refused", "\(status) \(reason)")
+        let response = HTTPResponse.text(status, reason + "\n")
+        if send(response, on: stream, isHead: false, keepsAlive: false) { close(stream) }
+    }
+
+    private func open(until deadline: Deadline) -> SocketStream? {
+        let stream = SocketStream(socket)
+        guard let tls else { return stream }
+        guard slot.enter(.receiving) else { return nil }
+        do throws(StreamError) {
+            try stream.startTLS(tls.serverSession(), asServer: true, until: deadline)
+        } catch {
+            report("TLS handshake failed", "\(error)")
+            return nil
+        }
+        return slot.enter(.silent) ? stream : nil
+    }
+
+    /// The next request, whole; without `mayWait` only if it is already here.
+    private func receive(
+        _ stream: SocketStream, _ parser: inout MessageParser, mayWait: Bool
+    ) -> Received {
         var deadline: Deadline?
         do throws(HTTPParseError) {
             while true {
                 switch try parser.next() {
                 case .message(let head, let body): return received(head, body)
                 case .head(let head):
-                    guard head.expectsContinue else { continue }
-                    guard sendContinue(stream) else { return .closed }
+                    guard head.expectsContinue, mayWait else { continue }
+                    guard let end = begin(&deadline, mayWait), sendContinue(stream, until: end)
+                    else { return .closed }
                     continue
                 case nil: break
                 }
-                if parser.isBetweenMessages {
-                    let idle = Deadline.now + limits.idleTimeout
-                    let readiness = stream.waitReadable(until: idle, stop: stop.stopDescriptor)
-                    guard readiness == .ready else { return .closed }
-                }
-                // One deadline for the whole request: a byte now and then does not extend it.
-                let end = deadline ?? .now + limits.requestDeadline
-                deadline = end
-                let bytes = try read(stream, until: end)
-                guard let bytes else {
-                    return parser.isBetweenMessages
+                if mayWait, parser.isBetweenMessages, !waitForRequest(stream) { return .closed }
+                guard let end = begin(&deadline, mayWait) else { return .closed }
+                guard let bytes = read(stream, until: mayWait ? end : .now) else {
+                    return parser.isBetweenMessages || !mayWait
                         ? .closed : .refused(status: 408, reason: "the request took too long")
                 }
                 guard !bytes.isEmpty else {
+                    if slot.mustLeave && !parser.isBetweenMessages {
+                        return .refused(status: 408, reason: "the request took too long")
+                    }
                     _ = try parser.finish()
                     return .closed
                 }
@@ -101,10 +129,28 @@ struct ServerConnection: Sendable {
         }
     }
 
+    /// When the request must be complete: one deadline for all of it, which a byte now and then does
+    /// not extend. Nil when the connection must go.
+    private func begin(_ deadline: inout Deadline?, _ mayWait: Bool) -> Deadline? {
+        if let deadline { return deadline }
+        if mayWait, !slot.enter(.receiving) { return nil }
+        deadline = .now + limits.requestDeadline
+        return deadline
+    }
+
+    /// Waits between requests; false when there will be none.
+    private func waitForRequest(_ stream: SocketStream) -> Bool {
+        let idle = Deadline.now + limits.idleTimeout
+        switch stream.waitReadable(until: idle, stop: stop.stopDescriptor) {
+        case .ready: return true
+        case .timedOut: return false
+        // A request that arrived before the server stopped is still served.
+        case .stopped: return stream.waitReadable(until: .now) == .ready
+        }
+    }
+
     /// Bytes, none at the end of the stream, nil when the deadline passed.
-    private func read(
-        _ stream: SocketStream, until deadline: Deadline
-    ) throws(HTTPParseError) -> [UInt8]? {
+    private func read(_ stream: SocketStream, until deadline: Deadline) -> [UInt8]? {
         do throws(StreamError) {
             return try stream.read(until: deadline)
         } catch {
@@ -117,7 +163,7 @@ struct ServerConnection: Sendable {
 
     private func received(_ head: MessageHead, _ body: [UInt8]) -> Received {
         switch head.start {
-        case .request(let method, let target):
+        case .request(let method, let target, _):
             let request = HTTPRequest(
                 method: method, target: target, headers: head.headers, body: body)
             return .request(request, keepsAlive: head.keepsAlive)
@@ -126,32 +172,39 @@ struct ServerConnection: Sendable {
         }
     }
 
-    private func sendContinue(_ stream: SocketStream) -> Bool {
+    private func sendContinue(_ stream: SocketStream, until deadline: Deadline) -> Bool {
         let line = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
         do throws(StreamError) {
-            try stream.write(line, until: .now + limits.requestDeadline)
+            try stream.write(line, until: deadline)
             return true
         } catch {
             return false
         }
     }
 
+    /// Writes an answer and says what the connection does next; false when it has broken.
     @discardableResult
     private func send(
         _ response: HTTPResponse, on stream: SocketStream, isHead: Bool, keepsAlive: Bool
     ) -> Bool {
-        let bytes = MessageWriter.bytes(response, isHead: isHead, keepsAlive: keepsAlive)
+        let bytes = MessageWriter.bytes(
+            response, isHead: isHead, keepsAlive: keepsAlive, date: dates.text)
+        // Who must go still gets its answer, but only as fast as it takes it.
+        let time =
+            slot.enter(.answering)
+            ? limits.requestDeadline : min(.milliseconds(500), limits.drainTimeout)
         do throws(StreamError) {
-            try stream.write(bytes, until: .now + limits.requestDeadline)
-            return true
+            try stream.write(bytes, until: .now + time)
+            return slot.enter(keepsAlive ? .kept : .closing) || !keepsAlive
         } catch {
-            log.info("response not delivered", ["reason": "\(error)"])
+            report("response not delivered", "\(error)")
             return false
         }
     }
 
     private func close(_ stream: SocketStream) {
         stream.endOutput()
+        if slot.mustLeave { return }
         stream.drain(bytesMax: limits.drainBytesMax, until: .now + limits.drainTimeout)
     }
 }

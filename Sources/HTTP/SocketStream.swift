@@ -24,6 +24,11 @@ final class SocketDescriptor: Sendable {
         close(number)
     }
 
+    /// Ends the input alone, as if the peer had closed; from any thread.
+    func endInput() {
+        shutdown(number, Int32(SHUT_RD))
+    }
+
     /// Makes every wait on the socket end; from any thread.
     func breakOff() {
         shutdown(number, Int32(SHUT_RDWR))
@@ -39,15 +44,20 @@ final class SocketStream {
         case ready, timedOut, stopped
     }
 
-    private static let readBytes = 16 * 1024
+    /// A signed notification of 20 KB with its head comes in one piece.
+    private static let readBytes = 32 * 1024
 
     let socket: SocketDescriptor
     private var ssl: OpaquePointer?
 
     /// Takes the descriptor over; it is closed with the stream.
-    init(descriptor: Int32) {
-        socket = SocketDescriptor(descriptor)
-        Self.prepare(descriptor)
+    convenience init(descriptor: Int32) {
+        self.init(SocketDescriptor(descriptor))
+    }
+
+    init(_ socket: SocketDescriptor) {
+        self.socket = socket
+        Self.prepare(socket.number)
     }
 
     deinit {
@@ -68,6 +78,12 @@ final class SocketStream {
     func waitReadable(until deadline: Deadline, stop: Int32? = nil) -> Readiness {
         if let ssl, SSL_pending(ssl) > 0 { return .ready }
         return Self.wait(for: descriptor, events: POLLIN, until: deadline, stop: stop)
+    }
+
+    /// Whether bytes, or the peer's end, wait to be read.
+    static func isReadable(_ descriptor: Int32) -> Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) > 0
     }
 
     /// Whether nothing at all waits to be read: true of a kept connection that is still good.
@@ -234,20 +250,22 @@ extension SocketStream {
     static func wait(
         for descriptor: Int32, events: Int32, until deadline: Deadline, stop: Int32?
     ) -> Readiness {
-        // poll ignores a negative descriptor.
-        var entries = [
-            pollfd(fd: descriptor, events: Int16(events), revents: 0),
-            pollfd(fd: stop ?? -1, events: Int16(POLLIN), revents: 0),
-        ]
-        while true {
-            let left = deadline - .now
-            // Rounded up, or the last millisecond would be spent spinning.
-            let milliseconds = Int32(clamping: max(0, (left.milliseconds) + 1))
-            let count = poll(&entries, 2, left <= .zero ? 0 : milliseconds)
-            if count < 0 && errno == EINTR { continue }
-            if let last = entries.last, last.revents != 0 { return .stopped }
-            if let first = entries.first, first.revents != 0 { return .ready }
-            if left <= .zero { return .timedOut }
+        withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { entries in
+            // poll ignores a negative descriptor.
+            entries.initializeElement(
+                at: 0, to: pollfd(fd: descriptor, events: Int16(events), revents: 0))
+            entries.initializeElement(
+                at: 1, to: pollfd(fd: stop ?? -1, events: Int16(POLLIN), revents: 0))
+            while true {
+                let left = deadline - .now
+                // Rounded up, or the last millisecond would be spent spinning.
+                let milliseconds = Int32(clamping: max(0, (left.milliseconds) + 1))
+                let count = poll(entries.baseAddress, 2, left <= .zero ? 0 : milliseconds)
+                if count < 0 && errno == EINTR { continue }
+                if entries[1].revents != 0 { return .stopped }
+                if entries[0].revents != 0 { return .ready }
+                if left <= .zero { return .timedOut }
+            }
         }
     }
 }

@@ -236,3 +236,14 @@ struct TestCertificates: Sendable {
         }
     }
 }
+
+/// Counts what has arrived.
+final class Arrivals: Sendable {
+    private let total = Mutex(0)
+
+    var count: Int { total.withLock { $0 } }
+
+    func add() {
+        total.withLock { $0 += 1 }
+    }
+}

@@ -1,0 +1,188 @@
+import Glibc
+import Synchronization
+
+/// Who is being served, and who must make room when a newcomer finds every place taken.
+///
+/// A connection whose handler runs never has to leave. The others leave in the order of how little
+/// they are worth to an honest sender: see `ConnectionSlot.Stage`.
+///
+/// Lock order: the table, then a slot.
+final class ConnectionTable: Sendable {
+    private struct State {
+        var slots: [UInt64: ConnectionSlot] = [:]
+        var nextID: UInt64 = 0
+        /// Told to go and still here for a moment.
+        var leaving = 0
+        var rejecting = 0
+        var isEnding = false
+    }
+
+    private static let leavingMax = 64
+    private static let rejectsMax = 32
+    /// Of how many candidates the socket is looked at before a newcomer is refused.
+    private static let triesMax = 16
+
+    private let state = Mutex(State())
+
+    var count: Int { state.withLock { $0.slots.count } }
+
+    /// A place for the connection, made free by sending another away if need be; else nil.
+    func admit(
+        _ socket: SocketDescriptor, max: Int, freshFor: Duration
+    ) -> ConnectionSlot? {
+        state.withLock { state in
+            if state.slots.count - state.leaving >= max {
+                guard state.leaving < Self.leavingMax, sendOneAway(&state, freshFor) else {
+                    return nil
+                }
+            }
+            state.nextID += 1
+            let slot = ConnectionSlot(id: state.nextID, socket: socket)
+            state.slots[slot.id] = slot
+            if state.isEnding, slot.leave() { state.leaving += 1 }
+            return slot
+        }
+    }
+
+    func leave(_ slot: ConnectionSlot) {
+        state.withLock { state in
+            state.slots[slot.id] = nil
+            if slot.mustLeave { state.leaving -= 1 }
+        }
+    }
+
+    /// The time to finish is over: whoever still waits for its peer must go.
+    func endAll() {
+        state.withLock { state in
+            state.isEnding = true
+            for slot in state.slots.values where slot.leave() { state.leaving += 1 }
+        }
+    }
+
+    func enterReject() -> Bool {
+        state.withLock { state in
+            guard state.rejecting < Self.rejectsMax else { return false }
+            state.rejecting += 1
+            return true
+        }
+    }
+
+    func leaveReject() {
+        state.withLock { $0.rejecting -= 1 }
+    }
+
+    private func sendOneAway(_ state: inout State, _ freshFor: Duration) -> Bool {
+        let now = Deadline.now
+        let ranked = state.slots.values
+            .compactMap { slot in slot.rank(now, freshFor).map { (rank: $0, slot: slot) } }
+            .sorted { $0.rank < $1.rank }
+        for candidate in ranked.prefix(Self.triesMax) where candidate.slot.leaveIfUseless(now) {
+            state.leaving += 1
+            return true
+        }
+        return false
+    }
+}
+
+/// One served connection: what it is doing, and whether it has been told to go.
+final class ConnectionSlot: Sendable {
+    /// In the order in which they make room, the oldest of each first.
+    enum Stage: Int, Sendable {
+        /// Answered for the last time.
+        case closing
+        /// Open, and has never asked for anything.
+        case silent
+        /// Inside a request or a TLS handshake, for longer than an honest one needs.
+        case receiving
+        /// The peer does not take its answer.
+        case answering
+        /// Kept alive after an answer.
+        case kept
+        /// Its handler runs; it never has to go.
+        case handling
+    }
+
+    struct Rank: Comparable {
+        let stage: Int
+        let since: Deadline
+
+        static func < (left: Rank, right: Rank) -> Bool {
+            (left.stage, left.since) < (right.stage, right.since)
+        }
+    }
+
+    private struct State {
+        var stage = Stage.silent
+        var since = Deadline.now
+        var mustLeave = false
+    }
+
+    let id: UInt64
+    let socket: SocketDescriptor
+    private let state = Mutex(State())
+
+    init(id: UInt64, socket: SocketDescriptor) {
+        self.id = id
+        self.socket = socket
+    }
+
+    var mustLeave: Bool { state.withLock { $0.mustLeave } }
+
+    /// Says what the connection does from now on; false when it must go instead.
+    func enter(_ stage: Stage) -> Bool {
+        state.withLock { state in
+            state.stage = stage
+            state.since = .now
+            return !state.mustLeave
+        }
+    }
+
+    /// Its place in the order of leaving; nil for who may stay.
+    func rank(_ now: Deadline, _ freshFor: Duration) -> Rank? {
+        state.withLock { state in
+            guard !state.mustLeave else { return nil }
+            switch state.stage {
+            case .handling: return nil
+            case .receiving, .answering:
+                guard now - state.since >= freshFor else { return nil }
+            case .closing, .silent, .kept: break
+            }
+            return Rank(stage: state.stage.rawValue, since: state.since)
+        }
+    }
+
+    /// Makes the connection go unless it has just become useful.
+    func leaveIfUseless(_ ranked: Deadline) -> Bool {
+        state.withLock { state in
+            guard !state.mustLeave, state.since <= ranked else { return false }
+            switch state.stage {
+            case .handling: return false
+            case .silent, .kept:
+                // Its request may have arrived without having been read yet.
+                if SocketStream.isReadable(socket.number) { return false }
+            case .closing, .receiving, .answering: break
+            }
+            Self.leave(&state, socket)
+            return true
+        }
+    }
+
+    /// Makes the connection go as soon as no handler runs; false when it was told before.
+    @discardableResult
+    func leave() -> Bool {
+        state.withLock { state in
+            guard !state.mustLeave else { return false }
+            Self.leave(&state, socket)
+            return true
+        }
+    }
+
+    private static func leave(_ state: inout State, _ socket: SocketDescriptor) {
+        state.mustLeave = true
+        switch state.stage {
+        // Only its input ends: there is still an answer to write, be it 408.
+        case .receiving, .handling: socket.endInput()
+        case .closing, .silent, .kept, .answering: socket.breakOff()
+        }
+    }
+}

@@ -1,0 +1,235 @@
+import ServiceKit
+import Testing
+
+@testable import HTTP
+
+/// What clients that are slow, silent or many may not do to the others.
+@Suite struct CrowdTests {
+    private static let get = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+
+    private func isServed(_ port: Int) throws -> Bool {
+        let client = try RawClient(port: port)
+        try client.send(
+            "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
+        return try client.readToEnd().hasSuffix("POST /p 3")
+    }
+
+    private static func limits(_ connectionsMax: Int) -> HTTPServerLimits {
+        var limits = HTTPServerLimits.quick
+        limits.connectionsMax = connectionsMax
+        limits.freshFor = .zero
+        return limits
+    }
+
+    @Test func server_when600ConnectionsAreHeldOpen_servesAnotherSender() async throws {
+        try await withServer { server, port in
+            let idle = try (0..<600).map { _ in try RawClient(port: port) }
+
+            for _ in 0..<20 { #expect(try isServed(port)) }
+
+            #expect(server.connectionCount <= 512 + 64)
+            #expect(try idle[0].readToEnd() == "", "the oldest made room")
+            #expect(!idle[599].hasAnswer(within: .zero), "the newest stays")
+        }
+    }
+
+    static let slow = [
+        "GET / HTTP/1.1\r\nHost: h\r\nA: ",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    ]
+
+    @Test(arguments: slow)
+    func server_whenSlowRequestsTakeEveryPlace_servesAnotherSender(start: String) async throws {
+        try await withServer(limits: Self.limits(4)) { _, port in
+            let slow = try (0..<4).map { _ in try RawClient(port: port) }
+            for client in slow { try client.send(start) }
+            // Until one of the four has been read, none of them is known to be slow.
+            while try !isServed(port) {}
+
+            let evicted = try #require(firstAnswered(slow))
+            #expect(try evicted.readToEnd().hasPrefix("HTTP/1.1 408 "))
+        }
+    }
+
+    private func firstAnswered(_ clients: [RawClient]) -> RawClient? {
+        for _ in 0..<2000 {
+            if let answered = clients.first(where: { $0.hasAnswer(within: .milliseconds(2)) }) {
+                return answered
+            }
+        }
+        return nil
+    }
+
+    @Test func server_whenSlowReadersTakeEveryPlace_servesAnotherSender() async throws {
+        let large = HTTPResponse(status: 200, body: [UInt8](repeating: 0x61, count: 64 << 20))
+        let reading = Arrivals()
+        try await withServer(
+            limits: Self.limits(2),
+            handler: { request in
+                guard request.path == "/large" else { return .text(200, "POST /p 3") }
+                reading.add()
+                return large
+            }
+        ) { _, port in
+            let slow = try (0..<2).map { _ in try RawClient(port: port) }
+            for client in slow {
+                try client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
+                _ = try client.read(until: "aaa")
+            }
+
+            #expect(reading.count == 2)
+            #expect(try isServed(port))
+        }
+    }
+
+    @Test func server_whenKeptConnectionsTakeEveryPlace_closesOneOfThem() async throws {
+        try await withServer(limits: Self.limits(2)) { _, port in
+            let kept = try (0..<2).map { _ in try RawClient(port: port) }
+            for client in kept {
+                try client.send("GET /k HTTP/1.1\r\nHost: h\r\n\r\n")
+                _ = try client.read(until: "GET /k 0")
+            }
+
+            let newcomer = try RawClient(port: port)
+            try newcomer.send(Self.get)
+            let served = try newcomer.readToEnd()
+
+            #expect(served.hasSuffix("GET /x 0"))
+            let closed = try #require(firstAnswered(kept))
+            #expect(try closed.readToEnd() == "")
+        }
+    }
+
+    @Test func server_whenEveryPlaceIsBusy_answers503AndServesOn() async throws {
+        let (started, mayEnd) = (Gate(), Gate())
+        try await withServer(
+            limits: Self.limits(1),
+            handler: { _ in
+                started.open()
+                await mayEnd.wait()
+                return .text(200, "done")
+            }
+        ) { _, port in
+            let first = try RawClient(port: port)
+            try first.send(Self.get)
+            await started.wait()
+
+            let refusal = try RawClient(port: port).readToEnd()
+            mayEnd.open()
+
+            #expect(refusal.hasPrefix("HTTP/1.1 503 "))
+            #expect(refusal.contains("Retry-After: 1\r\n"))
+            #expect(try first.readToEnd().hasSuffix("done"))
+        }
+    }
+
+    @Test func server_whenABodyTrickles_endsTheRequestAtItsDeadline() async throws {
+        var limits = HTTPServerLimits.quick
+        limits.requestDeadline = .milliseconds(100)
+        try await withServer(limits: limits) { _, port in
+            let client = try RawClient(port: port)
+            try client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000\r\n\r\n")
+            var count = 0
+            while !client.hasAnswer(within: .milliseconds(5)) && count < 1000 {
+                try client.send("a")
+                count += 1
+            }
+            client.endOutput()
+
+            #expect(try client.readToEnd().hasPrefix("HTTP/1.1 408 "))
+            #expect(count > 1, "the trickle was seen")
+        }
+    }
+
+    @Test func server_whenAnAnswerIsNotRead_closesAtItsDeadline() async throws {
+        var limits = HTTPServerLimits.quick
+        limits.requestDeadline = .milliseconds(50)
+        let large = HTTPResponse(status: 200, body: [UInt8](repeating: 0x61, count: 64 << 20))
+        try await withServer(limits: limits, handler: { _ in large }) { server, port in
+            let client = try RawClient(port: port)
+            try client.send(Self.get)
+            let limit = Deadline.now + .seconds(20)
+            _ = client.hasAnswer(within: .seconds(20))
+            while server.connectionCount > 0 && Deadline.now < limit {
+                _ = SocketStream.wait(
+                    for: -1, events: 0, until: .now + .milliseconds(5), stop: nil)
+            }
+
+            #expect(server.connectionCount == 0)
+            #expect(try client.readToEnd().utf8.count < 64 << 20)
+        }
+    }
+}
+
+/// Stopping: what was accepted is finished.
+@Suite struct StopTests {
+    /// Stops a server while its first request runs; returns what the client read.
+    private func answers(
+        limits: HTTPServerLimits = .quick, _ sent: String...
+    ) async throws -> String {
+        let (started, mayEnd) = (Gate(), Gate())
+        let server = try HTTPServer(
+            host: "127.0.0.1", port: 0, limits: limits, log: .silent
+        ) { request in
+            started.open()
+            await mayEnd.wait()
+            return .text(200, "<\(request.path)>")
+        }
+        let port = try server.bind()
+        let running = Task { try await server.run() }
+        let answer = Task {
+            await onOwnThread {
+                let client = try RawClient(port: port)
+                for text in sent { try client.send(text) }
+                return try client.readToEnd()
+            }
+        }
+        await started.wait()
+
+        running.cancel()
+        mayEnd.open()
+        try await running.value
+        #expect(server.connectionCount == 0)
+        return try await answer.value.get()
+    }
+
+    private static func get(_ path: String) -> String { "GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n" }
+
+    @Test func stop_withPipelinedRequests_answersThoseThatHaveArrived() async throws {
+        let text = try await answers(Self.get("/a") + Self.get("/b") + Self.get("/c") + "GET /d")
+
+        #expect(["</a>", "</b>", "</c>"].allSatisfy(text.contains))
+        #expect(!text.contains("/d"))
+        #expect(text.components(separatedBy: "Connection: close").count == 2, "only the last")
+        #expect(text.components(separatedBy: "Connection: close").last?.hasSuffix("</c>") == true)
+    }
+
+    @Test func stop_withABadPipelinedRequest_refusesIt() async throws {
+        let text = try await answers(Self.get("/a") + "GET /b HTTP/1.1\r\n\r\n")
+
+        #expect(text.contains("</a>"))
+        #expect(text.contains("HTTP/1.1 400 "))
+    }
+
+    @Test func stop_whileRequestsOnlyTrickle_endsAfterItsGrace() async throws {
+        var limits = HTTPServerLimits.quick
+        limits.stopGrace = .milliseconds(50)
+        let server = try HTTPServer(
+            host: "127.0.0.1", port: 0, limits: limits, log: .silent
+        ) { _ in .text(200, "") }
+        let port = try server.bind()
+        let running = Task { try await server.run() }
+        let result = await onOwnThread {
+            let client = try RawClient(port: port)
+            try client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHo")
+            _ = try client.read(until: "\r\n\r\n")
+            running.cancel()
+            let text = try client.readToEnd()
+            try await running.value
+            return text
+        }
+
+        #expect(try result.get().hasPrefix("HTTP/1.1 408 "))
+    }
+}
