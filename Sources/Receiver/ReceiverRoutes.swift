@@ -73,12 +73,15 @@ package final class ReceiverRoutes: Sendable {
     private func only(
         _ method: String, _ request: HTTPRequest, _ answer: () async -> HTTPResponse
     ) async -> HTTPResponse {
-        guard request.method == method else {
-            var response = HTTPResponse.text(405, "\(request.path) takes \(method)\n")
-            response.headers["Allow"] = method
-            return response
-        }
-        return await answer()
+        // Where GET is answered, HEAD is too; the server leaves the body out.
+        let isAllowed = request.method == method || (request.method == "HEAD" && method == "GET")
+        if isAllowed { return await answer() }
+        var response =
+            request.method == "OPTIONS"
+            ? HTTPResponse(status: 204)
+            : HTTPResponse.text(405, "\(request.path) takes \(method)\n")
+        response.headers["Allow"] = method == "GET" ? "GET, HEAD, OPTIONS" : "\(method), OPTIONS"
+        return response
     }
 
     private func takeNotification(_ request: HTTPRequest) async -> HTTPResponse {

@@ -140,8 +140,12 @@ import Testing
     }
 
     @Test(arguments: [
-        ("GET", "/notifications", 405, "POST"), ("POST", "/", 405, "GET"),
-        ("DELETE", "/batches/1", 405, "GET"), ("POST", "/healthz", 405, "GET"),
+        ("GET", "/notifications", 405, "POST, OPTIONS"),
+        ("HEAD", "/notifications", 405, "POST, OPTIONS"),
+        ("POST", "/", 405, "GET, HEAD, OPTIONS"),
+        ("DELETE", "/batches/1", 405, "GET, HEAD, OPTIONS"),
+        ("POST", "/healthz", 405, "GET, HEAD, OPTIONS"), ("HEAD", "/healthz", 200, nil),
+        ("OPTIONS", "/notifications", 204, "POST, OPTIONS"),
         ("GET", "/nothing", 404, nil), ("POST", "/notifications/v1", 404, nil),
         ("GET", "/batches", 404, nil), ("GET", "/batches/1/2", 404, nil),
     ])
