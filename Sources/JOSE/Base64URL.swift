@@ -5,7 +5,12 @@
 package enum Base64URL {
     /// Encodes without padding.
     package static func encode(_ bytes: some Collection<UInt8>) -> String {
-        Base64.encode(bytes, alphabet: Base64.urlAlphabet, padded: false)
+        String(decoding: encodedBytes(bytes), as: UTF8.self)
+    }
+
+    /// Encodes without padding; the characters as their bytes.
+    package static func encodedBytes(_ bytes: some Collection<UInt8>) -> [UInt8] {
+        Base64.encode(bytes, Base64.urlEncoder, padded: false)
     }
 
     /// Decodes strictly: no padding, no foreign characters, no stray bits; nil otherwise.
@@ -25,7 +30,7 @@ package enum Base64URL {
 package enum Base64 {
     /// Encodes with padding.
     package static func encode(_ bytes: some Collection<UInt8>) -> String {
-        encode(bytes, alphabet: standardAlphabet, padded: true)
+        String(decoding: encode(bytes, standardEncoder, padded: true), as: UTF8.self)
     }
 
     /// Decodes strictly: padding required, no white space, no stray bits; nil otherwise.
@@ -48,24 +53,13 @@ extension Base64 {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
     fileprivate static let standardTable = Base64Table(alphabet: standardAlphabet)
     fileprivate static let urlTable = Base64Table(alphabet: urlAlphabet)
+    fileprivate static let standardEncoder = Base64Encoder(alphabet: standardAlphabet)
+    fileprivate static let urlEncoder = Base64Encoder(alphabet: urlAlphabet)
 
     fileprivate static func encode(
-        _ bytes: some Collection<UInt8>, alphabet: [UInt8], padded: Bool
-    ) -> String {
-        var out: [UInt8] = []
-        out.reserveCapacity((bytes.count + 2) / 3 * 4)
-        var bits: UInt32 = 0
-        var held = 0
-        for byte in bytes {
-            bits = (bits << 8 | UInt32(byte)) & 0xFFFF
-            held += 8
-            while held >= 6 {
-                held -= 6
-                out.append(alphabet[Int(bits >> UInt32(held) & 63)])
-            }
-        }
-        if held > 0 { out.append(alphabet[Int(bits << UInt32(6 - held) & 63)]) }
-        while padded, out.count % 4 != 0 { out.append(UInt8(ascii: "=")) }
-        return String(decoding: out, as: UTF8.self)
+        _ bytes: some Collection<UInt8>, _ encoder: Base64Encoder, padded: Bool
+    ) -> [UInt8] {
+        bytes.withContiguousStorageIfAvailable { encoder.encode($0, padded: padded) }
+            ?? Array(bytes).withUnsafeBufferPointer { encoder.encode($0, padded: padded) }
     }
 }

@@ -126,6 +126,37 @@ import Testing
         }
     }
 
+    /// Shapes that decode, and shapes that do not.
+    static let shapes: [@Sendable () throws -> JSON] = [
+        { try Fixture.notification(Fixture.data()) },
+        { try Fixture.notification(Fixture.data(renewal: nil)) },
+        { try Fixture.notification(Fixture.data(transaction: nil)) },
+        { try Fixture.notification(Fixture.data(["signedRenewalInfo": "#0"])) },
+        { try Fixture.notification(Fixture.data(["signedRenewalInfo": "a.b.c.d"])) },
+        { try Fixture.notification(Fixture.data(["signedRenewalInfo": 7])) },
+        { try Fixture.notification(Fixture.data(["bundleVersion": "#0 \"é\u{1}"])) },
+        { try Fixture.notification(Fixture.data(), ["notificationUUID": ""]) },
+        { try Fixture.notification(Fixture.data(), ["notificationUUID": NSNull()]) },
+        { Fixture.notification(nil) },
+        { [:] },
+    ]
+
+    @Test(arguments: shapes.indices)
+    func decode_ofAPackedNotification_saysTheSameAsItsText(_ shape: Int) throws {
+        let signed = try Fixture.sign(Self.shapes[shape]())
+        let packed = try #require(PayloadPacker().pack(signed))
+        let receivedAt = Instant(milliseconds: signingTime + 5)
+
+        let decoded = try NotificationVerifier.decode(
+            packed: PackedPayload(bytes: packed.bytes, headers: packed.headers.map(\.text)),
+            receivedAt: receivedAt)
+
+        var expected = NotificationVerifier.decode(signedPayload: signed, receivedAt: receivedAt)
+        if shape == 0 { #expect(decoded.rawSignedPayload.isEmpty, "taken from its text") }
+        if decoded.rawSignedPayload.isEmpty { expected.rawSignedPayload = "" }
+        #expect(decoded == expected)
+    }
+
     /// Thousands of payloads of all shapes, some cut or changed anywhere.
     @Test func pack_ofGeneratedPayloads_alwaysComesBack() throws {
         var random = SeededGenerator(seed: 20_260_105)

@@ -50,26 +50,36 @@ package struct PackedPayload: Hashable, Sendable {
 
     /// The `signedPayload`, to the byte.
     package func text() throws(Damage) -> String {
-        let parts = try parts()
-        var payload: [UInt8] = []
-        for piece in parts.pieces {
-            payload += piece.before
-            payload += try jws(piece.nested, payload: Array(piece.nested.payload))
-        }
-        payload += parts.after
-        return String(decoding: try jws(parts.outer, payload: payload), as: UTF8.self)
+        String(decoding: try textBytes(), as: UTF8.self)
     }
 
-    private func jws(_ part: Part, payload: [UInt8]) throws(Damage) -> [UInt8] {
+    /// The `signedPayload` as UTF-8.
+    func textBytes() throws(Damage) -> [UInt8] {
+        let parts = try parts()
+        var payload: [UInt8] = []
+        payload.reserveCapacity(bytes.count * 8)
+        for piece in parts.pieces {
+            payload += piece.before
+            try append(piece.nested, payload: piece.nested.payload, to: &payload)
+        }
+        payload += parts.after
+        var text: [UInt8] = []
+        text.reserveCapacity(payload.count * 2)
+        try append(parts.outer, payload: payload[...], to: &text)
+        return text
+    }
+
+    private func append(
+        _ part: Part, payload: ArraySlice<UInt8>, to text: inout [UInt8]
+    ) throws(Damage) {
         guard headers.indices.contains(part.header) else {
             throw Damage("header \(part.header) is missing")
         }
-        var text = headers[part.header]
+        text += headers[part.header]
         text.append(UInt8(ascii: "."))
-        text += Base64URL.encode(payload).utf8
+        text += Base64URL.encodedBytes(payload)
         text.append(UInt8(ascii: "."))
-        text += Base64URL.encode(part.signature).utf8
-        return text
+        text += Base64URL.encodedBytes(part.signature)
     }
 }
 
@@ -80,6 +90,9 @@ extension PackedPayload {
         package var payload: [UInt8]
         /// The nested payloads; the mark says which.
         package var nested: [[UInt8]]
+        /// Whether a text of the payload may look like a mark and be none: it holds a `#`, or an
+        /// escape that may mean one. Read the whole text then.
+        package var isAmbiguous: Bool
 
         /// The nested payload that a text of `payload` stands for.
         package func payload(markedBy text: String) -> [UInt8]? {
@@ -93,7 +106,12 @@ extension PackedPayload {
     /// The decoded payloads; needs no `headers`.
     package func contents() throws(Damage) -> Contents {
         let parts = try parts()
-        var contents = Contents(payload: [], nested: [])
+        let texts = parts.pieces.map(\.before) + [parts.after]
+        var contents = Contents(
+            payload: [], nested: [],
+            isAmbiguous: texts.contains { text in
+                text.contains { $0 == UInt8(ascii: "#") || $0 == UInt8(ascii: "\\") }
+            })
         for (index, piece) in parts.pieces.enumerated() {
             contents.payload += piece.before
             contents.payload += "#\(index)".utf8

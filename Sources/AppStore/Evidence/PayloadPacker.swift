@@ -79,8 +79,8 @@ extension PackedPayload {
 
     fileprivate func isText(_ original: [UInt8]) -> Bool {
         // Damage would be a fault of the packer; the whole text is kept then.
-        guard let text = try? text() else { return false }
-        return isEqual(Array(text.utf8), original[...])
+        guard let text = try? textBytes() else { return false }
+        return isEqual(text, original[...])
     }
 }
 
@@ -94,6 +94,15 @@ private func isEqual(_ left: [UInt8], _ right: ArraySlice<UInt8>) -> Bool {
     }
 }
 
+/// Where `byte` stands first.
+private func place(of byte: UInt8, in bytes: ArraySlice<UInt8>) -> Int? {
+    bytes.withUnsafeBytes { buffer in
+        guard let base = buffer.baseAddress else { return nil }
+        let found = memchr(base, Int32(byte), buffer.count)
+        return found.map { bytes.startIndex + (UnsafeRawPointer($0) - base) }
+    }
+}
+
 /// A compact JWS with its header as sent and the rest decoded.
 private struct SplitJWS {
     let header: ArraySlice<UInt8>
@@ -103,8 +112,8 @@ private struct SplitJWS {
     /// nil for what is not three parts of strict base64url.
     init?(_ text: ArraySlice<UInt8>) {
         let dot = UInt8(ascii: ".")
-        guard let first = text.firstIndex(of: dot), first > text.startIndex,
-            let second = text[(first + 1)...].firstIndex(of: dot),
+        guard let first = place(of: dot, in: text), first > text.startIndex,
+            let second = place(of: dot, in: text[(first + 1)...]),
             let payload = Base64URL.decode(text[(first + 1)..<second]),
             let signature = Base64URL.decode(text[(second + 1)...])
         else { return nil }
@@ -129,7 +138,7 @@ private struct NestedJWS {
         var name = 0..<0
         var colon = 0..<0
         var start = 0
-        while found.count < max, let end = payload[start...].firstIndex(of: quote) {
+        while found.count < max, let end = place(of: quote, in: payload[start...]) {
             let text = start..<end
             if isNameOfJWS(payload[name]), isColon(payload[colon]),
                 let jws = SplitJWS(payload[text])

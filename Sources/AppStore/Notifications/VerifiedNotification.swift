@@ -18,6 +18,6 @@ package struct VerifiedNotification: Hashable, Sendable {
     package var originalTransactionID: String?
     /// nil for everything that says nothing about one subscription, or that we cannot read.
     package var event: SubscriptionEvent?
-    /// The compact JWS as received.
+    /// The compact JWS as received; empty where it was decoded from its packed form.
     package var rawSignedPayload: String
 }

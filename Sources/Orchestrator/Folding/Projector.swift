@@ -166,13 +166,9 @@ package struct Projector: Service {
         var events: [SubscriptionEvent] = []
         var faults: [Fault] = []
         for waiting in notifications {
+            let receivedAt = Instant(milliseconds: waiting.receivedAt)
             // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
-            let event = (try? waiting.evidence.signedPayload()).flatMap { signedPayload in
-                NotificationVerifier.decode(
-                    signedPayload: signedPayload,
-                    receivedAt: Instant(milliseconds: waiting.receivedAt)
-                ).event
-            }
+            let event = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
             if let event, event.originalTransactionID == waiting.originalTransactionID {
                 events.append(event)
             } else {
