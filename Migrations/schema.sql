@@ -263,8 +263,12 @@ CREATE TABLE repricer.price_changes (
     effective_at timestamp with time zone,
     ended_at timestamp with time zone,
     state_since timestamp with time zone NOT NULL,
+    current_sku text,
+    current_dependent_skus text[],
+    planned_effective_at timestamp with time zone,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK ((((direction = 'increase'::text) AND (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))) OR ((direction = 'decrease'::text) AND (forecast_consent = 'none'::text)))),
+    CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
     CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
     CONSTRAINT price_changes_effective CHECK (((state <> 'effective'::text) OR (effective_at IS NOT NULL))),
     CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text))),
@@ -274,6 +278,12 @@ CREATE TABLE repricer.price_changes (
     CONSTRAINT price_changes_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128))),
     CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
 );
+
+COMMENT ON COLUMN repricer.price_changes.current_sku IS 'The item''s name today, where it was renamed after submission; sku stays the submitted one.';
+
+COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS 'The dependents'' names today, where one was renamed after submission.';
+
+COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 
 CREATE VIEW report.batch_summary AS
  WITH tallies AS (
@@ -801,10 +811,10 @@ CREATE VIEW repricer.charged_renewals AS
     c.current_price_milliunits AS old_price_milliunits,
     h.price_milliunits
    FROM (repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND (h.sku = c.sku) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku)) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
   WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.sku = c.sku) AND (n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
 COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
 
@@ -1578,6 +1588,8 @@ CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (o
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (requested_at) WHERE (state = 'requested'::text);
 
+CREATE INDEX inbox_of_subscription ON repricer.inbox USING btree (original_transaction_id, signed_at) WHERE (error IS NULL);
+
 CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE (error IS NULL);
 
 CREATE INDEX notifications_type ON ONLY repricer.notifications USING btree (type, subtype);
@@ -1596,7 +1608,7 @@ CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id
 
 CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, send_by) WHERE ((state = 'queued'::text) AND is_ready);
 
-CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, sku) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready));
 
@@ -1770,6 +1782,12 @@ GRANT UPDATE(ended_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT INSERT(state_since) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT UPDATE(state_since) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(current_sku) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(current_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;

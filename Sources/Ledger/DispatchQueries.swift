@@ -131,11 +131,13 @@ package enum DispatchQueries {
         return OpenChange(
             originalTransactionID: try row.text("original_transaction_id"),
             changeID: try row.text("change_id"), batchID: try row.text("batch_id"),
-            line: try row.int("line"), sku: try row.text("sku"), state: state,
+            line: try row.int("line"), sku: try row.textOrNil("current_sku") ?? row.text("sku"),
+            state: state,
             currency: try row.text("currency"), storefront: try row.text("storefront"),
             period: try row.text("period"), currentPrice: try row.int64("current_price_milliunits"),
             newPrice: try row.int64("new_price_milliunits"),
-            dependentSKUs: try row.texts("dependent_skus"),
+            dependentSKUs: try row.textsOrNil("current_dependent_skus")
+                ?? row.texts("dependent_skus"),
             effectiveOnOrAfter: try row.textOrNil("not_before"), forecastConsent: consent,
             sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
             dueEffectiveAt: Instant(milliseconds: try row.milliseconds("due_effective_at")),
@@ -188,5 +190,5 @@ package enum DispatchQueries {
 
 extension DispatchQueries {
     /// A change that ended frees its SKUs for other batches.
-    package static func releaseRoles(of id: String) -> SQL { FoldQueries.releaseRoles(id) }
+    package static func releaseRoles(of id: String) -> SQL { FoldWrites.releaseRoles([id]) }
 }

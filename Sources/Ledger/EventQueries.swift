@@ -80,10 +80,13 @@ package enum EventQueries {
         """
     }
 
-    /// Keeps the decoded statements. One told twice is kept once.
-    package static func insert(_ events: [SubscriptionEvent]) throws -> SQL {
+    /// Keeps the decoded statements, each once, and returns those not kept before.
+    package static func insert(
+        _ events: [SubscriptionEvent], on connection: isolated PostgresConnection
+    ) throws -> [SubscriptionEvent] {
         let statements = try events.map { try JSONText.encode($0) }
-        return """
+        let new = try connection.query(
+            """
             -- name: insertSubscriptionEvents
             INSERT INTO repricer.subscription_events
                 (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement)
@@ -96,7 +99,31 @@ package enum EventQueries {
                 \(texts: events.map(\.subtype))::text[],
                 \(jsons: statements)::jsonb[])
             ON CONFLICT DO NOTHING
-            """
+            RETURNING original_transaction_id, signed_at, evidence_id
+            """)
+        // Not told apart by position: the server may return them in another order.
+        var isNew: Set<Place> = []
+        isNew.reserveCapacity(new.count)
+        for row in new {
+            isNew.insert(
+                Place(
+                    id: try row.text("original_transaction_id"),
+                    signedAt: try row.milliseconds("signed_at"),
+                    evidenceID: try row.text("evidence_id")))
+        }
+        // Removed where found: one that arrived twice in one go is folded once.
+        return events.filter { event in
+            let place = Place(
+                id: event.originalTransactionID, signedAt: event.key.signedAt.milliseconds,
+                evidenceID: event.key.evidenceID)
+            return isNew.remove(place) != nil
+        }
+    }
+
+    private struct Place: Hashable {
+        var id: String
+        var signedAt: Int64
+        var evidenceID: String
     }
 
     /// All statements about these subscriptions, in the order of folding.

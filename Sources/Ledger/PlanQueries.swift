@@ -39,7 +39,9 @@ package enum PlanQueries {
         let open = try connection.query(
             """
             -- name: planOpenChanges
-            SELECT original_transaction_id, change_id, sku, new_price_milliunits, dependent_skus, state
+            SELECT original_transaction_id, change_id, coalesce(current_sku, sku) AS sku,
+                new_price_milliunits, coalesce(current_dependent_skus, dependent_skus) AS dependent_skus,
+                state
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
@@ -112,10 +114,12 @@ extension Row {
 }
 
 extension [RecordedIncrease] {
-    /// The anchor of the 12 months is the instant it took effect, else when it was communicated.
+    /// The anchor of the 12 months is the instant it took effect, else when it was communicated. The conversion of
+    /// an offer is no increase.
     package var past: [PastIncrease] {
         compactMap { increase in
-            (increase.effectiveAt ?? increase.communicatedAt).map {
+            guard increase.origin != .offerConversion else { return nil }
+            return (increase.effectiveAt ?? increase.communicatedAt).map {
                 PastIncrease(sku: increase.sku, at: $0)
             }
         }

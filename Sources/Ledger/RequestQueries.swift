@@ -60,7 +60,8 @@ package enum RequestQueries {
             -- name: claimChanges
             UPDATE repricer.price_changes SET state = 'sending', reason = NULL,
                 request_reference_id = \(uuid: request.requestReferenceID),
-                sent_at = \(timestamp: now), state_since = \(timestamp: now), next_attempt_at = NULL
+                sent_at = \(timestamp: now), state_since = \(timestamp: now), next_attempt_at = NULL,
+                planned_effective_at = NULL
             WHERE original_transaction_id = \(id)
                 AND change_id = ANY (\(uuids: request.changeIDs)::uuid[]) AND state = 'queued'
             """,
@@ -276,7 +277,7 @@ package enum RequestQueries {
             )
             \(fragment: recordMoved(request, at: at))
             """,
-            FoldQueries.releaseRoles(request.originalTransactionID),
+            FoldWrites.releaseRoles([request.originalTransactionID]),
         ]
     }
 
@@ -295,7 +296,7 @@ package enum RequestQueries {
             )
             \(fragment: recordMoved(request, at: at))
             """,
-            FoldQueries.releaseRoles(request.originalTransactionID),
+            FoldWrites.releaseRoles([request.originalTransactionID]),
         ]
     }
 

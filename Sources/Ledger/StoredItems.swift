@@ -47,6 +47,9 @@ struct StoredItems {
             case "offer":
                 guard let offer = text.offer() else { return false }
                 item.offer = offer
+            case "chargedAs":
+                guard let sku = text.string() else { return false }
+                item.chargedAs = sku
             case "increase":
                 guard let increase = text.increase() else { return false }
                 item.increase = increase
@@ -113,6 +116,13 @@ struct StoredItems {
                 found += 1
             case "communicatedAt": increase.communicatedAt = text.instant()
             case "effectiveAt": increase.effectiveAt = text.instant()
+            case "consentAskedAt": increase.consentAskedAt = text.instant()
+            case "acceptedAt": increase.acceptedAt = text.instant()
+            case "refusedAt": increase.refusedAt = text.instant()
+            case "origin":
+                guard let origin = text.string().flatMap(RecordedIncrease.Origin.init(rawValue:))
+                else { return false }
+                increase.origin = origin
             default: return false
             }
             return true

@@ -123,33 +123,52 @@ package enum SubscriptionQueries {
             seenSKUs: try row.texts("seen_skus"), foldedThrough: foldedThrough)
     }
 
-    /// Writes back what a fold made of a subscription.
-    package static func save(_ state: SubscriptionState) throws -> SQL {
-        let facts = state.facts
+    /// Writes back what a fold made of subscriptions.
+    package static func save(_ states: [SubscriptionState]) throws -> SQL {
+        let facts = states.map(\.facts)
         return """
-            -- name: saveSubscription
-            UPDATE repricer.subscriptions SET
-                status = \(facts.status), auto_renews = \(facts.autoRenews),
-                in_billing_retry = \(facts.isInBillingRetry),
-                grace_period_expires_at = \(timestamp: facts.gracePeriodExpiresAt?.milliseconds),
-                expiration_intent = \(facts.expirationIntent), storefront = \(facts.storefront),
-                currency = \(facts.currency), period = \(facts.period),
-                product_id = \(facts.productID), app_account_token = \(facts.appAccountToken),
-                latest_transaction_id = \(facts.latestTransactionID),
-                original_purchase_at = \(timestamp: facts.originalPurchaseAt?.milliseconds),
-                recent_subscription_start_at =
-                    \(timestamp: facts.recentSubscriptionStartAt?.milliseconds),
-                purchased_at = \(timestamp: facts.purchasedAt?.milliseconds),
-                expires_at = \(timestamp: facts.expiresAt?.milliseconds),
-                renewal_at = \(timestamp: facts.renewalAt?.milliseconds),
-                consistency_token = \(facts.consistencyToken),
-                items = \(json: try JSONText.encode(facts.items)),
-                increases = \(json: try JSONText.encode(state.increases)),
-                seen_skus = \(state.seenSKUs),
-                signed_at = \(timestamp: facts.signedAt?.milliseconds),
-                folded_signed_at = \(timestamp: state.foldedThrough?.signedAt.milliseconds),
-                folded_evidence_id = \(state.foldedThrough?.evidenceID)
-            WHERE original_transaction_id = \(facts.originalTransactionID)
+            -- name: saveSubscriptions
+            UPDATE repricer.subscriptions s SET
+                status = t.status, auto_renews = t.auto_renews, in_billing_retry = t.in_billing_retry,
+                grace_period_expires_at = t.grace_period_expires_at,
+                expiration_intent = t.expiration_intent, storefront = t.storefront,
+                currency = t.currency, period = t.period, product_id = t.product_id,
+                app_account_token = t.app_account_token,
+                latest_transaction_id = t.latest_transaction_id,
+                original_purchase_at = t.original_purchase_at,
+                recent_subscription_start_at = t.recent_subscription_start_at,
+                purchased_at = t.purchased_at, expires_at = t.expires_at, renewal_at = t.renewal_at,
+                consistency_token = t.consistency_token, items = t.items, increases = t.increases,
+                seen_skus = t.seen_skus::text[], signed_at = t.signed_at,
+                folded_signed_at = t.folded_signed_at, folded_evidence_id = t.folded_evidence_id
+            FROM unnest(
+                \(facts.map(\.originalTransactionID))::text[], \(ints: facts.map { $0.status.map { Int64($0) } })::integer[],
+                \(bools: facts.map(\.autoRenews))::boolean[],
+                \(bools: facts.map(\.isInBillingRetry))::boolean[],
+                \(timestamps: facts.map { $0.gracePeriodExpiresAt?.milliseconds })::timestamptz[],
+                \(ints: facts.map { $0.expirationIntent.map { Int64($0) } })::integer[],
+                \(texts: facts.map(\.storefront))::text[], \(texts: facts.map(\.currency))::text[],
+                \(texts: facts.map(\.period))::text[], \(texts: facts.map(\.productID))::text[],
+                \(texts: facts.map(\.appAccountToken))::text[],
+                \(texts: facts.map(\.latestTransactionID))::text[],
+                \(timestamps: facts.map { $0.originalPurchaseAt?.milliseconds })::timestamptz[],
+                \(timestamps: facts.map { $0.recentSubscriptionStartAt?.milliseconds })::timestamptz[],
+                \(timestamps: facts.map { $0.purchasedAt?.milliseconds })::timestamptz[],
+                \(timestamps: facts.map { $0.expiresAt?.milliseconds })::timestamptz[],
+                \(timestamps: facts.map { $0.renewalAt?.milliseconds })::timestamptz[],
+                \(texts: facts.map(\.consistencyToken))::text[],
+                \(jsons: try facts.map { try JSONText.encode($0.items) })::jsonb[],
+                \(jsons: try states.map { try JSONText.encode($0.increases) })::jsonb[],
+                \(states.map { arrayText($0.seenSKUs) })::text[],
+                \(timestamps: facts.map { $0.signedAt?.milliseconds })::timestamptz[],
+                \(timestamps: states.map { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],
+                \(texts: states.map { $0.foldedThrough?.evidenceID })::text[]
+            ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
+                expiration_intent, storefront, currency, period, product_id, app_account_token,
+                latest_transaction_id, original_purchase_at, recent_subscription_start_at,
+                purchased_at, expires_at, renewal_at, consistency_token, items, increases,
+                seen_skus, signed_at, folded_signed_at, folded_evidence_id)
+            WHERE s.original_transaction_id = t.id
             """
     }
 }

@@ -1,7 +1,11 @@
 /// One signed statement about one subscription, decoded: a notification, a response to our call, or a status
 /// that we read. The projector folds them in the order of `key`.
 package struct SubscriptionEvent: Hashable, Sendable, Codable {
-    /// Ties in `signedAt` are broken by the evidence id, so that any order of arrival folds alike.
+    /// The order of folding: Apple's `signedDate`, and where two statements of a subscription bear the same
+    /// millisecond, the evidence id, byte by byte (`notificationUUID`, our `requestReferenceId`, the digest of a
+    /// status). The second part says nothing of what came first; it only makes every order of arrival fold alike.
+    ///
+    /// A notification is dated by its outer `signedDate`, an answer or a status by that of its renewal info.
     package struct Key: Hashable, Comparable, Sendable, Codable {
         package var signedAt: Instant
         package var evidenceID: String
@@ -12,7 +16,8 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
         }
 
         package static func < (left: Key, right: Key) -> Bool {
-            (left.signedAt, left.evidenceID) < (right.signedAt, right.evidenceID)
+            if left.signedAt != right.signedAt { return left.signedAt < right.signedAt }
+            return left.evidenceID.utf8.lexicographicallyPrecedes(right.evidenceID.utf8)
         }
     }
 
@@ -29,6 +34,8 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
     package var status: Int?
     package var transaction: TransactionStatement?
     package var renewal: RenewalStatement?
+    /// Fields whose values mean nothing and were left out; nil for almost all statements.
+    package var ignored: [String]?
 
     package init(
         key: Key,

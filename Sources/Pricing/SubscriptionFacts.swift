@@ -40,6 +40,8 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
         package var renews: Bool
         package var offer: Offer?
         package var increase: Increase?
+        /// The SKU of the running period's transaction, where a rename is newer than it.
+        package var chargedAs: String?
 
         package init(
             sku: String,
@@ -47,7 +49,8 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
             renewalPrice: Int64? = nil,
             renews: Bool = false,
             offer: Offer? = nil,
-            increase: Increase? = nil
+            increase: Increase? = nil,
+            chargedAs: String? = nil
         ) {
             self.sku = sku
             self.currentPrice = currentPrice
@@ -55,6 +58,7 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
             self.renews = renews
             self.offer = offer
             self.increase = increase
+            self.chargedAs = chargedAs
         }
     }
 

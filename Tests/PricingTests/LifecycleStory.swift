@@ -14,13 +14,14 @@ struct LifecycleStory {
 
     static func change(
         _ sku: String = "A", from old: Int64 = 9990, to new: Int64 = 15990,
-        dependents: [String] = [],
+        dependents: [String] = [], sentAt: Instant = sent, dueAt: Instant? = renewal,
         id: String = "change-A"
     ) -> TrackedChange {
-        let progress = ChangeProgress(state: .sending, since: sent)
+        let progress = ChangeProgress(state: .sending, dueAt: dueAt, since: sentAt)
         return TrackedChange(
             changeID: id, sku: sku, oldPrice: old, newPrice: new, dependentSKUs: dependents,
-            requestReferenceID: requestID, sentAt: sent, callProgress: progress, progress: progress)
+            requestReferenceID: requestID, sentAt: sentAt, callProgress: progress,
+            progress: progress)
     }
 
     /// A renewal item; `status` is that of its increase to `to`.

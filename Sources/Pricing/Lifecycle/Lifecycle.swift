@@ -1,10 +1,24 @@
 /// The fold: one signed statement after another, in the order of `SubscriptionEvent.Key`, into facts, states
 /// of our changes and cancellations of dependents. A pure function of the set of statements.
 ///
-/// A statement tells three kinds of things, applied in this order:
-/// 1. facts: the running period (transaction) and what is set to renew (renewal info);
-/// 2. progress of changes: applied, asked, accepted, charged, dropped, ended;
-/// 3. dependents: a parent that was not consented to takes them along, and absence proves it.
+/// A statement tells four kinds of things, applied in this order:
+/// 1. names: items that a metadata change or a migration renamed go by their new SKU;
+/// 2. facts: the running period (transaction) and what is set to renew (renewal info);
+/// 3. progress of changes: applied, asked, accepted, postponed, charged, dropped, ended;
+/// 4. dependents: a parent that was not consented to takes them along, and absence proves it.
+///
+/// What moves a change is mostly what a statement shows, not its type. The types that matter by themselves:
+///
+/// | type | effect on an open change |
+/// | --- | --- |
+/// | `METADATA_UPDATE`, `MIGRATION` (`MIGRATE`) | a SKU in place of another is the same product: the change follows |
+/// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | replaced by another SKU, or cycle reset without the new price: invalidated |
+/// | `EXPIRED` | ended by its subtype, else by `expirationIntent` |
+/// | `REFUND`, `REVOKE` | of the running period: cancelled; of an earlier one: only its charge is marked |
+/// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended goes on |
+/// | `RENEWAL_EXTENDED` | its renewal moves along |
+/// | `DID_FAIL_TO_RENEW`, `GRACE_PERIOD_EXPIRED`, `DID_CHANGE_RENEWAL_STATUS` | facts alone: the change waits |
+/// | all others, unknown ones too | what their transaction and renewal info show |
 package enum Lifecycle {
     /// Folds `events` into `state` and returns the lines of history in order.
     ///
@@ -24,13 +38,15 @@ package enum Lifecycle {
     private static func apply(
         _ event: SubscriptionEvent, to state: inout SubscriptionState
     ) -> [Transition] {
+        let renames = state.facts.renames(toldBy: event)
+        if !renames.isEmpty { state.rename(renames, at: event) }
         let before = state.facts
         state.facts.overlay(event)
         state.noteSeenSKUs()
         state.noteCharges(of: event)
-        state.noteIncreases(of: event, before: before)
+        let reading = Reading(event: event, before: before, facts: state.facts, renames: renames)
+        state.noteIncreases(reading)
 
-        let reading = Reading(event: event, before: before, facts: state.facts)
         var transitions = state.closeSuperseded(at: event.key.signedAt)
         for index in state.changes.indices {
             transitions += state.changes[index].follow(reading)
@@ -40,81 +56,5 @@ package enum Lifecycle {
         state.settleDependents(reading)
         state.foldedThrough = event.key
         return transitions
-    }
-}
-
-/// One statement, read against the facts before and after it.
-struct Reading {
-    let event: SubscriptionEvent
-    let before: SubscriptionFacts
-    let facts: SubscriptionFacts
-
-    var at: Instant { event.key.signedAt }
-
-    /// The transaction, unless it is older than the period already known: a refund of an earlier one, say.
-    var runningTransaction: TransactionStatement? {
-        guard let transaction = event.transaction, !before.isOlder(transaction) else { return nil }
-        return transaction
-    }
-
-    var isRevoked: Bool {
-        if event.type == "REVOKE" || event.status == 5 { return true }
-        return runningTransaction?.revokedAt != nil
-    }
-
-    /// Why the subscription is over, if this statement says so.
-    var end: SubscriptionEnd? {
-        if isRevoked { return .revoked }
-        let isOver = event.type == "EXPIRED" || event.status == 2
-        guard isOver else { return nil }
-        switch event.type == "EXPIRED" ? event.subtype : nil {
-        case "VOLUNTARY": return .voluntary
-        case "PRICE_INCREASE": return .priceIncrease
-        case "BILLING_RETRY": return .billing
-        case "PRODUCT_NOT_FOR_SALE": return .product
-        case .some, .none: return SubscriptionEnd(expirationIntent: event.renewal?.expirationIntent)
-        }
-    }
-
-    func transition(_ change: TrackedChange) -> Transition {
-        Transition(
-            changeID: change.changeID, state: change.progress.state, at: at,
-            evidenceKind: event.source, evidenceID: event.key.evidenceID,
-            reason: change.progress.reason)
-    }
-}
-
-enum SubscriptionEnd: Hashable {
-    case voluntary, priceIncrease, billing, product, revoked, other
-
-    /// Apple's `expirationIntent`: 1 customer cancelled, 2 billing error, 3 no consent, 4 product, 5 other.
-    init(expirationIntent: Int?) {
-        switch expirationIntent {
-        case 1: self = .voluntary
-        case 2: self = .billing
-        case 3: self = .priceIncrease
-        case 4: self = .product
-        case .some, .none: self = .other
-        }
-    }
-
-    var reason: String {
-        switch self {
-        case .voluntary: "left_voluntarily"
-        case .priceIncrease: "expired_for_price_increase"
-        case .billing: "billing_failed"
-        case .product: "product_not_for_sale"
-        case .revoked: "refunded_or_revoked"
-        case .other: "expired"
-        }
-    }
-
-    func finalState(isIncrease: Bool) -> ChangeState {
-        switch self {
-        case .voluntary, .revoked: .cancelled
-        // A decrease can't be declined: its subscription ended for another item's increase.
-        case .priceIncrease: isIncrease ? .declined : .cancelled
-        case .billing, .product, .other: .lapsed
-        }
     }
 }

@@ -8,16 +8,19 @@ extension SubscriptionFacts {
     /// Lays a newer statement over the facts. What it doesn't mention stays.
     mutating func overlay(_ event: SubscriptionEvent) {
         signedAt = event.key.signedAt
-        status = event.status ?? status
         var items = self.items
+        var isRevoked = false
         if let transaction = event.transaction, !isOlder(transaction) {
             overlay(transaction)
-            if transaction.revokedAt != nil { status = 5 }
+            isRevoked = transaction.revokedAt != nil
             items = Self.items(items, asChargedBy: transaction)
         }
+        status = event.status ?? (isRevoked ? 5 : event.impliedStatus) ?? status
         if let renewal = event.renewal {
             overlay(renewal)
             items = Self.items(items, asSetToRenewBy: renewal)
+        } else {
+            overlayImplications(of: event)
         }
         self.items = items
     }
@@ -52,21 +55,49 @@ extension SubscriptionFacts {
         period = renewal.period ?? period
     }
 
+    /// What the type alone tells where the renewal info is missing or unreadable.
+    private mutating func overlayImplications(of event: SubscriptionEvent) {
+        switch (event.type, event.subtype) {
+        case ("DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED"): autoRenews = true
+        case ("DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_DISABLED"): autoRenews = false
+        case ("DID_FAIL_TO_RENEW", _): isInBillingRetry = true
+        case ("GRACE_PERIOD_EXPIRED", _): gracePeriodExpiresAt = nil
+        case ("DID_RENEW", _), ("SUBSCRIBED", _):
+            autoRenews = true
+            isInBillingRetry = false
+            gracePeriodExpiresAt = nil
+        case ("EXPIRED", _):
+            isInBillingRetry = false
+            gracePeriodExpiresAt = nil
+        default: break
+        }
+    }
+
     /// The items of the running period; one that only joins at the renewal is kept apart by a nil price.
     private static func items(
         _ known: [Item], asChargedBy transaction: TransactionStatement
     ) -> [Item] {
         guard !transaction.items.isEmpty else { return known }
-        var items = transaction.items.map { charged in
-            var item = known.first { $0.sku == charged.sku } ?? Item(sku: charged.sku)
+        let places = SKUPlaces(known.map(\.sku))
+        let formerPlaces = SKUPlaces(known.map { $0.chargedAs ?? "" })
+        var items: [Item] = []
+        for charged in transaction.items {
+            var item = Item(sku: charged.sku)
+            if let place = places[charged.sku] {
+                item = known[place]
+                item.chargedAs = nil
+            } else if let place = formerPlaces[charged.sku] {
+                item = known[place]
+            }
             item.currentPrice = charged.price
             item.offer = charged.runningOffer
-            return item
+            items.append(item)
         }
-        let chargedSKUs = Set(items.map(\.sku))
-        for item in known where item.renews && !chargedSKUs.contains(item.sku) {
+        let chargedPlaces = SKUPlaces(items.map(\.sku))
+        for item in known where item.renews && chargedPlaces[item.sku] == nil {
             var joining = item
             joining.currentPrice = nil
+            joining.chargedAs = nil
             items.append(joining)
         }
         return items
@@ -74,17 +105,18 @@ extension SubscriptionFacts {
 
     private static func items(_ known: [Item], asSetToRenewBy renewal: RenewalStatement) -> [Item] {
         guard let renewing = renewal.items else { return known }
+        let toldPlaces = SKUPlaces(renewing.map(\.sku))
         var items: [Item] = known.compactMap { item in
-            guard !renewing.contains(where: { $0.sku == item.sku }) else { return nil }
-            guard item.currentPrice != nil else { return nil }
+            guard toldPlaces[item.sku] == nil, item.currentPrice != nil else { return nil }
             var leaving = item
             leaving.renews = false
             leaving.renewalPrice = nil
             leaving.increase = nil
             return leaving
         }
+        let knownPlaces = SKUPlaces(known.map(\.sku))
         for told in renewing {
-            var item = known.first { $0.sku == told.sku } ?? Item(sku: told.sku)
+            var item = knownPlaces[told.sku].map { known[$0] } ?? Item(sku: told.sku)
             item.renews = true
             item.renewalPrice = told.price
             item.offer = told.offer(besides: item.offer)
@@ -98,9 +130,44 @@ extension SubscriptionFacts {
     }
 }
 
+/// Where each SKU stands in a list: read through for the usual handful, looked up for a thousand.
+struct SKUPlaces {
+    private let skus: [String]
+    private let places: [String: Int]?
+
+    init(_ skus: [String]) {
+        self.skus = skus
+        places =
+            skus.count <= 16
+            ? nil : Dictionary(zip(skus, skus.indices)) { first, _ in first }
+    }
+
+    subscript(sku: String) -> Int? {
+        if let places { return places[sku] }
+        return skus.firstIndex(of: sku)
+    }
+}
+
+extension SubscriptionEvent {
+    /// The status that the type stands for, where Apple gave none.
+    fileprivate var impliedStatus: Int? {
+        switch type {
+        case "SUBSCRIBED", "DID_RENEW": 1
+        case "EXPIRED": 2
+        case "DID_FAIL_TO_RENEW": subtype == "GRACE_PERIOD" ? 4 : 3
+        case "GRACE_PERIOD_EXPIRED": 3
+        case "REVOKE": 5
+        case .some, .none: nil
+        }
+    }
+}
+
 extension TransactionStatement.Item {
+    /// Whether this period is charged at an offer's price.
+    var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
+
     fileprivate var runningOffer: SubscriptionFacts.Offer? {
-        guard offerPrice != nil || offerReason != nil || offerPeriod != nil else { return nil }
+        guard isInOffer else { return nil }
         return SubscriptionFacts.Offer(
             price: offerPrice, period: offerPeriod, periodsLeft: 0, reason: offerReason,
             isRunning: true)
@@ -108,10 +175,13 @@ extension TransactionStatement.Item {
 }
 
 extension RenewalStatement.Item {
+    /// Whether the next renewal is at an offer's price.
+    var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
+
     /// The renewal info counts the periods still to come; without an offer in it, a running one ends here.
     fileprivate func offer(besides running: SubscriptionFacts.Offer?) -> SubscriptionFacts.Offer? {
         let isRunning = running?.isRunning ?? false
-        guard offerPrice != nil || offerReason != nil || offerPeriod != nil else {
+        guard isInOffer else {
             guard isRunning, var ending = running else { return nil }
             ending.periodsLeft = 0
             return ending

@@ -1,69 +1,103 @@
 extension SubscriptionState {
     mutating func noteSeenSKUs() {
-        let seen = Set(seenSKUs).union(facts.items.map(\.sku))
+        var seen = Set(seenSKUs)
+        for item in facts.items { seen.insert(item.sku) }
         if seen.count > seenSKUs.count { seenSKUs = seen.sorted() }
     }
 
-    /// What a transaction charged; one told again (a refund, a duplicate) only adds its revocation.
+    /// What a transaction charged; one told again (a refund, a duplicate) only says whether it is revoked.
     mutating func noteCharges(of event: SubscriptionEvent) {
         guard let transaction = event.transaction, let transactionID = transaction.transactionID,
             let purchasedAt = transaction.purchasedAt, let currency = transaction.currency
         else { return }
+        let isReversed = event.type == refundReversed
         for item in transaction.items {
             guard let price = item.offerPrice ?? item.price else { continue }
-            let revokedAt = item.revokedAt ?? transaction.revokedAt
-            let known = charges.firstIndex {
-                $0.transactionID == transactionID && $0.sku == item.sku
-            }
-            if let known {
-                charges[known].revokedAt = charges[known].revokedAt ?? revokedAt
-            } else {
-                charges.append(
-                    Charge(
-                        transactionID: transactionID, sku: item.sku, purchasedAt: purchasedAt,
-                        price: price, currency: currency, revokedAt: revokedAt))
-            }
+            charges.note(
+                Charge(
+                    transactionID: transactionID, sku: item.sku, purchasedAt: purchasedAt,
+                    price: price, currency: currency,
+                    revokedAt: isReversed ? nil : item.revokedAt ?? transaction.revokedAt))
         }
     }
 
     /// Remembers increases for the rule of 12 months: communicated, then charged. One that was refused never
     /// happened and is forgotten (an inference: Apple names no anchor).
-    mutating func noteIncreases(of event: SubscriptionEvent, before: SubscriptionFacts) {
-        for item in event.renewal?.items ?? [] {
-            guard item.increaseStatus == "PENDING" || item.increaseStatus == "ACCEPTED",
-                let price = item.increasePrice
-            else { continue }
-            if !increases.contains(where: {
-                $0.sku == item.sku && $0.price == price && $0.effectiveAt == nil
-            }) {
-                increases.append(
-                    RecordedIncrease(
-                        sku: item.sku, price: price, communicatedAt: event.key.signedAt))
-            }
-        }
-        guard let transaction = event.transaction, !before.isOlder(transaction) else { return }
-        noteCharged(transaction, before: before)
-        let isOver = event.type == "EXPIRED" || event.status == 2
-        increases.removeAll { known in
-            guard known.effectiveAt == nil else { return false }
+    mutating func noteIncreases(_ reading: Reading) {
+        for item in reading.event.renewal?.items ?? [] { noteCommunicated(item, reading) }
+        if let transaction = reading.runningTransaction { noteCharged(transaction, reading) }
+        let kept = reading.runningTransaction.flatMap { $0.items.isEmpty ? nil : $0.items }
+        let isOver = reading.isExpired
+        for index in increases.indices.reversed() where increases[index].isOpen {
+            let sku = increases[index].sku
             let isDropped =
-                !transaction.items.isEmpty && !transaction.items.contains { $0.sku == known.sku }
-            return isOver || isDropped
+                kept.map { items in
+                    !items.contains { $0.sku == sku }
+                        && !reading.facts.items.contains { $0.sku == sku && $0.chargedAs != nil }
+                } ?? false
+            guard isOver || isDropped else { continue }
+            if increases[index].origin == .offerConversion {
+                increases[index].refusedAt = reading.at
+            } else {
+                increases.remove(at: index)
+            }
         }
     }
 
-    private mutating func noteCharged(
-        _ transaction: TransactionStatement, before: SubscriptionFacts
-    ) {
+    private mutating func noteCommunicated(_ item: RenewalStatement.Item, _ reading: Reading) {
+        guard item.increaseStatus == "PENDING" || item.increaseStatus == "ACCEPTED",
+            let price = item.increasePrice
+        else { return }
+        let place =
+            increases.firstIndex { $0.sku == item.sku && $0.price == price && $0.isOpen }
+            ?? increases.endIndex
+        if place == increases.endIndex {
+            increases.append(
+                RecordedIncrease(
+                    sku: item.sku, price: price, communicatedAt: reading.at,
+                    origin: origin(of: item, to: price, reading)))
+        }
+        guard increases[place].origin != nil else { return }
+        if item.increaseStatus == "PENDING" {
+            increases[place].consentAskedAt = increases[place].consentAskedAt ?? reading.at
+        } else {
+            increases[place].acceptedAt = increases[place].acceptedAt ?? reading.at
+        }
+    }
+
+    /// nil where a change of ours explains it. In South Korea the App Store also asks before an offer ends.
+    private func origin(
+        of item: RenewalStatement.Item, to price: Int64, _ reading: Reading
+    ) -> RecordedIncrease.Origin? {
+        let isOurs = changes.contains {
+            $0.sku == item.sku && $0.newPrice == price
+                && ($0.progress.state.isWithApple || $0.isRejectionDoubtful)
+        }
+        if isOurs { return nil }
+        let known = reading.facts.items.first { $0.sku == item.sku }
+        let isConversion =
+            reading.facts.storefront == "KOR" && known?.offer != nil
+            && price <= max(known?.currentPrice ?? 0, item.price ?? 0)
+        return isConversion ? .offerConversion : .elsewhere
+    }
+
+    private mutating func noteCharged(_ transaction: TransactionStatement, _ reading: Reading) {
         guard let purchasedAt = transaction.purchasedAt else { return }
+        let places = SKUPlaces(reading.before.items.map(\.sku))
         for item in transaction.items {
-            guard let price = item.price,
-                let old = before.items.first(where: { $0.sku == item.sku })?.currentPrice,
-                price > old
-            else { continue }
+            guard let price = item.price else { continue }
             let told = increases.firstIndex {
-                $0.sku == item.sku && $0.price == price && $0.effectiveAt == nil
+                $0.sku == item.sku && $0.price == price && $0.isOpen
             }
+            if let told, increases[told].origin == .offerConversion {
+                if reading.newTransaction != nil, !item.isInOffer {
+                    increases[told].effectiveAt = purchasedAt
+                }
+                continue
+            }
+            guard let place = places[item.sku],
+                let old = reading.before.items[place].currentPrice, price > old
+            else { continue }
             if let told {
                 increases[told].effectiveAt = purchasedAt
             } else {

@@ -7,14 +7,18 @@ package struct SubscriptionState: Hashable, Sendable {
     package var seenSKUs: [String]
     package var changes: [TrackedChange]
     package var cancellations: [DependentCancellation]
-    package var charges: [Charge]
+    /// What the statements of this fold charged.
+    package var charges: Charges
+    /// What the statements of this fold renamed.
+    package var renames: [ToldRename]
     /// The newest event folded; an older one means folding again from the beginning.
     package var foldedThrough: SubscriptionEvent.Key?
 
     package init(
         facts: SubscriptionFacts, increases: [RecordedIncrease] = [], seenSKUs: [String] = [],
         changes: [TrackedChange] = [], cancellations: [DependentCancellation] = [],
-        charges: [Charge] = [], foldedThrough: SubscriptionEvent.Key? = nil
+        charges: Charges = Charges(), renames: [ToldRename] = [],
+        foldedThrough: SubscriptionEvent.Key? = nil
     ) {
         self.facts = facts
         self.increases = increases
@@ -22,6 +26,7 @@ package struct SubscriptionState: Hashable, Sendable {
         self.changes = changes
         self.cancellations = cancellations
         self.charges = charges
+        self.renames = renames
         self.foldedThrough = foldedThrough
     }
 
@@ -29,29 +34,49 @@ package struct SubscriptionState: Hashable, Sendable {
     package init(originalTransactionID: String, changes: [TrackedChange]) {
         self.init(
             facts: SubscriptionFacts(originalTransactionID: originalTransactionID),
-            changes: changes.map { change in
-                var unfolded = change
-                unfolded.progress = change.callProgress
-                return unfolded
-            })
+            changes: changes.map(\.unfolded))
     }
 }
 
 /// A price increase that this subscription has had, whoever made it. It counts for the rule of 12 months.
 package struct RecordedIncrease: Hashable, Sendable, Codable {
+    /// Whose it is, where it is not one of our changes.
+    package enum Origin: String, Hashable, Sendable, Codable {
+        /// South Korea: the subscriber is asked before an offer turns into the standard price. No increase of a
+        /// price, so it doesn't count for the 12 months (an inference).
+        case offerConversion = "offer_conversion"
+        /// App Store Connect, another program, or before our time.
+        case elsewhere
+    }
+
     package var sku: String
     package var price: Int64
     package var communicatedAt: Instant?
     package var effectiveAt: Instant?
+    package var origin: Origin?
+    /// Kept where `origin` is set; a change of ours has its own.
+    package var consentAskedAt: Instant?
+    package var acceptedAt: Instant?
+    /// Only conversions: an increase that was refused never happened and is forgotten.
+    package var refusedAt: Instant?
 
     package init(
-        sku: String, price: Int64, communicatedAt: Instant? = nil, effectiveAt: Instant? = nil
+        sku: String, price: Int64, communicatedAt: Instant? = nil, effectiveAt: Instant? = nil,
+        origin: Origin? = nil, consentAskedAt: Instant? = nil, acceptedAt: Instant? = nil,
+        refusedAt: Instant? = nil
     ) {
         self.sku = sku
         self.price = price
         self.communicatedAt = communicatedAt
         self.effectiveAt = effectiveAt
+        self.origin = origin
+        self.consentAskedAt = consentAskedAt
+        self.acceptedAt = acceptedAt
+        self.refusedAt = refusedAt
     }
+
+    /// Whether it is still to be charged or refused.
+    var isOpen: Bool { effectiveAt == nil && refusedAt == nil }
 }
 
 /// What one purchase or renewal charged for one item, the running offer counted in. Milliunits.
@@ -73,5 +98,33 @@ package struct Charge: Hashable, Sendable {
         self.price = price
         self.currency = currency
         self.revokedAt = revokedAt
+    }
+}
+
+/// Charges in the order in which they were told, each item of a transaction once.
+package struct Charges: Hashable, Sendable, RandomAccessCollection {
+    private struct Key: Hashable {
+        var transactionID: String
+        var sku: String
+    }
+
+    private var list: [Charge] = []
+    private var places: [Key: Int] = [:]
+
+    package init() {}
+
+    package var startIndex: Int { list.startIndex }
+    package var endIndex: Int { list.endIndex }
+    package subscript(position: Int) -> Charge { list[position] }
+
+    /// The newest statement on a transaction knows best whether it is revoked: a reversed refund takes the mark off.
+    mutating func note(_ charge: Charge) {
+        let key = Key(transactionID: charge.transactionID, sku: charge.sku)
+        if let place = places[key] {
+            list[place].revokedAt = charge.revokedAt
+        } else {
+            places[key] = list.count
+            list.append(charge)
+        }
     }
 }

@@ -1,42 +1,72 @@
 extension TrackedChange {
-    /// Moves the change as far as one statement carries it; returns a line for each state reached.
+    /// Moves the change as far as one statement carries it; returns a line for each state reached, and for each
+    /// thing told that moves no state.
     mutating func follow(_ reading: Reading) -> [Transition] {
-        guard progress.state.isWithApple || isRejectionDoubtful, isTold(by: reading.event) else {
-            return []
-        }
+        guard isFollowed, isTold(by: reading) else { return [] }
         var lines: [Transition] = []
+        takeNewNames(reading, &lines)
+        reopenAfterRefund(reading, &lines)
         confirmApplied(reading, &lines)
+        readExtension(reading, &lines)
+        readPostponement(reading, &lines)
         readIncrease(reading, &lines)
         readRenewal(reading, &lines)
         readEnd(reading, &lines)
         readReplacement(reading, &lines)
+        readReset(reading, &lines)
         return lines
     }
 
+    private var isFollowed: Bool {
+        progress.state.isWithApple || isRejectionDoubtful || isEndedByRefund
+            || progress.state == .effective
+    }
+
+    /// How far our clock may be ahead of Apple's and statements about a call still count as later than it.
+    static let clockMargin: Int64 = 5 * 60 * 1000
+
     /// A statement older than our call speaks of another change, unless it is the answer to that very call.
-    private func isTold(by event: SubscriptionEvent) -> Bool {
-        if isAnswer(event) { return true }
+    ///
+    /// Our clock dates the call and Apple's the statement. Once a statement has shown the change applied, Apple's
+    /// clock alone decides, as all that are folded later are signed later. Before that, one signed within the margin
+    /// counts only where it brings the very price that was not told before.
+    private func isTold(by reading: Reading) -> Bool {
+        if isAnswer(reading.event) || progress.scheduledAt != nil { return true }
         guard let sentAt else { return false }
-        return event.key.signedAt >= sentAt
+        if reading.at >= sentAt { return true }
+        return reading.at >= sentAt.advanced(by: -Self.clockMargin)
+            && isApplied(in: renewalItem(reading))
+            && !isApplied(in: reading.before.items.first { $0.sku == sku })
     }
 
     private func isAnswer(_ event: SubscriptionEvent) -> Bool {
         event.source == .response && event.key.evidenceID == requestReferenceID
     }
 
-    private func renewalItem(_ reading: Reading) -> RenewalStatement.Item? {
+    func renewalItem(_ reading: Reading) -> RenewalStatement.Item? {
         reading.event.renewal?.items?.first { $0.sku == sku }
+    }
+
+    func isApplied(in item: RenewalStatement.Item?) -> Bool {
+        guard let item else { return false }
+        return isIncrease ? item.increasePrice == newPrice : item.price == newPrice
+    }
+
+    private func isApplied(in item: SubscriptionFacts.Item?) -> Bool {
+        guard let item else { return false }
+        return isIncrease ? item.increase?.price == newPrice : item.renewalPrice == newPrice
     }
 
     /// The transaction of a period that began after our call; an earlier one says nothing about the change.
     private func laterTransaction(_ reading: Reading) -> TransactionStatement? {
         guard let transaction = reading.runningTransaction, let sentAt,
-            let purchasedAt = transaction.purchasedAt, purchasedAt > sentAt
+            let purchasedAt = transaction.purchasedAt,
+            purchasedAt > min(sentAt, progress.scheduledAt ?? sentAt)
         else { return nil }
         return transaction
     }
 
-    private mutating func move(
+    mutating func move(
         to state: ChangeState, reason: String? = nil, _ reading: Reading,
         _ lines: inout [Transition]
     ) {
@@ -50,11 +80,7 @@ extension TrackedChange {
     private mutating func confirmApplied(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state == .sending || progress.state == .unknown || isRejectionDoubtful
         else { return }
-        let item = renewalItem(reading)
-        let isApplied =
-            isAnswer(reading.event)
-            || (isIncrease ? item?.increasePrice == newPrice : item?.price == newPrice)
-        guard isApplied else { return }
+        guard isAnswer(reading.event) || isApplied(in: renewalItem(reading)) else { return }
         progress.scheduledAt = reading.at
         progress.endedAt = nil
         move(to: .scheduled, reading, &lines)
@@ -67,9 +93,13 @@ extension TrackedChange {
         else { return }
         switch item.increaseStatus {
         case "PENDING":
+            let isFirst = progress.consentAskedAt == nil
             progress.consentAskedAt = progress.consentAskedAt ?? reading.at
-            guard progress.state == .scheduled else { return }
-            move(to: .pendingConsent, reading, &lines)
+            if progress.state == .scheduled {
+                move(to: .pendingConsent, reading, &lines)
+            } else if progress.state == .accepted, isFirst {
+                lines.append(note("asked_after_acceptance", reading))
+            }
         case "ACCEPTED":
             guard progress.state == .scheduled || progress.state == .pendingConsent else { return }
             progress.acceptedAt = reading.at
@@ -85,28 +115,39 @@ extension TrackedChange {
         guard progress.state.isWithApple, let transaction = laterTransaction(reading),
             !transaction.items.isEmpty
         else { return }
-        guard let item = transaction.items.first(where: { $0.sku == sku }) else {
-            // Bought within the period, so no renewal left it out: the customer put another in its place.
-            if reading.event.type == renewalPreferenceChange || transaction.reason == "PURCHASE" {
-                return move(to: .invalidated, reason: itemReplaced, reading, &lines)
+        if let item = transaction.items.first(where: { $0.sku == sku }) {
+            // During an offer the item already bears the new price and is charged another.
+            guard item.price == newPrice, !item.isInOffer else { return }
+            progress.effectiveAt = transaction.purchasedAt
+            move(to: .effective, reading, &lines)
+        } else if reading.newTransaction != nil, !isUnderFormerName(reading) {
+            if reading.isCustomersDoing, reading.hasNewcomer {
+                move(to: .invalidated, reason: itemReplaced, reading, &lines)
+            } else {
+                dropped(reading, &lines)
             }
-            return dropped(reading, &lines)
         }
-        guard item.price == newPrice else { return }
-        progress.effectiveAt = transaction.purchasedAt
-        move(to: .effective, reading, &lines)
     }
 
+    /// A rename that waits for the next renewal leaves the old name in the transaction.
+    private func isUnderFormerName(_ reading: Reading) -> Bool {
+        reading.facts.items.contains { $0.sku == sku && $0.chargedAs != nil }
+    }
+
+    /// The item is missing in a new period. The App Store drops one for want of consent only after asking; so one
+    /// that no statement shows asked left by the subscriber's own removal. Where the question was only lost on its
+    /// way, the late statement folds again and the verdict with it.
     private mutating func dropped(_ reading: Reading, _ lines: inout [Transition]) {
         let reason = "item_missing_at_renewal"
         switch progress.state {
-        case .scheduled, .pendingConsent:
-            move(to: isIncrease ? .declined : .invalidated, reason: reason, reading, &lines)
-        case .accepted:
+        case .pendingConsent:
+            move(to: .declined, reason: reason, reading, &lines)
+        case .scheduled where isIncrease && reading.event.renewal?.expirationIntent == 3:
+            move(to: .declined, reason: reason, reading, &lines)
+        case .scheduled, .accepted:
             move(to: .cancelled, reason: reason, reading, &lines)
         case .awaitingApproval, .queued, .sending, .unknown, .effective, .declined, .cancelled,
-            .lapsed,
-            .invalidated, .rejected, .ineligible, .missed, .aborted:
+            .lapsed, .invalidated, .rejected, .ineligible, .missed, .aborted:
             move(to: .invalidated, reason: reason, reading, &lines)
         }
     }
@@ -114,47 +155,57 @@ extension TrackedChange {
     private mutating func readEnd(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple else { return }
         if let end = reading.end {
-            move(to: end.finalState(isIncrease: isIncrease), reason: end.reason, reading, &lines)
-        } else if reading.runningTransaction?.items.first(where: { $0.sku == sku })?.revokedAt
-            != nil
+            let ending = ending(by: end, reading)
+            move(to: ending.state, reason: ending.reason, reading, &lines)
+        } else if reading.event.type != refundReversed,
+            reading.runningTransaction?.items.first(where: { $0.sku == sku })?.revokedAt != nil
         {
-            move(to: .cancelled, reason: "item_refunded", reading, &lines)
+            move(to: .cancelled, reason: itemRefunded, reading, &lines)
+        }
+    }
+
+    private func ending(
+        by end: SubscriptionEnd, _ reading: Reading
+    ) -> (state: ChangeState, reason: String) {
+        switch end {
+        case .voluntary, .revoked: return (.cancelled, end.reason)
+        case .billing, .product, .other: return (.lapsed, end.reason)
+        case .priceIncrease:
+            // A decrease can't be declined: its subscription ended for another item's increase. Nor was one
+            // declined that the subscriber had accepted, or not yet been asked about, while another waited.
+            guard isIncrease else { return (.cancelled, end.reason) }
+            if progress.state != .pendingConsent, reading.wasAnotherAsked(than: sku) {
+                return (.cancelled, "expired_for_another_increase")
+            }
+            return (.declined, end.reason)
         }
     }
 
     /// The customer replaced the item within the period: the increase is void (interaction matrix of
-    /// "Handling subscription price changes").
+    /// "Handling subscription price changes"). One that is only removed may be reactivated at the higher price
+    /// until the renewal, which then decides.
     private mutating func readReplacement(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, reading.event.type == renewalPreferenceChange,
+        guard progress.state.isWithApple, reading.isCustomersDoing, reading.hasNewcomer,
             let items = reading.event.renewal?.items, !items.isEmpty,
             !items.contains(where: { $0.sku == sku })
         else { return }
         move(to: .invalidated, reason: itemReplaced, reading, &lines)
     }
 
-    /// Refused on a retry, and its first attempt was never seen applied: a statement that shows it applied is
-    /// better evidence.
-    private var isRejectionDoubtful: Bool {
-        progress.state == .rejected && progress.reason?.hasSuffix(refusedOnRetry) == true
-    }
-
-    /// Whether the subscriber refused: declined, or left after being asked and before consenting.
-    var isRefused: Bool {
-        if progress.state == .declined && progress.reason != parentDeclined { return true }
-        return progress.state == .cancelled && progress.reason == SubscriptionEnd.voluntary.reason
-            && progress.consentAskedAt != nil && progress.acceptance == nil
-    }
-
-    /// The item fell because the App Store cancels a decliner's dependents, not by an answer of its own.
-    /// A decrease can't be declined, so it counts as cancelled.
-    mutating func fallWithParent() {
-        progress.state = isIncrease ? .declined : .cancelled
-        progress.reason = parentDeclined
+    /// The customer began a new billing cycle, and neither what it charges nor what renews bears the new price:
+    /// the increase is void (same matrix: an increase not communicated, or an item sent at the old price).
+    private mutating func readReset(_ reading: Reading, _ lines: inout [Transition]) {
+        guard progress.state.isWithApple, progress.scheduledAt != nil,
+            reading.newTransaction != nil, reading.isCustomersDoing,
+            laterTransaction(reading)?.items.contains(where: { $0.sku == sku }) == true,
+            let item = renewalItem(reading), !isApplied(in: item), item.price != newPrice
+        else { return }
+        move(to: .invalidated, reason: "cycle_reset", reading, &lines)
     }
 }
 
 /// How the reason of a change ends that was refused on a retry and never seen applied.
 package let refusedOnRetry = "refused_on_retry"
-private let parentDeclined = "parent_declined"
 private let itemReplaced = "item_replaced"
-private let renewalPreferenceChange = "DID_CHANGE_RENEWAL_PREF"
+let itemRefunded = "item_refunded"
+let refundReversed = "REFUND_REVERSED"

@@ -1,10 +1,15 @@
 /// One price change of ours as the fold sees it: what was asked, and how far it came.
 package struct TrackedChange: Hashable, Sendable {
     package var changeID: String
+    /// The item's name today: a metadata change may have renamed it since.
     package var sku: String
     package var oldPrice: Int64
     package var newPrice: Int64
+    /// By their names today.
     package var dependentSKUs: [String]
+    /// As submitted, where a rename has changed it since: a fold from the beginning starts there.
+    package var submittedSKU: String?
+    package var submittedDependentSKUs: [String]?
     /// The `requestReferenceId` of the last call that carried it.
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it can't be about this change.
@@ -15,15 +20,17 @@ package struct TrackedChange: Hashable, Sendable {
 
     package init(
         changeID: String, sku: String, oldPrice: Int64, newPrice: Int64,
-        dependentSKUs: [String] = [],
-        requestReferenceID: String? = nil, sentAt: Instant? = nil, callProgress: ChangeProgress,
-        progress: ChangeProgress
+        dependentSKUs: [String] = [], submittedSKU: String? = nil,
+        submittedDependentSKUs: [String]? = nil, requestReferenceID: String? = nil,
+        sentAt: Instant? = nil, callProgress: ChangeProgress, progress: ChangeProgress
     ) {
         self.changeID = changeID
         self.sku = sku
         self.oldPrice = oldPrice
         self.newPrice = newPrice
         self.dependentSKUs = dependentSKUs
+        self.submittedSKU = submittedSKU
+        self.submittedDependentSKUs = submittedDependentSKUs
         self.requestReferenceID = requestReferenceID
         self.sentAt = sentAt
         self.callProgress = callProgress
@@ -31,6 +38,17 @@ package struct TrackedChange: Hashable, Sendable {
     }
 
     package var isIncrease: Bool { newPrice > oldPrice }
+
+    /// As our call left it: under its submitted names, before any statement.
+    package var unfolded: TrackedChange {
+        var change = self
+        change.sku = submittedSKU ?? sku
+        change.dependentSKUs = submittedDependentSKUs ?? dependentSKUs
+        change.submittedSKU = nil
+        change.submittedDependentSKUs = nil
+        change.progress = callProgress
+        return change
+    }
 }
 
 /// How far one change came, with the instants that reports need.
@@ -43,12 +61,14 @@ package struct ChangeProgress: Hashable, Sendable {
     package var acceptance: Acceptance?
     package var effectiveAt: Instant?
     package var endedAt: Instant?
+    /// The renewal that it is due at: planned by us, moved by offers and extensions.
+    package var dueAt: Instant?
     package var since: Instant
 
     package init(
         state: ChangeState, reason: String? = nil, scheduledAt: Instant? = nil,
         consentAskedAt: Instant? = nil, acceptedAt: Instant? = nil, acceptance: Acceptance? = nil,
-        effectiveAt: Instant? = nil, endedAt: Instant? = nil, since: Instant
+        effectiveAt: Instant? = nil, endedAt: Instant? = nil, dueAt: Instant? = nil, since: Instant
     ) {
         self.state = state
         self.reason = reason
@@ -58,6 +78,7 @@ package struct ChangeProgress: Hashable, Sendable {
         self.acceptance = acceptance
         self.effectiveAt = effectiveAt
         self.endedAt = endedAt
+        self.dueAt = dueAt
         self.since = since
     }
 }
@@ -75,6 +96,18 @@ package struct Transition: Hashable, Sendable {
     package var evidenceKind: SubscriptionEvent.Source
     package var evidenceID: String
     package var reason: String?
+
+    package init(
+        changeID: String, state: ChangeState, at: Instant,
+        evidenceKind: SubscriptionEvent.Source, evidenceID: String, reason: String? = nil
+    ) {
+        self.changeID = changeID
+        self.state = state
+        self.at = at
+        self.evidenceKind = evidenceKind
+        self.evidenceID = evidenceID
+        self.reason = reason
+    }
 }
 
 /// What became of one dependent SKU after its parent was not consented to.

@@ -81,6 +81,7 @@ extension DeliveryWorld {
         try await world.subscribe("1")
         try await world.submitAndApprove([row("1", dependents: ["B"])])
         try await world.deliver(world.scheduler())
+        try await world.tell(scheduled("1", status: "PENDING", at: start.advanced(by: 86_400_000)))
         var renewed = renewed("1", at: renewal, items: ["B"])
         renewed.renewal = nil
         try await world.tell(renewed)

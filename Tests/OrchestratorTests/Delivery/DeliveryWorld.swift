@@ -164,7 +164,8 @@ struct DeliveryWorld {
 
     /// What Apple says at this instant once an increase of an item is applied.
     static func scheduled(
-        _ id: String, _ sku: String = "A", to price: Int64 = 10990, at: Instant = start
+        _ id: String, _ sku: String = "A", to price: Int64 = 10990, status: String = "SCHEDULED",
+        at: Instant = start
     ) -> SubscriptionEvent {
         SubscriptionEvent(
             key: .init(signedAt: at, evidenceID: "scheduled-\(id)-\(sku)-\(at.milliseconds)"),
@@ -173,7 +174,7 @@ struct DeliveryWorld {
                 autoRenewStatus: 1, consistencyToken: "told",
                 items: ["A", "B"].map {
                     RenewalStatement.Item(
-                        sku: $0, price: 9990, increaseStatus: $0 == sku ? "SCHEDULED" : nil,
+                        sku: $0, price: 9990, increaseStatus: $0 == sku ? status : nil,
                         increasePrice: $0 == sku ? price : nil)
                 }))
     }

@@ -1,0 +1,307 @@
+package import Postgres
+package import Pricing
+
+/// What a fold of many subscriptions writes: one statement a table, however many subscriptions and lines.
+package struct FoldWrites: Sendable {
+    /// One subscription after its fold.
+    package struct Folded: Sendable {
+        package var state: SubscriptionState
+        package var transitions: [Transition]
+        /// Changes that this fold moved.
+        package var moved: [TrackedChange]
+        /// Changes that had ended and are open again by a late statement, or by a refund taken back.
+        package var reopened: [TrackedChange]
+        /// Cancellations that this fold opened, settled or withdrew.
+        package var cancellations: [DependentCancellation]
+
+        package init(
+            state: SubscriptionState, transitions: [Transition], moved: [TrackedChange],
+            reopened: [TrackedChange], cancellations: [DependentCancellation]
+        ) {
+            self.state = state
+            self.transitions = transitions
+            self.moved = moved
+            self.reopened = reopened
+            self.cancellations = cancellations
+        }
+
+        var id: String { state.facts.originalTransactionID }
+    }
+
+    private var folded: [Folded] = []
+
+    package init() {}
+
+    package mutating func append(_ one: Folded) { folded.append(one) }
+
+    /// To be sent in one pipeline; in this order.
+    package func statements() throws -> [SQL] {
+        guard !folded.isEmpty else { return [] }
+        var statements = [try SubscriptionQueries.save(folded.map(\.state))]
+        for one in folded {
+            statements += one.state.renames.filter { $0.holds(in: one.state.facts) }
+                .flatMap { Self.renameUnsent(one.id, $0) }
+            statements += one.reopened.map {
+                Self.yield(one.id, to: $0, at: one.state.facts.signedAt)
+            }
+        }
+        // Ended ones first: an item has room for one open change.
+        let moved = folded.flatMap { one in one.moved.map { (one.id, $0) } }
+        for changes in [
+            moved.filter(\.1.progress.state.isFinal), moved.filter { !$0.1.progress.state.isFinal },
+        ] where !changes.isEmpty {
+            statements.append(Self.saveChanges(changes))
+        }
+        let lines = folded.flatMap { one in one.transitions.map { (one.id, $0) } }
+        if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
+        let charges = folded.flatMap { one in one.state.charges.map { (one.id, $0) } }
+        if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
+        statements += folded.flatMap { one in
+            one.cancellations.map { Self.saveCancellation(one.id, $0) }
+        }
+        let touched = folded.filter { !$0.moved.isEmpty }
+        if !touched.isEmpty {
+            statements.append(Self.releaseRoles(touched.map(\.id)))
+            statements.append(Self.closeRequests(touched))
+        }
+        statements += folded.flatMap { one in one.reopened.map { Self.restoreRoles(one.id, $0) } }
+        return statements
+    }
+
+    /// An unsent change of an item whose earlier one turns out to be open: Apple has that one, so this one
+    /// can't go.
+    fileprivate static func yield(_ id: String, to reopened: TrackedChange, at: Instant?) -> SQL {
+        """
+        -- name: yieldToReopened
+        WITH moved AS (
+            UPDATE repricer.price_changes SET state = 'ineligible', reason = 'conflict_open_change',
+                ended_at = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
+                state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
+            WHERE original_transaction_id = \(id) AND sku = \(reopened.sku)
+                AND change_id <> \(uuid: reopened.changeID)
+                AND state IN ('awaiting_approval', 'queued')
+            RETURNING original_transaction_id, change_id, state, state_since, reason
+        )
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, change_id, state_since, state, 'judgement',
+            \("reopened " + reopened.changeID)::text, reason
+        FROM moved ON CONFLICT DO NOTHING
+        """
+    }
+
+    /// The parts that its SKUs play again, where no newer change has taken them.
+    fileprivate static func restoreRoles(_ id: String, _ reopened: TrackedChange) -> SQL {
+        """
+        -- name: restoreRoles
+        INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
+        SELECT \(id)::text, part.sku, part.role, \(uuid: reopened.changeID)::uuid
+        FROM (
+            SELECT \(reopened.sku)::text AS sku, 'parent' AS role
+            WHERE cardinality(\(reopened.dependentSKUs)::text[]) > 0
+            UNION ALL SELECT unnest(\(reopened.dependentSKUs)::text[]), 'dependent'
+        ) part
+        ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func saveChanges(_ changes: [(id: String, change: TrackedChange)]) -> SQL {
+        let progress = changes.map(\.change.progress)
+        return """
+            -- name: saveChanges
+            UPDATE repricer.price_changes c SET
+                state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
+                consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
+                acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
+                state_since = t.state_since, current_sku = t.current_sku,
+                current_dependent_skus = t.current_dependent_skus::text[],
+                planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
+                    THEN t.planned_at END,
+                due_effective_at = coalesce(t.due_at, c.due_effective_at)
+            FROM unnest(
+                \(changes.map(\.id))::text[], \(uuids: changes.map(\.change.changeID))::uuid[],
+                \(progress.map(\.state.rawValue))::text[], \(texts: progress.map(\.reason))::text[],
+                \(timestamps: progress.map { $0.scheduledAt?.milliseconds })::timestamptz[],
+                \(timestamps: progress.map { $0.consentAskedAt?.milliseconds })::timestamptz[],
+                \(timestamps: progress.map { $0.acceptedAt?.milliseconds })::timestamptz[],
+                \(texts: progress.map { $0.acceptance?.rawValue })::text[],
+                \(timestamps: progress.map { $0.effectiveAt?.milliseconds })::timestamptz[],
+                \(timestamps: progress.map { $0.endedAt?.milliseconds })::timestamptz[],
+                \(timestamps: progress.map(\.since.milliseconds))::timestamptz[],
+                \(texts: changes.map(\.change.currentSKU))::text[],
+                \(texts: changes.map(\.change.currentDependents))::text[],
+                \(timestamps: progress.map { $0.dueAt?.milliseconds })::timestamptz[],
+                \(timestamps: changes.map { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
+            ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
+                acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
+                due_at, planned_at)
+            WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+            """
+    }
+
+    private static func insertHistory(_ lines: [(id: String, line: Transition)]) -> SQL {
+        """
+        -- name: insertHistory
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT * FROM unnest(
+            \(lines.map(\.id))::text[],
+            \(uuids: lines.map(\.line.changeID))::uuid[],
+            \(timestamps: lines.map(\.line.at.milliseconds))::timestamptz[],
+            \(lines.map(\.line.state.rawValue))::text[],
+            \(lines.map(\.line.evidenceKind.rawValue))::text[],
+            \(lines.map(\.line.evidenceID))::text[],
+            \(texts: lines.map(\.line.reason))::text[])
+        ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func saveCharges(_ charges: [(id: String, charge: Charge)]) -> SQL {
+        """
+        -- name: saveCharges
+        INSERT INTO repricer.charges AS known
+            (original_transaction_id, transaction_id, sku, purchased_at, price_milliunits, currency,
+             revoked_at)
+        SELECT * FROM unnest(
+            \(charges.map(\.id))::text[],
+            \(charges.map(\.charge.transactionID))::text[],
+            \(charges.map(\.charge.sku))::text[],
+            \(timestamps: charges.map(\.charge.purchasedAt.milliseconds))::timestamptz[],
+            \(charges.map(\.charge.price))::bigint[],
+            \(charges.map(\.charge.currency))::text[],
+            \(timestamps: charges.map { $0.charge.revokedAt?.milliseconds })::timestamptz[])
+        ON CONFLICT (original_transaction_id, transaction_id, sku) DO UPDATE
+            SET revoked_at = EXCLUDED.revoked_at
+            WHERE known.revoked_at IS DISTINCT FROM EXCLUDED.revoked_at
+        """
+    }
+
+    private static func saveCancellation(_ id: String, _ cancellation: DependentCancellation) -> SQL
+    {
+        """
+        -- name: saveCancellation
+        INSERT INTO repricer.dependent_cancellations AS known
+            (original_transaction_id, change_id, dependent_sku, parent_sku, batch_id, cause, state,
+             price_milliunits, currency, requested_at, requested_by_evidence, settled_at,
+             settled_by_evidence, detail)
+        SELECT \(id)::text, c.change_id, \(cancellation.dependentSKU)::text,
+            \(cancellation.parentSKU)::text, c.batch_id, \(cancellation.cause)::text,
+            \(cancellation.state.rawValue)::text, \(cancellation.price), \(cancellation.currency)::text,
+            \(timestamp: cancellation.requestedAt.milliseconds),
+            \(cancellation.requestedByEvidence)::text,
+            \(timestamp: cancellation.settledAt?.milliseconds),
+            \(cancellation.settledByEvidence)::text, \(cancellation.detail)::text
+        FROM repricer.price_changes c
+        WHERE c.original_transaction_id = \(id) AND c.change_id = \(uuid: cancellation.changeID)
+        ON CONFLICT (original_transaction_id, change_id, dependent_sku) DO UPDATE SET
+            cause = EXCLUDED.cause, state = EXCLUDED.state, price_milliunits = EXCLUDED.price_milliunits,
+            requested_at = EXCLUDED.requested_at,
+            requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
+            settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail
+        -- One given up stays a discrepancy until a statement settles it.
+        WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
+                IS DISTINCT FROM EXCLUDED.settled_by_evidence)
+            AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
+                AND known.settled_by_evidence IS NULL)
+        """
+    }
+
+    /// A change that ended frees its SKUs for other batches.
+    static func releaseRoles(_ ids: [String]) -> SQL {
+        """
+        -- name: releaseRoles
+        DELETE FROM repricer.dependency_roles d USING repricer.price_changes c
+        WHERE d.original_transaction_id = ANY (\(ids)::text[])
+            AND c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+            AND c.ended_at IS NOT NULL
+        """
+    }
+
+    /// A request of unknown outcome whose changes a notification has settled needs no further call. One with a
+    /// call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
+    private static func closeRequests(_ folded: [Folded]) -> SQL {
+        """
+        -- name: closeSettledRequests
+        UPDATE repricer.price_change_requests r
+        SET state = 'answered', settled_at = t.at
+        FROM unnest(\(folded.map(\.id))::text[],
+            \(timestamps: folded.map { $0.state.facts.signedAt?.milliseconds })::timestamptz[]
+        ) AS t (id, at)
+        WHERE r.original_transaction_id = t.id AND r.state = 'unknown'
+            AND r.next_attempt_at IS NOT NULL
+            AND NOT EXISTS (
+                SELECT 1 FROM repricer.price_changes c
+                WHERE c.original_transaction_id = r.original_transaction_id
+                    AND c.change_id = ANY (r.change_ids) AND c.state IN ('sending', 'unknown'))
+        """
+    }
+}
+
+extension FoldWrites {
+    /// An unsent change of a renamed item is about the same product: it is judged and sent under the new name.
+    fileprivate static func renameUnsent(_ id: String, _ told: ToldRename) -> [SQL] {
+        let (from, to) = (told.rename.from, told.rename.to)
+        return [
+            """
+            -- name: renameUnsentChanges
+            WITH renamed AS (
+                UPDATE repricer.price_changes SET
+                    current_sku = CASE WHEN coalesce(current_sku, sku) = \(from) THEN \(to)::text
+                        ELSE current_sku END,
+                    current_dependent_skus = CASE
+                        WHEN \(from) = ANY (coalesce(current_dependent_skus, dependent_skus))
+                        THEN array_replace(coalesce(current_dependent_skus, dependent_skus),
+                            \(from)::text, \(to)::text)
+                        ELSE current_dependent_skus END
+                WHERE original_transaction_id = \(id) AND state IN ('awaiting_approval', 'queued')
+                    AND (coalesce(current_sku, sku) = \(from)
+                        OR \(from) = ANY (coalesce(current_dependent_skus, dependent_skus)))
+                RETURNING change_id, state, current_sku
+            )
+            INSERT INTO repricer.price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT \(id)::text, change_id, \(timestamp: told.key.signedAt.milliseconds), state,
+                \(told.source.rawValue)::text, \(told.key.evidenceID)::text,
+                \("renamed from \(from) to \(to)")::text
+            FROM renamed WHERE current_sku = \(to) ON CONFLICT DO NOTHING
+            """,
+            // The part that the item plays is known by its new name from now on.
+            """
+            -- name: renameRoles
+            WITH former AS (
+                DELETE FROM repricer.dependency_roles
+                WHERE original_transaction_id = \(id) AND sku = \(from)
+                RETURNING role, change_id
+            )
+            INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
+            SELECT \(id)::text, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
+            """,
+        ]
+    }
+}
+
+extension ToldRename {
+    /// Whether the newest facts still know the item by its new name only: a fold from the beginning meets old
+    /// renames again, and the old name may be another item's by now.
+    fileprivate func holds(in facts: SubscriptionFacts) -> Bool {
+        facts.items.contains { $0.sku == rename.to && $0.renews }
+            && !facts.items.contains { $0.sku == rename.from }
+    }
+}
+
+extension TrackedChange {
+    fileprivate var currentSKU: String? { submittedSKU == nil ? nil : sku }
+
+    fileprivate var currentDependents: String? {
+        submittedDependentSKUs == nil ? nil : arrayText(dependentSKUs)
+    }
+}
+
+/// PostgreSQL's text form of a `text[]`, for an array of arrays: every element quoted.
+func arrayText(_ elements: [String]) -> String {
+    let quoted = elements.map { element in
+        guard element.utf8.contains(where: { $0 == 0x22 || $0 == 0x5C }) else { return element }
+        return element.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
+    }
+    return quoted.isEmpty ? "{}" : "{\"" + quoted.joined(separator: "\",\"") + "\"}"
+}

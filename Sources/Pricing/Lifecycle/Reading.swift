@@ -1,0 +1,105 @@
+/// One statement, read against the facts before and after it.
+struct Reading {
+    let event: SubscriptionEvent
+    /// Renamed items go by their new names in both.
+    let before: SubscriptionFacts
+    let facts: SubscriptionFacts
+    let renames: [ItemRename]
+
+    var at: Instant { event.key.signedAt }
+
+    /// The transaction, unless it is older than the period already known: a refund of an earlier one, say.
+    var runningTransaction: TransactionStatement? {
+        guard let transaction = event.transaction, !before.isOlder(transaction) else { return nil }
+        return transaction
+    }
+
+    /// The transaction where it is the first that we hear of its period.
+    var newTransaction: TransactionStatement? {
+        guard let transaction = runningTransaction else { return nil }
+        guard let known = before.purchasedAt, let told = transaction.purchasedAt else {
+            return before.purchasedAt == nil ? transaction : nil
+        }
+        return told > known ? transaction : nil
+    }
+
+    /// Whether the customer did something, and no renewal brought what is new: a modification, a reactivation,
+    /// an offer (the `transactionReason` of what was bought is PURCHASE then).
+    var isCustomersDoing: Bool {
+        if newTransaction?.reason == "PURCHASE" { return true }
+        switch event.type {
+        case "DID_CHANGE_RENEWAL_PREF", "OFFER_REDEEMED", "SUBSCRIBED": return true
+        case .some, .none: return false
+        }
+    }
+
+    /// Whether a SKU is listed now that neither ran nor was set to renew: it may stand in another's place.
+    var hasNewcomer: Bool {
+        let told =
+            event.renewal?.items.map { $0.map(\.sku) }
+            ?? runningTransaction.map { $0.items.map(\.sku) } ?? []
+        let known = Set(before.items.map(\.sku))
+        return told.contains { !known.contains($0) }
+    }
+
+    /// Whether another item's increase waited for an answer until this statement.
+    func wasAnotherAsked(than sku: String) -> Bool {
+        before.items.contains { $0.sku != sku && $0.increase?.status == "PENDING" }
+    }
+
+    var isRevoked: Bool {
+        if event.type == "REFUND_REVERSED" { return false }
+        if event.type == "REVOKE" || event.status == 5 { return true }
+        // A status that Apple gives outweighs the mark on the transaction: part of it may be refunded.
+        guard event.type == "REFUND" || event.status == nil else { return false }
+        return runningTransaction?.revokedAt != nil
+    }
+
+    /// Why the subscription is over, if this statement says so.
+    var end: SubscriptionEnd? {
+        if isRevoked { return .revoked }
+        guard isExpired else { return nil }
+        switch event.type == "EXPIRED" ? event.subtype : nil {
+        case "VOLUNTARY": return .voluntary
+        case "PRICE_INCREASE": return .priceIncrease
+        case "BILLING_RETRY": return .billing
+        case "PRODUCT_NOT_FOR_SALE": return .product
+        case .some, .none: return SubscriptionEnd(expirationIntent: event.renewal?.expirationIntent)
+        }
+    }
+
+    var isExpired: Bool { event.type == "EXPIRED" || event.status == 2 }
+
+    func transition(_ change: TrackedChange) -> Transition {
+        Transition(
+            changeID: change.changeID, state: change.progress.state, at: at,
+            evidenceKind: event.source, evidenceID: event.key.evidenceID,
+            reason: change.progress.reason)
+    }
+}
+
+enum SubscriptionEnd: Hashable {
+    case voluntary, priceIncrease, billing, product, revoked, other
+
+    /// Apple's `expirationIntent`: 1 customer cancelled, 2 billing error, 3 no consent, 4 product, 5 other.
+    init(expirationIntent: Int?) {
+        switch expirationIntent {
+        case 1: self = .voluntary
+        case 2: self = .billing
+        case 3: self = .priceIncrease
+        case 4: self = .product
+        case .some, .none: self = .other
+        }
+    }
+
+    var reason: String {
+        switch self {
+        case .voluntary: "left_voluntarily"
+        case .priceIncrease: "expired_for_price_increase"
+        case .billing: "billing_failed"
+        case .product: "product_not_for_sale"
+        case .revoked: "refunded_or_revoked"
+        case .other: "expired"
+        }
+    }
+}

@@ -1,0 +1,116 @@
+/// What befalls a change besides its road: new names, postponements, a refund taken back, a parent that fell.
+extension TrackedChange {
+    /// A line of history that moves no state.
+    func note(_ reason: String, _ reading: Reading) -> Transition {
+        var line = reading.transition(self)
+        line.reason = reason
+        return line
+    }
+
+    mutating func takeNewNames(_ reading: Reading, _ lines: inout [Transition]) {
+        for rename in reading.renames {
+            if let place = dependentSKUs.firstIndex(of: rename.from) {
+                submittedDependentSKUs = submittedDependentSKUs ?? dependentSKUs
+                dependentSKUs[place] = rename.to
+            }
+        }
+        guard let rename = reading.renames.first(where: { $0.from == sku }) else { return }
+        submittedSKU = submittedSKU ?? sku
+        sku = rename.to
+        lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
+    }
+
+    /// The renewal moved, and what was due at it or later moves along (an inference: Apple is silent).
+    mutating func readExtension(_ reading: Reading, _ lines: inout [Transition]) {
+        guard progress.state.isWithApple, reading.event.type == "RENEWAL_EXTENDED",
+            let old = reading.before.renewalAt, let new = reading.facts.renewalAt, new > old,
+            let due = progress.dueAt, due >= old
+        else { return }
+        progress.dueAt = due.advanced(by: new.milliseconds - old.milliseconds)
+        lines.append(note("renewal_extended", reading))
+    }
+
+    /// An offer was put on the item: the increase takes effect after it, and is communicated anew.
+    mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
+        guard progress.state.isWithApple, progress.scheduledAt != nil,
+            let item = renewalItem(reading), isApplied(in: item) || item.price == newPrice,
+            let resumption = resumption(after: item, reading)
+        else { return }
+        let isMoved = progress.dueAt.map { $0 < resumption } ?? true
+        if isMoved { progress.dueAt = resumption }
+        let isToldAnew =
+            item.increaseStatus == "SCHEDULED"
+            && (progress.state == .pendingConsent || progress.state == .accepted)
+        if isToldAnew {
+            progress.acceptedAt = nil
+            progress.acceptance = nil
+            move(to: .scheduled, reason: postponedByOffer, reading, &lines)
+        } else if isMoved {
+            progress.reason = postponedByOffer
+            lines.append(reading.transition(self))
+        }
+    }
+
+    /// The first renewal after the offer that the next one begins or goes on with; nil without such an offer.
+    private func resumption(after item: RenewalStatement.Item, _ reading: Reading) -> Instant? {
+        guard item.isInOffer, let renewalAt = reading.facts.renewalAt,
+            let period = reading.facts.period.map({ Period($0) }),
+            let renewals = RenewalCalendar(
+                knownAt: renewalAt, period: period,
+                startedAt: reading.facts.recentSubscriptionStartAt
+                    ?? reading.facts.originalPurchaseAt)
+        else { return nil }
+        let count = min(max(item.offerPeriodCount ?? 1, 1), 100)
+        let offers = RenewalCalendar(
+            knownAt: renewalAt, period: item.offerPeriod.map { Period($0) } ?? period,
+            startedAt: nil)
+        guard let endsAt = offers?.renewal(count) else { return renewals.renewal(count) }
+        return renewals.renewal(renewals.firstIndex(atOrAfter: endsAt))
+    }
+
+    /// Ended by a refund that is taken back, or that the subscription outlived: goes on where it was.
+    mutating func reopenAfterRefund(_ reading: Reading, _ lines: inout [Transition]) {
+        guard isEndedByRefund, reading.end == nil, isApplied(in: renewalItem(reading)) else {
+            return
+        }
+        let isTakenBack = reading.event.type == refundReversed
+        let isOutlived = reading.newTransaction.map { $0.revokedAt == nil } ?? false
+        guard isTakenBack || isOutlived else { return }
+        progress.endedAt = nil
+        let state: ChangeState =
+            progress.acceptedAt != nil
+            ? .accepted : progress.consentAskedAt != nil ? .pendingConsent : .scheduled
+        move(
+            to: state, reason: isTakenBack ? "refund_reversed" : "renewed_after_refund", reading,
+            &lines)
+    }
+
+    var isEndedByRefund: Bool {
+        progress.state == .cancelled
+            && (progress.reason == SubscriptionEnd.revoked.reason
+                || progress.reason == itemRefunded)
+    }
+
+    /// Refused on a retry, and its first attempt was never seen applied: a statement that shows it applied is
+    /// better evidence.
+    var isRejectionDoubtful: Bool {
+        progress.state == .rejected && progress.reason?.hasSuffix(refusedOnRetry) == true
+    }
+
+    /// Whether the subscriber refused: declined, or left after being asked and before consenting.
+    var isRefused: Bool {
+        if progress.state == .declined && progress.reason != parentDeclined { return true }
+        return progress.state == .cancelled && progress.reason == SubscriptionEnd.voluntary.reason
+            && progress.consentAskedAt != nil && progress.acceptance == nil
+    }
+
+    /// The item fell because the App Store cancels a decliner's dependents, not by an answer of its own.
+    /// A decrease can't be declined, so it counts as cancelled.
+    mutating func fallWithParent() {
+        progress.state = isIncrease ? .declined : .cancelled
+        progress.reason = parentDeclined
+    }
+}
+
+private let parentDeclined = "parent_declined"
+private let postponedByOffer = "postponed_by_offer"

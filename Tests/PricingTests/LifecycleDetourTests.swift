@@ -1,0 +1,287 @@
+import Pricing
+import Testing
+
+private typealias Story = LifecycleStory
+
+/// Renames, replacements, resets, offers, removals: the interaction matrix of "Handling subscription price
+/// changes", each case told in notifications, the expected lines first.
+@Suite struct LifecycleDetourTests {
+    private func line(_ lines: [Transition]) -> [String] {
+        lines.map { [$0.state.rawValue, $0.reason].compactMap { $0 }.joined(separator: " ") }
+    }
+
+    @Test(arguments: ["METADATA_UPDATE", "MIGRATION", "MIGRATE"])
+    func change_itemRenamed_followsUnderTheNewName(type: String) throws {
+        let renamed = Story.event(
+            6, type, charged: [Story.charged()],
+            renewing: [Story.renewing("A2", price: 15990, status: "PENDING")])
+        let accepted = Story.event(
+            7, "PRICE_INCREASE", "ACCEPTED", charged: [Story.charged()],
+            renewing: [Story.renewing("A2", price: 15990, status: "ACCEPTED")])
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("A2", price: 15990)],
+            renewing: [Story.renewing("A2", price: 15990)])
+
+        let (state, lines) = Story.fold([
+            Story.bought, Story.priceChange, Story.pending, renamed, accepted, renewed,
+        ])
+
+        #expect(
+            line(lines) == [
+                "scheduled", "pending_consent", "pending_consent renamed from A to A2", "accepted",
+                "effective",
+            ])
+        let change = try #require(state.changes.first)
+        #expect(change.sku == "A2")
+        #expect(change.submittedSKU == "A")
+        #expect(change.progress.acceptance == .consented)
+        #expect(state.facts.items.map(\.sku) == ["A2"])
+        #expect(state.increases.map(\.sku) == ["A2"])
+    }
+
+    @Test func facts_renameAheadOfTheRenewal_keepTheRunningPriceUnderTheNewName() {
+        let renamed = Story.event(
+            6, "METADATA_UPDATE", charged: [Story.charged()], renewing: [Story.renewing("A2")])
+        let read = Story.event(
+            7, source: .status, charged: [Story.charged()], renewing: [Story.renewing("A2")])
+
+        let items = Story.fold([Story.bought, renamed, read], []).state.facts.items
+
+        #expect(
+            items == [
+                SubscriptionFacts.Item(
+                    sku: "A2", currentPrice: 9990, renewalPrice: 9990, renews: true, chargedAs: "A")
+            ])
+    }
+
+    @Test func rename_ofSeveral_pairsThoseWithTheSameIncreaseAndPrice() {
+        let bought = Story.event(
+            0, "SUBSCRIBED",
+            charged: [Story.charged(), Story.charged("B", price: 3990), Story.charged("C")],
+            renewing: [Story.renewing(), Story.renewing("B", price: 3990), Story.renewing("C")])
+        let told = Story.event(
+            3, "PRICE_CHANGE",
+            renewing: [
+                Story.renewing(status: "SCHEDULED"), Story.renewing("B", price: 3990),
+                Story.renewing("C"),
+            ])
+        let renamed = Story.event(
+            6, "METADATA_UPDATE",
+            renewing: [
+                Story.renewing("X", price: 3990), Story.renewing("Y"),
+                Story.renewing("Z", status: "SCHEDULED"),
+            ])
+
+        let state = Story.fold([bought, told, renamed], [Story.change(dependents: ["B"])]).state
+
+        #expect(state.changes[0].sku == "Z")
+        #expect(state.changes[0].dependentSKUs == ["X"])
+        #expect(state.changes[0].unfolded.dependentSKUs == ["B"])
+        #expect(state.facts.items.map(\.sku) == ["X", "Y", "Z"])
+    }
+
+    @Test func rename_ofADependentWhoseCancellationIsOpen_isADiscrepancyForAPerson() {
+        let bought = Story.event(
+            0, "SUBSCRIBED", charged: [Story.charged(), Story.charged("B", price: 3990)],
+            renewing: [Story.renewing(), Story.renewing("B", price: 3990)])
+        let pending = Story.event(
+            4, "PRICE_INCREASE", "PENDING",
+            renewing: [
+                Story.renewing(price: 15990, status: "PENDING"), Story.renewing("B", price: 3990),
+            ])
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("B", price: 3990)],
+            renewing: [Story.renewing("B", price: 3990)])
+        let renamed = Story.event(
+            32, "METADATA_UPDATE", purchasedOn: 31, charged: [Story.charged("B", price: 3990)],
+            renewing: [Story.renewing("B2", price: 3990)])
+
+        let state = Story.fold(
+            [bought, pending, renewed, renamed], [Story.change(dependents: ["B"])]
+        ).state
+
+        #expect(state.cancellations.map(\.state) == [.discrepancy])
+        #expect(state.cancellations[0].detail == "renamed to B2 before it was cancelled")
+    }
+
+    @Test func change_billingCycleResetAtTheOldPrice_isInvalidated() {
+        var reset = Story.event(
+            10, "DID_CHANGE_RENEWAL_PREF", "UPGRADE", purchasedOn: 10,
+            charged: [Story.charged(), Story.charged("B", price: 990)],
+            renewing: [Story.renewing(), Story.renewing("B", price: 990)])
+        reset.transaction?.reason = "PURCHASE"
+
+        #expect(
+            line(Story.fold([Story.bought, Story.priceChange, reset]).lines)
+                == ["scheduled", "invalidated cycle_reset"])
+    }
+
+    @Test func change_billingCycleResetAtTheHigherPrice_isEffective() {
+        var reset = Story.event(
+            10, "DID_CHANGE_RENEWAL_PREF", purchasedOn: 10, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing(price: 15990)])
+        reset.transaction?.reason = "PURCHASE"
+
+        let state = Story.fold([Story.bought, Story.pending, reset]).state
+
+        #expect(state.changes[0].progress.state == .effective)
+        #expect(state.changes[0].progress.effectiveAt == Story.at(10))
+    }
+
+    @Test func change_modifiedWithinTheCycle_goesOnWhereTheIncreaseIsStillTold() {
+        var added = Story.event(
+            10, "DID_CHANGE_RENEWAL_PREF", purchasedOn: 10,
+            charged: [Story.charged(), Story.charged("B", price: 990)],
+            renewing: [
+                Story.renewing(price: 15990, status: "PENDING"), Story.renewing("B", price: 990),
+            ])
+        added.transaction?.reason = "PURCHASE"
+
+        #expect(
+            Story.states([Story.bought, Story.pending, added])
+                == ["change-A scheduled", "change-A pending_consent"])
+    }
+
+    @Test func change_offerPutOnTheItem_isPostponedUntilAfterIt() {
+        var inOffer = Story.renewing(price: 15990, status: "SCHEDULED")
+        inOffer.offerPrice = 4990
+        inOffer.offerPeriod = "P1M"
+        inOffer.offerPeriodCount = 2
+        inOffer.offerReason = "RETENTION"
+        let redeemed = Story.event(
+            6, "OFFER_REDEEMED", charged: [Story.charged()], renewing: [inOffer])
+        let charged = TransactionStatement.Item(
+            sku: "A", price: 15990, offerPrice: 4990, offerPeriod: "P1M")
+        let duringOffer = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [charged],
+            renewing: [Story.renewing(price: 15990, status: "SCHEDULED")])
+        let afterOffer = Story.event(
+            93, "DID_RENEW", purchasedOn: 93, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing(price: 15990)])
+
+        let postponed = Story.fold([Story.bought, Story.pending, redeemed])
+        let all = Story.fold([
+            Story.bought, Story.pending, redeemed, duringOffer,
+            Story.event(
+                62, "PRICE_INCREASE", "ACCEPTED", purchasedOn: 62, charged: [charged],
+                renewing: [Story.renewing(price: 15990, status: "ACCEPTED")]), afterOffer,
+        ])
+
+        #expect(
+            line(postponed.lines) == [
+                "scheduled", "pending_consent", "scheduled postponed_by_offer",
+            ])
+        // 1 April and 1 May are at the offer's price.
+        #expect(postponed.state.changes[0].progress.dueAt == Instant("2026-06-01T00:00:00Z"))
+        #expect(
+            line(all.lines).suffix(2) == ["accepted", "effective"])
+        #expect(all.state.changes[0].progress.effectiveAt == Story.at(93))
+        #expect(all.state.changes[0].progress.acceptance == .consented)
+    }
+
+    @Test func change_renewalExtended_isDueWithIt() {
+        var extended = Story.event(
+            6, "RENEWAL_EXTENDED", charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        extended.transaction?.expiresAt = Story.at(41)
+        extended.renewal?.renewalAt = Story.at(41)
+
+        let (state, lines) = Story.fold([Story.bought, Story.priceChange, extended])
+
+        #expect(line(lines) == ["scheduled", "scheduled renewal_extended"])
+        #expect(state.changes[0].progress.dueAt == Story.at(41))
+        #expect(state.facts.renewalAt == Story.at(41))
+    }
+
+    @Test func change_itemMissingThoughNeverAsked_isTheSubscribersRemoval_untilTheQuestionIsFound()
+    {
+        let without = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("B", price: 1000)],
+            renewing: [Story.renewing("B", price: 1000)])
+
+        #expect(
+            line(Story.fold([Story.bought, Story.priceChange, without]).lines)
+                == ["scheduled", "cancelled item_missing_at_renewal"])
+        #expect(
+            line(Story.fold([Story.bought, Story.priceChange, without, Story.pending]).lines)
+                == ["scheduled", "pending_consent", "declined item_missing_at_renewal"])
+    }
+
+    @Test func change_itemRemovedAndReactivatedBeforeTheRenewal_goesOn() {
+        let removed = Story.event(
+            6, "DID_CHANGE_RENEWAL_PREF",
+            charged: [Story.charged(), Story.charged("B", price: 990)],
+            renewing: [Story.renewing("B", price: 990)])
+
+        let bought = Story.event(
+            0, "SUBSCRIBED", charged: [Story.charged(), Story.charged("B", price: 990)],
+            renewing: [Story.renewing(), Story.renewing("B", price: 990)])
+        let pending = Story.event(
+            4, "PRICE_INCREASE", "PENDING",
+            renewing: [
+                Story.renewing(price: 15990, status: "PENDING"), Story.renewing("B", price: 990),
+            ])
+        let after = [bought, pending, removed]
+        #expect(Story.fold(after).state.changes[0].progress.state == .pendingConsent)
+        #expect(
+            Story.fold(after + [Story.renewedAtNewPrice]).state.changes[0].progress.state
+                == .effective)
+    }
+
+    @Test func change_refundReversed_goesOnAndItsChargeCountsAgain() {
+        let refund = Story.event(
+            10, "REFUND", status: 5, charged: [Story.charged()], renewing: [], autoRenew: 0,
+            revoked: true)
+        let reversed = Story.event(
+            12, "REFUND_REVERSED", charged: [Story.charged()],
+            renewing: [Story.renewing(price: 15990, status: "PENDING")])
+
+        let refunded = Story.fold([Story.bought, Story.pending, refund])
+        let (state, lines) = Story.fold([Story.bought, Story.pending, refund, reversed])
+
+        #expect(line(refunded.lines).last == "cancelled refunded_or_revoked")
+        #expect(refunded.state.charges.map(\.revokedAt) == [Story.at(10)])
+        #expect(line(lines).last == "pending_consent refund_reversed")
+        #expect(state.changes[0].progress.endedAt == nil)
+        #expect(state.charges.map(\.revokedAt) == [nil])
+        #expect(state.facts.status == 1)
+    }
+
+    @Test func change_partlyRefundedWhileApplesStatusIsActive_staysOpen() {
+        let read = Story.event(
+            10, source: .status, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")], revoked: true)
+
+        let state = Story.fold([Story.bought, Story.priceChange, read]).state
+
+        #expect(state.changes[0].progress.state == .scheduled)
+        #expect(state.facts.status == 1)
+    }
+
+    @Test func change_subscriptionExpiredForAnotherItemsIncrease_isNotDeclined() {
+        let bothTold = Story.event(
+            4, "PRICE_INCREASE", "PENDING", charged: [Story.charged(), Story.charged("B")],
+            renewing: [
+                Story.renewing(price: 15990, status: "ACCEPTED"),
+                Story.renewing("B", price: 20000, status: "PENDING", to: 20000),
+            ])
+        let expired = Story.event(
+            31, "EXPIRED", "PRICE_INCREASE", status: 2, renewing: [], autoRenew: 0, intent: 3)
+        let other = Story.change("B", to: 20000, id: "change-B")
+
+        let state = Story.fold([Story.bought, bothTold, expired], [Story.change(), other]).state
+
+        #expect(state.changes.map(\.progress.state) == [.cancelled, .declined])
+        #expect(state.changes[0].progress.reason == "expired_for_another_increase")
+    }
+
+    @Test func change_askedAfterAcceptance_staysAcceptedAndTheHistoryShowsIt() {
+        let asked = Story.event(
+            6, "PRICE_INCREASE", "PENDING", charged: [Story.charged()],
+            renewing: [Story.renewing(price: 15990, status: "PENDING")])
+
+        #expect(
+            line(Story.fold([Story.bought, Story.accepted, asked]).lines)
+                == ["scheduled", "accepted", "accepted asked_after_acceptance"])
+    }
+}
