@@ -151,6 +151,53 @@ import Testing
         #expect(try await desk.storedRows() == 0)
     }
 
+    @Test(arguments: ["--rows", "--rejects"])
+    func plan_whoseOutputIsItsInput_exits2AndKeepsTheFile(option: String) async throws {
+        let desk = try await Desk()
+        let file = try desk.file(Self.rows)
+        let link = "\(desk.folder)/link.csv"
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: file)
+        let before = try String(contentsOfFile: file, encoding: .utf8)
+
+        let same = await run("plan", file, option, file, environment: desk.environment)
+        let linked = await run("plan", file, option, link, environment: desk.environment)
+
+        #expect(same.code == .usage)
+        #expect(same.messages.contains("is named twice; give the output a file of its own"))
+        #expect(linked.code == .usage)
+        #expect(linked.messages.contains("are the same file; give the output a file of its own"))
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == before)
+    }
+
+    @Test(arguments: ["out", "-"])
+    func plan_whoseTwoOutputsAreOne_exits2(name: String) async throws {
+        let desk = try await Desk()
+        let path = name == "-" ? name : "\(desk.folder)/\(name)"
+
+        let outcome = await run(
+            "plan", try desk.file(Self.rows), "--rows", path, "--rejects", path,
+            environment: desk.environment)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.output.isEmpty)
+    }
+
+    @Test func submit_whoseRejectsWouldReplaceThePlansRows_exits2AndKeepsThem() async throws {
+        let desk = try await Desk()
+        let file = try desk.file(Self.rows)
+        _ = try await desk.plan(file)
+        let rows = "\(desk.folder)/rows.ndjson"
+        let before = try String(contentsOfFile: rows, encoding: .utf8)
+
+        let outcome = await run(
+            "submit", file, "--name", "n", "--plan-rows", rows, "--rejects", rows,
+            environment: desk.environment)
+
+        #expect(outcome.code == .usage)
+        #expect(try String(contentsOfFile: rows, encoding: .utf8) == before)
+        #expect(try await desk.storedRows() == 0)
+    }
+
     /// More rows than fit one piece, so that rows of one subscription are judged in different ones.
     @Test func plan_ofRowsFarApart_judgesThemTogetherAndTwiceTheSame() async throws {
         let desk = try await Desk(subscriptions: 5000)

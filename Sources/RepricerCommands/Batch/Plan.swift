@@ -29,7 +29,8 @@ extension Commands {
                 path: file, asOf: asOf, environment: environment, pool: pool)
             let output = try PlanOutput(
                 PlanOutput.Wishes(
-                    shownFile: session.shownFile, rows: invocation.arguments[rowsFile],
+                    batch: session.input.path, shownFile: session.shownFile,
+                    rows: invocation.arguments[rowsFile],
                     rejects: invocation.arguments[rejectsFile]),
                 outline: session.outline, hash: session.emptyHash, world: invocation.world)
             let finished = try await session.plan(into: output)

@@ -6,7 +6,9 @@ import Pricing
 /// and keeps the figures. Nothing here grows with the batch but the list of its calls.
 actor PlanOutput: PlanSink {
     struct Wishes: Sendable {
-        /// How the file is called in messages.
+        /// The batch that is read; `-` is standard input.
+        var batch: String
+        /// How the batch is called in messages.
         var shownFile: String
         var rows: String?
         var rejects: String?
@@ -46,8 +48,13 @@ actor PlanOutput: PlanSink {
         self.submission = submission
         self.storesRefused = storesRefused
         rejectsWriter = RejectsWriter(columns: outline.columns, priceUnit: outline.priceUnit)
-        rowsFile = try wishes.rows.map { try OutputFile(path: $0, world: world) }
-        rejectsFile = try wishes.rejects.map { try OutputFile(path: $0, world: world) }
+        // Standard input and output are both called `-`, and are not the same.
+        let read = [wishes.batch, wishes.earlierRows].compactMap { $0 }.filter { $0 != "-" }
+        rowsFile = try wishes.rows.map { try OutputFile(path: $0, besides: read, world: world) }
+        let taken = read + [wishes.rows].compactMap { $0 }
+        rejectsFile = try wishes.rejects.map {
+            try OutputFile(path: $0, besides: taken, world: world)
+        }
         drift = try wishes.earlierRows.map { try PlanDrift(path: $0) }
         try rejectsFile?.write(rejectsWriter.header)
     }

@@ -66,7 +66,8 @@ extension Commands {
     ) async throws -> PlanOutput.Finished {
         let output = try PlanOutput(
             PlanOutput.Wishes(
-                shownFile: session.shownFile, rejects: invocation.arguments[rejectsFile],
+                batch: session.input.path, shownFile: session.shownFile,
+                rejects: invocation.arguments[rejectsFile],
                 earlierRows: invocation.arguments[planRows]),
             outline: session.outline, hash: session.emptyHash, world: invocation.world,
             submission: writer, storesRefused: invocation.arguments[acceptValid])

@@ -1,5 +1,25 @@
 import Glibc
 
+/// A regular file as the system knows it: two paths can lead to the same one.
+private struct FileIdentity: Equatable {
+    let device: dev_t
+    let inode: ino_t
+
+    /// Nil for a file that is not there yet, and for pipes and terminals, which several may share.
+    init?(path: String) {
+        var status = stat()
+        guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
+        device = status.st_dev
+        inode = status.st_ino
+    }
+
+    static func isSame(_ left: String, _ right: String) -> Bool {
+        if left == "-" || right == "-" { return left == right }
+        guard let left = FileIdentity(path: left) else { return false }
+        return left == FileIdentity(path: right)
+    }
+}
+
 /// A file that a command writes: a path, or `-` for standard output. Written in pieces, so that a plan of any
 /// size needs little memory.
 final class OutputFile {
@@ -10,8 +30,17 @@ final class OutputFile {
     private let sink: OutputSink
     private var buffer = ""
 
-    init(path: String, world: World) throws(CommandFailure) {
+    /// Opens and empties the file. Throws where it is one of `others`, whatever their paths look like: what is
+    /// still to be read would be gone, and two outputs would write over each other.
+    init(path: String, besides others: [String] = [], world: World) throws {
         self.path = path
+        if let other = others.first(where: { FileIdentity.isSame(path, $0) }) {
+            throw UsageError(
+                other == path
+                    ? "\(quoted(path)) is named twice; give the output a file of its own"
+                    : "\(quoted(path)) and \(quoted(other)) are the same file; give the output a file of its own"
+            )
+        }
         guard path != "-" else {
             descriptor = -1
             sink = world.output
