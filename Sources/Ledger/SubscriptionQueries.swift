@@ -71,7 +71,8 @@ package enum SubscriptionQueries {
         return stored
     }
 
-    /// The SKUs set to renew on any subscription of the same customers, by customer token.
+    /// The SKUs set to renew on any subscription of the same customers, by customer token. A subscription that
+    /// ended, or whose renewal is off, still lists its items: none of them will renew.
     package static func renewingSKUs(
         ofCustomers tokens: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Set<String>] {
@@ -81,6 +82,7 @@ package enum SubscriptionQueries {
             SELECT s.app_account_token, item ->> 'sku' AS sku
             FROM repricer.subscriptions s, jsonb_array_elements(s.items) item
             WHERE s.app_account_token = ANY (\(tokens)::text[]) AND (item ->> 'renews')::boolean
+                AND s.auto_renews IS NOT FALSE AND coalesce(s.status IN (1, 3, 4), true)
             """)
         var skus: [String: Set<String>] = [:]
         for row in rows {

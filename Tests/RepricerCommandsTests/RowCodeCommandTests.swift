@@ -216,6 +216,33 @@ import Testing
         #expect(stored.code == .done, "\(stored.messages)")
     }
 
+    @Test func plan_whenADependentsSubscriptionEndedOrIsOff_isDependentUnknown() async throws {
+        let (environment, folder) = try await office()
+        let file = "\(folder)/batch.csv"
+        let connection = try await TestDatabase.connect()
+        // 12 has expired, 13 has its renewal off, 15 is in its grace period.
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET app_account_token = 'customer';
+            UPDATE repricer.subscriptions SET items = jsonb_build_array(jsonb_build_object('sku',
+                'X' || original_transaction_id, 'currentPrice', 990, 'renewalPrice', 990,
+                'renews', true)) WHERE original_transaction_id IN ('12', '13', '15')
+            """)
+        await connection.close()
+        let rows = ["1,A,12.99,USD,,X12,", "2,A,12.99,USD,,X13,", "3,A,12.99,USD,,X15,"]
+        try (Self.header + rows.joined(separator: "\n") + "\n")
+            .write(toFile: file, atomically: true, encoding: .utf8)
+
+        let outcome = await run("plan", file, environment: environment)
+
+        let said = outcome.messages.split(separator: "\n").map { $0.dropFirst(file.count + 1) }
+        #expect(
+            said.map { String($0.prefix { $0 != ";" }) } == [
+                "2: dependent_unknown: the customer has no subscription on which X12 is set to renew",
+                "3: dependent_unknown: the customer has no subscription on which X13 is set to renew",
+            ])
+    }
+
     private func cells(_ path: String) throws -> [[String]] {
         try String(contentsOfFile: path, encoding: .utf8).split(separator: "\r\n")
             .map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) }
