@@ -2,11 +2,16 @@ package import Pricing
 
 /// A row that the file itself spoiled, with what it held.
 package struct SpoiledRow: Hashable, Sendable {
+    /// Enough to find the row again; a file may be one long line.
+    static let uncutBytesMax = 1000
+
     /// The physical line on which the row begins.
     package var line: Int
     package var fault: RowFault
     /// What the file says in each column, as far as it could be cut into cells.
     package var cells: [BatchColumn: String]
+    /// The beginning of the row as it stands, where it could not be cut into cells; else empty.
+    package var uncut = ""
 
     /// The row of a plan for it.
     package var plan: PlanRow {
@@ -70,8 +75,8 @@ package struct BatchFileReader {
     package mutating func next() throws(BatchFileError) -> BatchFileEntry? {
         while let line = try scanner.next() {
             if line.isTooLong {
-                return spoiled(
-                    line.number, "the line is longer than \(LineScanner.lineBytesMax) bytes",
+                return uncut(
+                    line, "the line is longer than \(LineScanner.lineBytesMax) bytes",
                     remedy: "split it, or look for a missing line break")
             }
             if line.bytes.allSatisfy({ header == nil && $0 == 0x20 }) { continue }
@@ -104,8 +109,7 @@ package struct BatchFileReader {
                 reason = "a quoted cell is not closed"
             }
             scanner.putBack(lines.dropFirst())
-            return spoiled(
-                first.number, reason, remedy: "close each quote, and double those inside")
+            return uncut(first, reason, remedy: "close each quote, and double those inside")
         }
     }
 
@@ -140,7 +144,7 @@ package struct BatchFileReader {
         do throws(JSONLine.Malformed) {
             members = try JSONLine.members(line.bytes)
         } catch {
-            return spoiled(line.number, error.message, remedy: "write one JSON object a line")
+            return uncut(line, error.message, remedy: "write one JSON object a line")
         }
         var cells = BatchCells()
         var unknown: [String] = []
@@ -177,6 +181,14 @@ package struct BatchFileReader {
         } catch {
             return .spoiled(SpoiledRow(line: line, fault: error, cells: cells.written))
         }
+    }
+
+    private func uncut(
+        _ line: PhysicalLine, _ message: String, remedy: String
+    ) -> BatchFileEntry {
+        let fault = RowFault(.malformedRow, message, remedy: remedy)
+        let text = String(decoding: line.bytes.prefix(SpoiledRow.uncutBytesMax), as: UTF8.self)
+        return .spoiled(SpoiledRow(line: line.number, fault: fault, cells: [:], uncut: text))
     }
 
     private func spoiled(

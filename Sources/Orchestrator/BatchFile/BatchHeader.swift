@@ -8,6 +8,9 @@ enum BatchHeader {
     case csv(CSV)
     case ndjson(BatchPriceUnit)
 
+    /// How far to look for a row of NDJSON that names its price.
+    private static let unitLinesMax = 100
+
     /// Reads the header row of a CSV file; of NDJSON nothing is consumed.
     static func read(
         _ scanner: inout LineScanner, file: String
@@ -16,8 +19,7 @@ enum BatchHeader {
             if line.number == 1 { try stripMark(&line, file) }
             let first = line.bytes.first { $0 != 0x20 && $0 != 0x09 }
             if first == UInt8(ascii: "{") {
-                scanner.putBack([line])
-                return .ndjson(unit(line.bytes))
+                return .ndjson(try unit(from: line, &scanner))
             }
             if line.bytes.isEmpty { continue }
             return .csv(try csv(line, file))
@@ -40,12 +42,28 @@ enum BatchHeader {
         }
     }
 
-    /// The unit of the first row that names one; decimal where the line is of no use.
-    private static func unit(_ bytes: [UInt8]) -> BatchPriceUnit {
-        // A malformed first line is reported when it is read as a row.
-        let members = try? JSONLine.members(bytes)
-        let hasMilliunits = members?[BatchColumn.priceMilliunits.rawValue] != nil
-        return hasMilliunits && members?[BatchColumn.price.rawValue] == nil ? .milliunits : .decimal
+    /// The unit of the first row that names one, so that a spoiled row at the beginning condemns no other;
+    /// decimal where none of the first rows does. Nothing is consumed.
+    private static func unit(
+        from first: PhysicalLine, _ scanner: inout LineScanner
+    ) throws(BatchFileError) -> BatchPriceUnit {
+        var lines = [first]
+        var found = unit(first.bytes)
+        while found == nil, lines.count < unitLinesMax, let line = try scanner.next() {
+            lines.append(line)
+            found = unit(line.bytes)
+        }
+        scanner.putBack(lines)
+        return found ?? .decimal
+    }
+
+    private static func unit(_ bytes: [UInt8]) -> BatchPriceUnit? {
+        // A malformed line is reported when it is read as a row.
+        guard let members = try? JSONLine.members(bytes) else { return nil }
+        let hasDecimal = members[BatchColumn.price.rawValue] != nil
+        let hasMilliunits = members[BatchColumn.priceMilliunits.rawValue] != nil
+        guard hasDecimal != hasMilliunits else { return nil }
+        return hasMilliunits ? .milliunits : .decimal
     }
 
     private static func csv(_ line: PhysicalLine, _ file: String) throws(BatchFileError) -> CSV {

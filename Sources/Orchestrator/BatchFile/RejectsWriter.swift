@@ -17,9 +17,12 @@ package struct RejectsWriter {
         record(columns.map(\.rawValue) + ["reject_code", "reject_reason"])
     }
 
-    /// A row that the file itself spoiled, as it stood there.
+    /// A row that the file itself spoiled, as it stood there; one that could not be cut into cells stands as a
+    /// whole in the first, where it can be mended and is refused until it is.
     package func line(_ row: SpoiledRow) -> String {
-        record(columns.map { row.cells[$0] ?? "" } + reason(row.fault))
+        var cells = columns.map { row.cells[$0] ?? "" }
+        if !row.uncut.isEmpty, !cells.isEmpty { cells[0] = row.uncut }
+        return record(cells + reason(row.fault))
     }
 
     /// A well-formed row that was refused.

@@ -64,6 +64,16 @@ struct BatchNDJSONTests {
         #expect(try BatchText(line).outline == ["1 bad_price"])
     }
 
+    @Test func lines_afterASpoiledFirstOne_keepTheirUnit() throws {
+        let row = Self.good.replacing("\"price\":\"12.99\"", with: "\"price_milliunits\":12990")
+
+        let batch = try BatchText("{oops\n{}\n\n\(row)\n\(Self.good)")
+
+        #expect(
+            batch.outline == ["1 malformed_row", "2 malformed_row", "4", "5 malformed_row"])
+        #expect(batch.rows.map(\.newPrice) == [12_990])
+    }
+
     @Test func line_whenNotUTF8_isMalformed() throws {
         let bad = Array(Self.good.utf8).map { $0 == UInt8(ascii: "A") ? 0xFF : $0 }
 

@@ -44,6 +44,22 @@ struct BatchRejectsTests {
         #expect(line.contains("surplus"))
     }
 
+    @Test(arguments: [
+        "original_transaction_id,sku,price,currency", "currency,sku,price,original_transaction_id",
+        "sku,original_transaction_id,price,currency",
+    ])
+    func rejects_ofARowThatCannotBeCut_holdItAndAreRefusedUntilMended(header: String) throws {
+        let batch = try BatchText("\(header)\n1,\"A\"B,1.00,USD\n")
+        let writer = RejectsWriter(columns: batch.columns, priceUnit: .decimal)
+
+        let line = writer.line(try #require(batch.spoiled.first))
+        let again = try BatchText(writer.header + line)
+
+        #expect(line.hasPrefix("\"1,\"\"A\"\"B,1.00,USD\",,,,malformed_row,"))
+        #expect(again.rows.isEmpty)
+        #expect(again.entries.count == 1)
+    }
+
     @Test func rejects_whenInMilliunits_keepTheUnit() throws {
         let batch = try BatchText(
             "original_transaction_id,sku,price_milliunits,currency\n1,A,12990,USD\n")
