@@ -100,6 +100,34 @@ import Testing
         #expect(shown.output.contains(#""always_consent":[]"#))
     }
 
+    @Test func import_whenOneRowIsSpoiledAndOneIsUnknown_namesBothAtOnce() async throws {
+        let office = try await Office()
+        let file = try office.file(
+            """
+            rule,storefront,currency,period_kind,amount
+            threshold,JPN,QQQ,annual,500
+            threshold,JP,JPY,annual,500
+            threshold,JPN,JPY,annual,500
+            threshold,JPN,JPY,annual,600
+
+            """)
+
+        let outcome = await run("rules", "import", file, environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages == """
+                \(file):2: unknown_currency: Apple has no prices in QQQ; correct it, or add a row for \
+                the currency and its decimals
+                \(file):3: bad_storefront: storefront cannot be 'JP'; write ISO 3166-1 alpha-3 in \
+                capitals, as USA
+                \(file):5: duplicate_row: threshold JPN JPY annual from the import is also on line 4; \
+                keep one of the rows
+                repricer: nothing imported: 3 rows of \(file) are wrong
+
+                """)
+    }
+
     @Test func import_withEffectiveFrom_holdsFromThen() async throws {
         let office = try await Office()
         let file = try office.file("rule,storefront\nalways_consent,JPN\n")

@@ -11,7 +11,8 @@ package struct RuleImport: Hashable, Sendable {
     package let changes: [Change]
     /// Rows that say what holds already.
     package let unchangedCount: Int
-    /// Rows that can't be taken on the rules as they are.
+    /// Rows that can't be taken, in the order of lines: those that the file itself spoiled, and those that don't
+    /// go with the rules as they are.
     package let faults: [RuleFault]
 
     /// Compares a file with all that is stored. Rows without a date of their own hold from `from` on.
@@ -44,7 +45,9 @@ package struct RuleImport: Hashable, Sendable {
         }
         self.changes = changes
         self.unchangedCount = unchangedCount
-        faults = (RuleImport.unknownCurrencies(file, stored) + RuleImport.collisions(pending))
+        let named = Set(file.faults.map(\.line))
+        let found = RuleImport.unknownCurrencies(file, stored) + RuleImport.collisions(pending)
+        faults = (file.faults + found.filter { !named.contains($0.line) })
             .sorted { $0.line < $1.line }
     }
 

@@ -29,7 +29,6 @@ extension Commands {
             .map(Instant.init(milliseconds:))
         let source = DigestingByteSource(try FileByteSource(path: path))
         let file = try RuleFile(source: source, file: shownFile).dated(chosen)
-        try refuse(file.faults, shownFile, invocation)
         let digest = source.hexadecimalDigest
         let isDryRun = invocation.arguments[dryRun]
         let (change, revision) = try await invocation.withPool(configuration) { pool in
