@@ -20,6 +20,7 @@ CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time
 DECLARE
     v_batch batches;
     v_rows bigint;
+    v_line bigint;
 BEGIN
     PERFORM require_pricing();
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
@@ -37,6 +38,22 @@ BEGIN
     SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
     IF v_rows <> v_batch.row_count THEN
         RAISE EXCEPTION 'batch % holds % rows, % were submitted', p_batch_id, v_rows, v_batch.row_count
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT c.line INTO v_line FROM price_changes c
+        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
+            AND c.dependent_skus <> '{}' AND EXISTS (
+                SELECT 1 FROM (
+                    SELECT c.sku, 'parent' AS role
+                    UNION ALL SELECT unnest(c.dependent_skus), 'dependent') part
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM dependency_roles d
+                    WHERE d.original_transaction_id = c.original_transaction_id
+                        AND d.sku = part.sku AND d.role = part.role AND d.change_id = c.change_id))
+        ORDER BY c.line LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'line % of batch % names dependents without their part in dependency_roles',
+            v_line, p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at
@@ -616,6 +633,7 @@ CREATE VIEW report.forecast_accuracy AS
             price_changes.forecast_reasons,
                 CASE
                     WHEN ((price_changes.consent_asked_at IS NOT NULL) OR (price_changes.acceptance = 'consented'::text)) THEN 'required'::text
+                    WHEN ((price_changes.state = 'declined'::text) AND (price_changes.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
                     WHEN (price_changes.acceptance = 'informed'::text) THEN 'not_required'::text
                     WHEN ((price_changes.direction = 'decrease'::text) AND (COALESCE(price_changes.scheduled_at, price_changes.effective_at) IS NOT NULL)) THEN 'none'::text
                     ELSE NULL::text

@@ -232,6 +232,30 @@ import Testing
         #expect(total == stored)
     }
 
+    @Test(arguments: [("item_missing_at_renewal", "missed"), ("parent_declined", "not_known")])
+    func forecastAccuracy_whenTheAskingWasNeverSeen_readsItFromTheDecline(
+        reason: String, expected: String
+    ) async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(ReportFixture.world)
+        _ = try await connection.execute(
+            """
+            UPDATE repricer.price_changes SET state = 'declined', reason = \(reason),
+                forecast_consent = 'not_required', forecast_reasons = '{increase_within_12_months}',
+                consent_asked_at = NULL, accepted_at = NULL, acceptance = NULL
+            WHERE original_transaction_id = '3'
+            """)
+        let outcomes = try await connection.query(
+            """
+            SELECT DISTINCT consent_outcome FROM report.forecast_accuracy
+            WHERE forecast_reasons = '{increase_within_12_months}'
+            """
+        ).map { try $0.text("consent_outcome") }
+        await connection.close()
+
+        #expect(outcomes == [expected])
+    }
+
     @Test func reconciliation_whenAppleIsSilent_saysSoAndNothingElse() async throws {
         let rows = try await Self.read(.reconciliation)
 

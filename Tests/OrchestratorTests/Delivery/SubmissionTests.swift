@@ -81,6 +81,28 @@ import Testing
         await world.close()
     }
 
+    @Test func dependents_writtenWithoutTheirParts_areNotApproved() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        let batchID = try await world.submit([World.row("1")])
+        let at = world.now.milliseconds
+        try await world.insertBySQL(sku: "C", dependents: "{B}", withParts: false)
+        let owner = try await TestDatabase.connect()
+        try await owner.script("UPDATE repricer.batches SET row_count = row_count + 1")
+        await owner.close()
+
+        let refused = await #expect(throws: PostgresError.self) {
+            _ = try await world.approver.withTransaction {
+                try BatchQueries.approve(batchID, at: at, on: $0)
+            }
+        }
+
+        let said = refused.map { String(reflecting: $0) } ?? ""
+        #expect(said.contains("names dependents without their part"))
+        #expect(try await world.changes() == ["A awaiting_approval", "C awaiting_approval"])
+        await world.close()
+    }
+
     @Test func roles_pricingCannotTouchStates_andTheServiceCannotApprove() async throws {
         let world = try await World.make()
         try await world.subscribe("1")
@@ -109,8 +131,8 @@ import Testing
 }
 
 extension DeliveryWorld {
-    /// A change inserted past the program, with the parts its SKUs would play.
-    func insertBySQL(sku: String, dependents: String) async throws {
+    /// A change inserted past the program, with the parts its SKUs would play unless they are to be left out.
+    func insertBySQL(sku: String, dependents: String, withParts: Bool = true) async throws {
         try await submitter.withTransaction { connection in
             _ = try connection.execute(
                 """
@@ -124,6 +146,7 @@ extension DeliveryWorld {
                     forecast_effective_at, send_by, due_effective_at, state_since
                 FROM repricer.price_changes WHERE line = 2
                 """)
+            guard withParts else { return }
             _ = try connection.execute(
                 """
                 INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
