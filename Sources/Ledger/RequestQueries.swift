@@ -134,17 +134,19 @@ package enum RequestQueries {
                 AND r.request_reference_id = due.request_reference_id
             RETURNING r.*, due.is_withdrawn
             """)
-        return try rows.map { row in
-            Held(
-                originalTransactionID: try row.text("original_transaction_id"),
-                requestReferenceID: try row.text("request_reference_id"),
-                changeIDs: try row.texts("change_ids"),
-                transactionID: try row.text("transaction_id"),
-                call: try row.text("call"), fence: try row.int64("fence"),
-                attempts: try row.int("attempts"), looks: try row.int("looks"),
-                nextStep: try row.text("next_step"), errorCode: try row.int64OrNil("error_code"),
-                isWithdrawn: try row.bool("is_withdrawn"))
-        }
+        return try rows.map { try held($0) }
+    }
+
+    static func held(_ row: Row) throws -> Held {
+        Held(
+            originalTransactionID: try row.text("original_transaction_id"),
+            requestReferenceID: try row.text("request_reference_id"),
+            changeIDs: try row.texts("change_ids"),
+            transactionID: try row.text("transaction_id"),
+            call: try row.text("call"), fence: try row.int64("fence"),
+            attempts: try row.int("attempts"), looks: try row.int("looks"),
+            nextStep: try row.text("next_step"), errorCode: try row.int64OrNil("error_code"),
+            isWithdrawn: try row.bool("is_withdrawn"))
     }
 
     /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left alone.

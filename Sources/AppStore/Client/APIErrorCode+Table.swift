@@ -132,14 +132,60 @@ extension APIErrorCode {
         5_000_001: "GeneralInternalRetryableError",
     ]
 
-    /// Codes that Get All Subscription Statuses adds; a number shared by both has the name above.
+    /// Codes that the App Store Server API adds; a number shared by both has the name above.
     static let serverAPINames: [Int: String] = [
+        4_000_000: "GeneralBadRequestError",
         4_000_002: "InvalidAppIdentifierError",
+        4_000_005: "InvalidRequestRevisionError",
+        4_000_008: "InvalidOriginalTransactionIdError",
+        4_000_012: "StartDateTooFarInPastError",
+        4_000_013: "StartDateAfterEndDateError",
+        4_000_014: "InvalidPaginationTokenError",
+        4_000_015: "InvalidStartDateError",
+        4_000_016: "InvalidEndDateError",
+        4_000_017: "PaginationTokenExpiredError",
+        4_000_018: "InvalidNotificationTypeError",
+        4_000_019: "MultipleFiltersSuppliedError",
         4_000_031: "InvalidStatusError",
         4_040_001: "AccountNotFoundError",
         4_040_002: "AccountNotFoundRetryableError",
         4_040_003: "AppNotFoundError",
         4_040_004: "AppNotFoundRetryableError",
+        4_040_005: "OriginalTransactionIdNotFoundError",
+        4_040_006: "OriginalTransactionIdNotFoundRetryableError",
+        4_040_007: "ServerNotificationURLNotFoundError",
+        4_040_008: "TestNotificationNotFoundError",
+    ]
+
+    /// What a code of the App Store Server API means to the person who reads it, and what to do.
+    static let meanings: [Int: String] = [
+        4_000_000: "the App Store can't read the request",
+        4_000_002: "the app that the key names is not valid; check REPRICER_BUNDLE_ID",
+        4_000_005: "the request's revision is not valid",
+        4_000_006: "not a transaction id of the App Store; mend it",
+        4_000_008: "not an original transaction id of the App Store; mend it",
+        4_000_012: "the span begins before the oldest notification that the App Store keeps",
+        4_000_013: "the span's start is not before its end; check this machine's clock",
+        4_000_014: "the page token belongs to another question",
+        4_000_015: "the span's start is no instant",
+        4_000_016: "the span's end is no instant",
+        4_000_017: "the page token is too old; the span is read from its beginning",
+        4_000_018: "no such notification type, or no such subtype of it",
+        4_000_019: "a transaction id and a notification type at once",
+        4_000_031: "a status filter that is none of 1 to 5",
+        4_010_000: "the App Store refuses our key; run `repricer config check`",
+        4_040_001: "the App Store knows no customer account for the id",
+        4_040_002: "the App Store can't find the customer account now; try again",
+        4_040_003: "the App Store knows no such app; check REPRICER_BUNDLE_ID",
+        4_040_004: "the App Store can't find the app now; try again",
+        4_040_005: "the App Store knows no subscription of this id; check app and environment",
+        4_040_006: "the App Store can't find the subscription now; try again",
+        4_040_007: "no notification URL is set in App Store Connect",
+        4_040_008: "no test notification of this token",
+        4_040_010: "the App Store knows no transaction of this id; check app and environment",
+        4_290_000: "too many calls; the App Store names the instant from which they are welcome",
+        5_000_000: "an error of the App Store's own",
+        5_000_001: "an error of the App Store's own that passes; try again",
     ]
 
     static let listedForPriceChange: Set<Int> = [

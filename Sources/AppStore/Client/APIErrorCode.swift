@@ -18,6 +18,10 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
     /// The App Store's name; nil for codes that are not documented.
     package var name: String? { Self.names[rawValue] ?? Self.serverAPINames[rawValue] }
 
+    /// What the code says to a person, and what to do; nil where only the App Store's own message
+    /// tells.
+    package var meaning: String? { Self.meanings[rawValue] }
+
     /// True for codes that the page of Change Subscription Price lists.
     package var isListedForPriceChange: Bool { Self.listedForPriceChange.contains(rawValue) }
 
@@ -28,6 +32,9 @@ extension APIErrorCode {
     package static let invalidConsistencyToken = APIErrorCode(rawValue: 4_000_082)
     package static let repeatedRequestReferenceID = APIErrorCode(rawValue: 4_000_097)
     package static let alreadyCommunicated = APIErrorCode(rawValue: 4_000_205)
+    package static let startDateTooFarInPast = APIErrorCode(rawValue: 4_000_012)
+    package static let invalidPaginationToken = APIErrorCode(rawValue: 4_000_014)
+    package static let paginationTokenExpired = APIErrorCode(rawValue: 4_000_017)
 
     /// What to do next about a refused price change.
     package enum Disposition: String, Hashable, Sendable, CaseIterable {
@@ -52,7 +59,7 @@ extension APIErrorCode {
         if self == .repeatedRequestReferenceID { return .look }
         if self == .alreadyCommunicated { return onRetry ? .look : .reject }
         // The twins of "not found" that the App Store Server API calls retryable.
-        if rawValue == 4_040_002 || rawValue == 4_040_004 { return .retrySame }
+        if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {
         case 401: return .haltService
         case 408, 500...599: return .retrySame

@@ -34,6 +34,13 @@ struct AnswerReader: Sendable {
         guard let wire = JSONDocument.read(body).flatMap(WireStatuses.init) else {
             throw Failure(reason: "the answer is not the documented JSON")
         }
+        // Unsigned, so it proves nothing; but an answer that says so itself is not about our app.
+        guard wire.bundleId.map({ $0 == bundleID }) ?? true else {
+            throw Failure(reason: "the answer is about another app")
+        }
+        guard wire.environment.map({ $0 == environment.rawValue }) ?? true else {
+            throw Failure(reason: "the answer is of another environment")
+        }
         var readings: [StatusReading] = []
         for last in wire.lastTransactions {
             readings.append(try reading(last, now: now))

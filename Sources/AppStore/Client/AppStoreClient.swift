@@ -69,6 +69,32 @@ package struct AppStoreClient: Sendable {
         }
     }
 
+    /// Get Notification History: at most 20 notifications of a span of time, as they were signed.
+    ///
+    /// - Parameters:
+    ///   - request: The question, the same for all its pages.
+    ///   - paginationToken: From the page before; nil for the first.
+    package func notificationHistory(
+        _ request: NotificationHistoryRequest, paginationToken: String?
+    ) async -> CallOutcome<NotificationHistoryPage> {
+        let body: [UInt8]
+        do {
+            body = try request.encoded()
+        } catch {
+            return .notSent(reason: "the request cannot be encoded")
+        }
+        let page = paginationToken.map { "?paginationToken=\(PercentCoding.encode($0))" } ?? ""
+        return await call(
+            HTTPRequest(
+                method: "POST", target: "/inApps/v1/notifications/history\(page)",
+                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body)
+        ) { body, _ throws(AnswerReader.Failure) in
+            guard let page = JSONDocument.read(body).flatMap(NotificationHistoryPage.init)
+            else { throw AnswerReader.Failure(reason: "the answer is not the documented JSON") }
+            return page
+        }
+    }
+
     private func call<Value: Sendable>(
         _ request: HTTPRequest,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value

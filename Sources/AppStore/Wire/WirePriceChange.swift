@@ -60,6 +60,8 @@ struct WireStatuses {
         let signedRenewalInfo: String?
     }
 
+    let bundleId: String?
+    let environment: String?
     /// Of all subscription groups.
     let lastTransactions: [Last]
 
@@ -79,6 +81,8 @@ struct WireStatuses {
                         signedRenewalInfo: last["signedRenewalInfo"]?.text))
             }
         }
+        bundleId = json["bundleId"]?.text
+        environment = json["environment"]?.text
         lastTransactions = found
     }
 }

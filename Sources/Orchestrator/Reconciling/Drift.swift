@@ -1,0 +1,74 @@
+package import Pricing
+
+/// What our facts said of a subscription, against what Apple's status says: one field that differed.
+package struct Drift: Hashable, Sendable {
+    /// As the facts are called in `repricer.subscriptions`; of an item `items.SKU.…`.
+    package var field: String
+    package var ours: String
+    package var apples: String
+
+    /// The fields that differ. Tokens and instants of signing are left out: they change without a change of facts.
+    package static func between(
+        _ ours: SubscriptionFacts, _ apples: SubscriptionFacts
+    ) -> [Drift] {
+        var drifts: [Drift] = []
+        func compare<Value: Equatable>(
+            _ field: String, _ left: Value?, _ right: Value?, _ text: (Value) -> String
+        ) {
+            guard left != right else { return }
+            drifts.append(
+                Drift(
+                    field: field, ours: left.map(text) ?? "nothing",
+                    apples: right.map(text) ?? "nothing"))
+        }
+        compare("status", ours.status, apples.status) { "\($0)" }
+        compare("auto_renews", ours.autoRenews, apples.autoRenews) { "\($0)" }
+        compare("in_billing_retry", ours.isInBillingRetry, apples.isInBillingRetry) { "\($0)" }
+        compare("grace_period_expires_at", ours.gracePeriodExpiresAt, apples.gracePeriodExpiresAt) {
+            $0.text
+        }
+        compare("expiration_intent", ours.expirationIntent, apples.expirationIntent) { "\($0)" }
+        compare("storefront", ours.storefront, apples.storefront) { $0 }
+        compare("currency", ours.currency, apples.currency) { $0 }
+        compare("period", ours.period, apples.period) { $0 }
+        compare("product_id", ours.productID, apples.productID) { $0 }
+        compare("latest_transaction_id", ours.latestTransactionID, apples.latestTransactionID) {
+            $0
+        }
+        compare("expires_at", ours.expiresAt, apples.expiresAt) { $0.text }
+        compare("renewal_at", ours.renewalAt, apples.renewalAt) { $0.text }
+        let skus = Set(ours.items.map(\.sku)).union(apples.items.map(\.sku)).sorted()
+        for sku in skus {
+            let left = ours.items.first { $0.sku == sku }
+            let right = apples.items.first { $0.sku == sku }
+            guard let left, let right else {
+                compare("items.\(sku)", left, right) { _ in "listed" }
+                continue
+            }
+            compare("items.\(sku).current_price", left.currentPrice, right.currentPrice) { "\($0)" }
+            compare("items.\(sku).renewal_price", left.renewalPrice, right.renewalPrice) { "\($0)" }
+            compare("items.\(sku).renews", left.renews, right.renews) { "\($0)" }
+            compare("items.\(sku).offer", left.offer, right.offer) { $0.text }
+            compare("items.\(sku).increase", left.increase, right.increase) { $0.text }
+        }
+        return drifts
+    }
+}
+
+extension SubscriptionFacts.Offer {
+    fileprivate var text: String {
+        let length = [period, periodsLeft.map { "\($0) left" }].compactMap { $0 }
+        return ([reason ?? "offer", price.map { "\($0)" }] + length.map { $0 })
+            .compactMap { $0 }.joined(separator: " ")
+    }
+}
+
+extension SubscriptionFacts.Increase {
+    fileprivate var text: String { [status, price.map { "\($0)" }].compactMap { $0 }.joined(separator: " ") }
+}
+
+/// The drift of one subscription.
+package struct DriftLine: Hashable, Sendable {
+    package var originalTransactionID: String
+    package var drifts: [Drift]
+}
