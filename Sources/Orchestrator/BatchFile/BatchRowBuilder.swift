@@ -74,6 +74,11 @@ struct BatchRowBuilder {
                 .badTransactionID, "original_transaction_id is not a text",
                 remedy: "write its digits in quotes")
         }
+        return try Self.checkedTransactionID(text)
+    }
+
+    /// The text, where it can be an original transaction id.
+    static func checkedTransactionID(_ text: String) throws(RowFault) -> String {
         if hasFewDigits(text) { return text }
         if isMangled(text) {
             throw RowFault(
@@ -88,7 +93,7 @@ struct BatchRowBuilder {
     }
 
     /// Whether the text is digits, at least one and at most as many as an id may have.
-    private func hasFewDigits(_ text: String) -> Bool {
+    private static func hasFewDigits(_ text: String) -> Bool {
         var count = 0
         for byte in text.utf8 {
             guard (0x30...0x39).contains(byte) else { return false }
@@ -98,7 +103,7 @@ struct BatchRowBuilder {
     }
 
     /// Whether the text is a number in scientific notation, as spreadsheets write long ids.
-    private func isMangled(_ text: String) -> Bool {
+    private static func isMangled(_ text: String) -> Bool {
         let parts = text.split(omittingEmptySubsequences: false) { $0 == "E" || $0 == "e" }
         guard parts.count == 2 else { return false }
         let mantissa = parts[0].filter { $0 != "." && $0 != "," }

@@ -64,7 +64,9 @@ extension SubscriptionFacts.Offer {
 }
 
 extension SubscriptionFacts.Increase {
-    fileprivate var text: String { [status, price.map { "\($0)" }].compactMap { $0 }.joined(separator: " ") }
+    fileprivate var text: String {
+        [status, price.map { "\($0)" }].compactMap { $0 }.joined(separator: " ")
+    }
 }
 
 /// The drift of one subscription.

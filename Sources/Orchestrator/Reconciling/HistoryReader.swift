@@ -169,7 +169,8 @@ package struct HistoryReader: Sendable {
             case .answered(let page, _): return page
             case .throttled(let until, _): try await budget.block(until: until)
             case .refused(let code, let message, _):
-                if token != nil, code == .paginationTokenExpired || code == .invalidPaginationToken {
+                if token != nil, code == .paginationTokenExpired || code == .invalidPaginationToken
+                {
                     return nil
                 }
                 guard code.disposition(onRetry: true) == .retrySame else {

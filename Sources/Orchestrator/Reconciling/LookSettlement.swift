@@ -53,7 +53,8 @@ struct LookSettlement: Sendable {
     }
 
     /// Folds statuses in one transaction, or each in its own where one of them can't be stored.
-    func settle(_ statuses: [Status], at: Int64) async throws -> [LookQueries.Settled: [DriftLine]] {
+    func settle(_ statuses: [Status], at: Int64) async throws -> [LookQueries.Settled: [DriftLine]]
+    {
         do {
             return try await settleTogether(statuses, at: at)
         } catch  where isDataFault(error) && statuses.count > 1 {

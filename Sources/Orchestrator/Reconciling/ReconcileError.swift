@@ -16,7 +16,8 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
 
     package var description: String {
         switch self {
-        case .storeAway(let why): "the App Store is away: \(why); run it again, it goes on from here"
+        case .storeAway(let why):
+            "the App Store is away: \(why); run it again, it goes on from here"
         case .silenced(let until):
             "the App Store asked for silence until \(until.text); run it again then"
         case .refused(let why): "the App Store refuses: \(why)"

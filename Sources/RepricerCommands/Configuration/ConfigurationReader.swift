@@ -40,6 +40,7 @@ struct ConfigurationReader {
         result.cancelRate = rate(.cancelRate, production: 5)
         result.extendRate = rate(.extendRate, production: 20)
         result.statusRate = rate(.statusRate, production: 50)
+        readSchedule()
         readClock()
         result.migrations = text(.migrations)
         findUnknownVariables()
@@ -142,6 +143,21 @@ struct ConfigurationReader {
         guard let value = try? PriceText.milliunits(decimal: text), (1...1_000_000).contains(value)
         else { return nil }
         return Int(value)
+    }
+
+    private mutating func readSchedule() {
+        let remedy = "write a whole number and s, m, h or d, as 15m"
+        let every = text(.reconcileEvery, default: "15m") { value in
+            value == "off" || Span.duration(value) != nil
+                ? nil : ("is no span of time", remedy + ", or off")
+        }
+        result.reconcileEvery = every.flatMap(Span.duration)
+        // Apple's test environment shortens a month to minutes.
+        let fallback = result.environment == .sandbox ? "10m" : "1d"
+        let after = text(.silentAfter, default: fallback) { value in
+            Span.duration(value) == nil ? ("is no span of time", remedy) : nil
+        }
+        result.silentAfter = after.flatMap(Span.duration)
     }
 
     private mutating func readClock() {

@@ -17,6 +17,8 @@ enum Variable: String, CaseIterable, Sendable {
     case cancelRate = "REPRICER_CANCEL_RATE"
     case extendRate = "REPRICER_EXTEND_RATE"
     case statusRate = "REPRICER_STATUS_RATE"
+    case reconcileEvery = "REPRICER_RECONCILE_EVERY"
+    case silentAfter = "REPRICER_SILENT_AFTER"
     case clock = "REPRICER_CLOCK"
     case migrations = "REPRICER_MIGRATIONS"
 
@@ -31,8 +33,8 @@ enum Variable: String, CaseIterable, Sendable {
         case .keyFile: "set it to the path of the key's .p8 file"
         case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
         case .databaseURL, .apiBaseURL, .apiCAFile, .listen, .forwarderTokenFile,
-            .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate, .clock,
-            .migrations:
+            .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate,
+            .reconcileEvery, .silentAfter, .clock, .migrations:
             "set it"
         }
     }

@@ -13,8 +13,9 @@ struct Live: Sendable {
     static let common: [Variable] = [.databaseURL, .bundleID, .environment, .rootCertificates]
     static let scheduling: [Variable] = [
         .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .statusRate,
+        .reconcileEvery, .silentAfter,
     ]
-    static let receiving: [Variable] = [.listen, .forwarderTokenFile]
+    static let receiving: [Variable] = [.listen, .forwarderTokenFile, .silentAfter]
 
     let configuration: Configuration
     /// Virtual in a rehearsal.
@@ -71,6 +72,10 @@ struct Live: Sendable {
     }
 
     func store() throws -> LiveStoreCalls {
+        LiveStoreCalls(client: try client(HTTPClientLimits()))
+    }
+
+    func client(_ limits: HTTPClientLimits) throws -> AppStoreClient {
         let keyPath = try configuration.required(configuration.keyFile, .keyFile)
         let bundleID = try configuration.required(configuration.bundleID, .bundleID)
         // The App Store judges tokens by real time, in a rehearsal too: at a day a second, a token of virtual
@@ -82,12 +87,10 @@ struct Live: Sendable {
             bundleID: bundleID, clock: realClock)
         let http = try HTTPClient(
             baseURL: try configuration.required(configuration.apiBaseURL, .apiBaseURL),
-            extraCAFile: configuration.apiCAFile, limits: HTTPClientLimits())
-        return LiveStoreCalls(
-            client: AppStoreClient(
-                http: http, token: token, clock: clock, verifier: try verifier(),
-                bundleID: bundleID,
-                environment: try configuration.required(configuration.environment, .environment)))
+            extraCAFile: configuration.apiCAFile, limits: limits)
+        return AppStoreClient(
+            http: http, token: token, clock: clock, verifier: try verifier(), bundleID: bundleID,
+            environment: try configuration.required(configuration.environment, .environment))
     }
 
     /// How long an idle part waits before it asks the database again: half a second, or half an hour of a

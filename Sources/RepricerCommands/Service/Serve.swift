@@ -8,15 +8,15 @@ extension Commands {
     private static let only = ValueOption(
         "only", "PART", "run one part of the service; both when left out",
         choices: ["scheduler", "receiver"])
-    /// Lanes, projector, canceller, receiver, status pages, and one to spare.
-    private static let connections = 12
+    /// Lanes, projector, canceller, reconciler, receiver, status pages, and one to spare.
+    private static let connections = 14
 
     static let serve = Command(
         "serve", "run the service: take notifications in, deliver changes, follow consent",
         options: [only],
         discussion: """
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
-            notifications as well. It waits for a database that is away, and refuses one of another schema \
+            notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits for a database that is away, and refuses one of another schema \
             version. SIGTERM drains and ends it.
             """
     ) { invocation in
@@ -35,12 +35,17 @@ extension Commands {
         _ = try await gate.isOpen()
         var services: [any Service] = []
         if part != "receiver" {
-            services += try live.delivery(pool).map { GatedService(gate: gate, inner: $0) }
+            services += try (live.delivery(pool) + live.reconciling(pool)).map {
+                GatedService(gate: gate, inner: $0)
+            }
         }
         if part != "scheduler" {
             let (routes, server) = try live.receiver(pool)
             let port = try server.bind()
-            services += [server, Drain(routes: routes)]
+            services += [
+                GatedService(gate: gate, inner: try live.gauges(pool)), server,
+                Drain(routes: routes),
+            ]
             live.log.notice("listening", ["port": String(port)])
         }
         live.log.notice("serving", ["part": part ?? "all"])

@@ -1,0 +1,73 @@
+import AppStore
+import HTTP
+import Ledger
+import Orchestrator
+import Receiver
+import ServiceKit
+
+/// The parts that close gaps: reconciler, status reader, gauges.
+extension Live {
+    /// What `reconcile` and `sync` need.
+    static let reconciling: [Variable] =
+        common + [.issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .statusRate, .silentAfter]
+
+    /// A page of the history holds twenty notifications, and one may be a megabyte.
+    private static let pageBytesMax = 24 << 20
+
+    func reconciler(_ pool: LedgerPool, log: Log) throws -> Reconciler {
+        var wide = HTTPClientLimits()
+        wide.responseBytesMax = Self.pageBytesMax
+        wide.connectionsMax = 4
+        var limits = Reconciler.Limits()
+        limits.statusPerSecond = try statusPerSecond()
+        limits.silentAfter = try configuration.required(configuration.silentAfter, .silentAfter)
+        return Reconciler(
+            Reconciler.World(
+                pool: pool, history: try client(wide), store: try store(),
+                door: IntakeDoor(intake: try intake(NotificationStore(pool: pool))),
+                environment: try configuration.required(configuration.environment, .environment),
+                clock: clock, realClock: realClock, log: log, metrics: metrics, limits: limits))
+    }
+
+    /// The reconciler on its schedule; none where it is switched off.
+    func reconciling(_ pool: LedgerPool) throws -> [any Service] {
+        guard let every = configuration.reconcileEvery else { return [] }
+        return [
+            ReconcileService(
+                try reconciler(pool, log: log.with(component: "reconciler")), every: every)
+        ]
+    }
+
+    func gauges(_ pool: LedgerPool) throws -> StalenessGauges {
+        StalenessGauges(
+            pool: pool, clock: clock, metrics: metrics,
+            silentAfter: try configuration.required(configuration.silentAfter, .silentAfter))
+    }
+
+    /// Reads statuses for as long as it takes: an hour's silence that Apple asks for is waited out.
+    func looks(_ pool: LedgerPool, log: Log) throws -> LookRunner {
+        LookRunner(
+            pool: pool, store: try store(),
+            budget: CallBudget(
+                pool: pool, endpoint: "status", perSecond: try statusPerSecond(), clock: clock,
+                silenceMax: .seconds(3 * 3600)),
+            clock: clock, realClock: realClock, log: log)
+    }
+
+    private func statusPerSecond() throws -> Int {
+        try configuration.required(configuration.statusRate, .statusRate).perSecond
+    }
+}
+
+/// The receiver's intake as the reconciler sees it.
+private struct IntakeDoor: NotificationDoor {
+    let intake: NotificationIntake
+
+    func take(_ signedPayload: String) async -> DoorAnswer {
+        switch await intake.take(signedPayload) {
+        case .stored(let isNew, _): .stored(isNew: isNew)
+        case .refused(let refusal): .refused(code: refusal.code)
+        case .unavailable(let why): .unavailable(why)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Ledger
+import Orchestrator
+import Pricing
+import ServiceKit
+
+extension Commands {
+    private static let ids = Positional(
+        "FILE",
+        "original transaction ids, one a line, or a CSV file with that column; - is standard input")
+    /// Real time between two drawings of the bar.
+    private static let drawEvery: Duration = .milliseconds(200)
+
+    static let sync = Command(
+        "sync", "load the state of given subscriptions from the App Store", positionals: [ids],
+        discussion: """
+            Asks at REPRICER_STATUS_RATE, all processes together. Stopped in its middle, the same file again goes \
+            on where it stood; after its end it begins anew. Facts that differ from Apple's are corrected and told. \
+            Exits 3 when a line is no id or the App Store does not know an id, 6 when it is away.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        try configuration.check(Live.reconciling)
+        let live = try await Live(invocation, configuration)
+        let path = try invocation.arguments.required(ids)
+        let log = Log(component: "repricer", level: .warning, clock: live.realClock) {
+            invocation.world.sayPlainly($0 + "\n")
+        }
+        return try await invocation.withPool(configuration, size: 4) { pool in
+            try await pool.withConnection { try await ServiceRights.check(on: $0) }
+            let synchronizer = Synchronizer(
+                pool: pool, runner: try live.looks(pool, log: log), clock: live.clock)
+            let input = try BatchInput(path: path)
+            let loaded = try await synchronizer.load(input) { fault, line in
+                invocation.world.sayPlainly(fault.text(file: path, line: line) + "\n")
+            }
+            guard loaded.ids > 0 else {
+                throw CommandFailure(
+                    .inputRejected, "\(path): empty_file: the file has no ids; write one a line",
+                    isAboutFile: true)
+            }
+            return try await run(synchronizer, loaded, path, invocation)
+        }
+    }
+
+    private static func run(
+        _ synchronizer: Synchronizer, _ loaded: Synchronizer.Loaded, _ path: String,
+        _ invocation: Invocation
+    ) async throws -> ExitCode {
+        if loaded.doneBefore > 0 {
+            invocation.note("going on: \(loaded.doneBefore) of \(loaded.ids) were read before")
+        }
+        let bar = ProgressBar(world: invocation.world, isQuiet: invocation.isQuiet)
+        var drawnAt = ContinuousClock.now - drawEvery
+        var looks = LookSummary()
+        var failure: (any Error)?
+        do {
+            try await synchronizer.run(loaded.list, into: &looks) { looks in
+                guard ContinuousClock.now - drawnAt >= drawEvery else { return }
+                drawnAt = .now
+                let done = loaded.doneBefore + Int64(looks.done)
+                bar.draw(
+                    done: done, total: loaded.ids,
+                    note: "\(done) of \(loaded.ids), \(looks.drifted) drifted")
+            }
+        } catch {
+            failure = error
+        }
+        bar.clear()
+        return try await tell(synchronizer, loaded, looks, failure, path, invocation)
+    }
+
+    private static func tell(
+        _ synchronizer: Synchronizer, _ loaded: Synchronizer.Loaded, _ looks: LookSummary,
+        _ failure: (any Error)?, _ path: String, _ invocation: Invocation
+    ) async throws -> ExitCode {
+        try await synchronizer.forEachProblem(of: loaded.list) { problem in
+            let text = "\(path):\(problem.line): \(problem.outcome.rawValue): "
+            invocation.world.sayPlainly(
+                text + "\(problem.originalTransactionID): \(problem.detail)\n")
+        }
+        let counts = try await synchronizer.counts(of: loaded.list)
+        let text = SyncText(loaded: loaded, counts: counts, looks: looks)
+        try invocation.print(invocation.isJSON ? text.json.text + "\n" : text.text)
+        if let failure { throw commandFailure(failure) }
+        try await synchronizer.forget(loaded.list)
+        return loaded.faults == 0 && text.unread == 0 ? .done : .inputRejected
+    }
+}
+
+/// The summary as text and JSON: of the whole list, what earlier runs read included.
+struct SyncText {
+    let loaded: Synchronizer.Loaded
+    let counts: LookQueries.Counts
+    let looks: LookSummary
+
+    private func count(_ outcome: LookQueries.Outcome) -> Int64 {
+        counts.outcomes[outcome, default: 0]
+    }
+
+    private var read: Int64 { count(.read) + count(.drifted) }
+    var unread: Int64 { counts.wanted - counts.open - read }
+
+    var text: String {
+        definitionList([
+            ("ids", "\(counts.wanted), \(loaded.duplicates) duplicate, \(loaded.faults) bad lines"),
+            ("read", "\(read), \(loaded.doneBefore) of all by an earlier run"),
+            ("not found", "\(count(.notFound))"),
+            (
+                "refused",
+                "\(count(.refused) + count(.unreadable) + count(.unanswered))"
+            ),
+            ("still open", "\(counts.open)"),
+            ("drift", "\(count(.drifted)) subscriptions"),
+        ]) + LookText(looks).driftTable
+    }
+
+    var json: JSONValue {
+        .object([
+            "complete": .bool(counts.open == 0),
+            "lines": .integer(Int64(loaded.lines)), "bad_lines": .integer(Int64(loaded.faults)),
+            "duplicates": .integer(loaded.duplicates), "ids": .integer(counts.wanted),
+            "done_before": .integer(loaded.doneBefore), "read": .integer(read),
+            "not_found": .integer(count(.notFound)), "refused": .integer(count(.refused)),
+            "unreadable": .integer(count(.unreadable)),
+            "unanswered": .integer(count(.unanswered)), "open": .integer(counts.open),
+            "drifted": .integer(count(.drifted)), "statuses": LookText(looks).json,
+        ])
+    }
+}
