@@ -1412,6 +1412,19 @@ CREATE TABLE repricer.exchange_rates (
 
 COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
+CREATE TABLE repricer.history_reading (
+    one_row boolean DEFAULT true NOT NULL,
+    read_through timestamp with time zone,
+    window_start timestamp with time zone,
+    window_end timestamp with time zone,
+    pass text,
+    slice_start timestamp with time zone,
+    page_token text,
+    CONSTRAINT history_reading_one_row CHECK (one_row),
+    CONSTRAINT history_reading_pass CHECK ((pass = ANY (ARRAY['failures'::text, 'everything'::text]))),
+    CONSTRAINT history_reading_window CHECK ((((window_start IS NULL) AND (window_end IS NULL) AND (pass IS NULL) AND (slice_start IS NULL) AND (page_token IS NULL)) OR ((window_start < window_end) AND (pass IS NOT NULL) AND (slice_start IS NOT NULL))))
+);
+
 CREATE VIEW repricer.notification_partitions AS
  SELECT (c.relname)::text AS partition,
     ("substring"(b.bounds, 'FROM \(''([^'']+)''\)'::text))::timestamp with time zone AS starts_at,
@@ -1500,6 +1513,33 @@ CREATE TABLE repricer.service_controls (
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 
+CREATE TABLE repricer.service_leases (
+    name text NOT NULL,
+    owner uuid,
+    leased_until timestamp with time zone,
+    next_run_at timestamp with time zone,
+    last_run_at timestamp with time zone,
+    CONSTRAINT service_leases_owned_for_a_time CHECK (((owner IS NULL) = (leased_until IS NULL)))
+);
+
+CREATE TABLE repricer.status_looks (
+    original_transaction_id text NOT NULL,
+    reason text NOT NULL,
+    list_id text DEFAULT ''::text NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    line bigint,
+    requested_at timestamp with time zone NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    next_look_at timestamp with time zone,
+    done_at timestamp with time zone,
+    outcome text,
+    detail text,
+    CONSTRAINT status_looks_done CHECK (((done_at IS NULL) = (outcome IS NULL))),
+    CONSTRAINT status_looks_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
+    CONSTRAINT status_looks_outcome CHECK ((outcome = ANY (ARRAY['read'::text, 'drifted'::text, 'not_found'::text, 'refused'::text, 'unreadable'::text, 'unanswered'::text]))),
+    CONSTRAINT status_looks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text])))
+);
+
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
     signed_at timestamp with time zone NOT NULL,
@@ -1547,6 +1587,9 @@ ALTER TABLE ONLY repricer.dependent_cancellations
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
 
+ALTER TABLE ONLY repricer.history_reading
+    ADD CONSTRAINT history_reading_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY repricer.inbox
     ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid);
 
@@ -1589,8 +1632,14 @@ ALTER TABLE ONLY repricer.schema_migrations
 ALTER TABLE ONLY repricer.service_controls
     ADD CONSTRAINT service_controls_pkey PRIMARY KEY (one_row);
 
+ALTER TABLE ONLY repricer.service_leases
+    ADD CONSTRAINT service_leases_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY repricer.signing_headers
     ADD CONSTRAINT signing_headers_pkey PRIMARY KEY (digest);
+
+ALTER TABLE ONLY repricer.status_looks
+    ADD CONSTRAINT status_looks_pkey PRIMARY KEY (original_transaction_id, reason, list_id);
 
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id);
@@ -1610,6 +1659,8 @@ CREATE INDEX inbox_of_subscription ON repricer.inbox USING btree (original_trans
 
 CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE (error IS NULL);
 
+CREATE INDEX notification_ids_received ON repricer.notification_ids USING btree (received_at);
+
 CREATE INDEX notifications_type ON ONLY repricer.notifications USING btree (type, subtype);
 
 CREATE INDEX notifications_default_type_subtype_idx ON repricer.notifications_default USING btree (type, subtype);
@@ -1622,13 +1673,19 @@ CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change
 
 CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (bucket, lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
+CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((state = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
+
 CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, state);
 
 CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, send_by) WHERE ((state = 'queued'::text) AND is_ready);
 
+CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+
 CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready));
+
+CREATE INDEX status_looks_due ON repricer.status_looks USING btree (reason, list_id, bucket, next_look_at NULLS FIRST) WHERE (done_at IS NULL);
 
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
@@ -1929,6 +1986,7 @@ GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
+GRANT SELECT ON TABLE repricer.notification_ids TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.signing_headers TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
@@ -1947,6 +2005,9 @@ GRANT INSERT(revision) ON TABLE repricer.exchange_rates TO repricer_pricing;
 GRANT INSERT(billionths_per_euro) ON TABLE repricer.exchange_rates TO repricer_pricing;
 
 GRANT INSERT(source) ON TABLE repricer.exchange_rates TO repricer_pricing;
+
+GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
+GRANT SELECT ON TABLE repricer.history_reading TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.notification_partitions TO repricer_service;
 
@@ -1990,6 +2051,12 @@ GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
+GRANT SELECT ON TABLE repricer.service_leases TO repricer_pricing;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_looks TO repricer_service;
+GRANT SELECT ON TABLE repricer.status_looks TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.subscription_events TO repricer_service;

@@ -233,6 +233,20 @@ package enum LookQueries {
         }
     }
 
+    /// Those of the subscriptions about which something waits in the inbox.
+    package static func withUnfolded(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        Set(
+            try connection.query(
+                """
+                -- name: unfoldedSubscriptions
+                SELECT DISTINCT original_transaction_id FROM repricer.inbox
+                WHERE original_transaction_id = ANY (\(ids)::text[]) AND error IS NULL
+                """
+            ).map { try $0.text("original_transaction_id") })
+    }
+
     /// Takes up to `limit` finished looks of a list away; returns how many.
     package static func forget(
         _ list: List, doneBefore: Int64?, limit: Int, on connection: isolated PostgresConnection

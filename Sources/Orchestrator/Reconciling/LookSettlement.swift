@@ -90,8 +90,7 @@ struct LookSettlement: Sendable {
             try SubscriptionQueries.lock(ids, on: connection)
             let before = try SubscriptionQueries.load(ids, on: connection)
             // What waits in the inbox is no drift: it is known, only not folded yet.
-            let waiting = Set(
-                try EventQueries.waiting(ids, on: connection).map(\.originalTransactionID))
+            let waiting = try LookQueries.withUnfolded(ids, on: connection)
             try SubscriptionFolder.fold(events, on: connection)
             let after = try SubscriptionQueries.load(ids, on: connection)
             var settled: [LookQueries.Settled: [DriftLine]] = [:]
