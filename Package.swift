@@ -34,7 +34,7 @@ let package = Package(
         module("JSONReading"),
         module("Pricing"),
         module("Postgres", ["CLibPQ", "ServiceKit"]),
-        module("JOSE", ["COpenSSL"]),
+        module("JOSE", ["COpenSSL", "JSONReading"]),
         module("HTTP", ["COpenSSL", "ServiceKit"]),
         module("AppStore", ["JOSE", "HTTP", "JSONReading", "Pricing", "ServiceKit"]),
         module("Ledger", ["Postgres", "Pricing", "ServiceKit"]),
@@ -55,7 +55,9 @@ let package = Package(
         module("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         program("repricer", ["RepricerCommands"]),
         program("appstore-sandbox", ["SandboxStore"]),
-        program("Benchmarks", ["AppStore", "JOSE", "Ledger", "Orchestrator", "ServiceKit"]),
+        program(
+            "Benchmarks",
+            ["COpenSSL", "AppStore", "JOSE", "Ledger", "Orchestrator", "ServiceKit"]),
 
         .target(
             name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],

@@ -15,6 +15,7 @@ enum Benchmarks {
         "payloads": PayloadFile.make,
         "load": LoadRun.run,
         "verification-rate": VerificationRate.run,
+        "verify": VerifyBench.run,
         "fold-rate": FoldRate.run,
     ]
 

@@ -9,6 +9,7 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/pem.h>
 #include <openssl/bio.h>
+#include <openssl/ocsp.h>
 #include <openssl/sha.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>

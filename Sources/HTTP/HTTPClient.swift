@@ -35,11 +35,13 @@ package final class HTTPClient: Sendable {
 
     /// `baseURL` is `https://host[:port]`, or `http://` for this machine only.
     ///
-    /// `extraCAFile` (PEM) is trusted beside the system's authorities.
+    /// `extraCAFile` (PEM) is trusted beside the system's authorities. `isPlainAllowed` lets `http://` reach
+    /// other machines: only for what carries no secret and is signed in itself, as OCSP.
     package init(
-        baseURL: String, extraCAFile: String? = nil, limits: HTTPClientLimits = HTTPClientLimits()
+        baseURL: String, extraCAFile: String? = nil, limits: HTTPClientLimits = HTTPClientLimits(),
+        isPlainAllowed: Bool = false
     ) throws(HTTPClientError) {
-        let origin = try Origin(baseURL)
+        let origin = try Origin(baseURL, isPlainAllowed: isPlainAllowed)
         let tls: TLSContext?
         do throws(TLSContextError) {
             tls = origin.isTLS ? try TLSContext(trustingSystemAnd: extraCAFile) : nil
@@ -88,7 +90,7 @@ struct Origin: Sendable, Equatable {
     /// The value of the Host field.
     let hostField: String
 
-    init(_ text: String) throws(HTTPClientError) {
+    init(_ text: String, isPlainAllowed: Bool = false) throws(HTTPClientError) {
         let schemes = [("https://", true), ("http://", false)]
         guard let (scheme, isTLS) = schemes.first(where: { text.lowercased().hasPrefix($0.0) })
         else { throw HTTPClientError(.badURL, "the URL must begin with https://") }
@@ -103,7 +105,7 @@ struct Origin: Sendable, Equatable {
         guard let port = digits.map(MessageHead.decimal) ?? standardPort,
             (1...65535).contains(port), Self.isHost(host)
         else { throw HTTPClientError(.badURL, "the URL has no usable host and port") }
-        guard isTLS || AddressList.isLoopback(host) else {
+        guard isTLS || isPlainAllowed || AddressList.isLoopback(host) else {
             throw HTTPClientError(.badURL, "http:// is only for this machine; use https://")
         }
         self.isTLS = isTLS

@@ -84,6 +84,17 @@ final class Certificate: @unchecked Sendable {
             && X509_get_key_usage(pointer) & UInt32(KU_DIGITAL_SIGNATURE) != 0
     }
 
+    /// The addresses at which the issuer answers for the certificate's revocation.
+    var responders: [String] {
+        guard let list = X509_get1_ocsp(pointer) else { return [] }
+        defer { X509_email_free(list) }
+        return (0..<OPENSSL_sk_num(list)).compactMap { index in
+            OPENSSL_sk_value(list, index).map {
+                String(cString: $0.assumingMemoryBound(to: CChar.self))
+            }
+        }
+    }
+
     /// True when the certificate carries the extension `oid` (dotted decimal).
     func hasExtension(_ oid: String) -> Bool {
         guard let object = OBJ_txt2obj(oid, 1) else {
@@ -102,7 +113,8 @@ final class Certificate: @unchecked Sendable {
         return start..<end
     }
 
-    private static func seconds(_ time: UnsafePointer<ASN1_TIME>?) -> Int64? {
+    /// UNIX seconds; nil where the date is unreadable.
+    static func seconds(_ time: UnsafePointer<ASN1_TIME>?) -> Int64? {
         var parts = tm()
         guard let time, ASN1_TIME_to_tm(time, &parts) == 1 else {
             ERR_clear_error()

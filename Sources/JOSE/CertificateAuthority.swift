@@ -99,6 +99,12 @@ package struct CertificateAuthority: Sendable {
         (rootKey, leafKey, intermediateKey) = (keys[0], keys[1], nil)
     }
 
+    /// The keys that issued the intermediate and the leaf, for a responder that answers in their name.
+    package func issuerKeysPEM() throws(JOSEError) -> (root: String, intermediate: String) {
+        guard let intermediateKey else { throw JOSEError(.key, "the intermediate's key is gone") }
+        return (try rootKey.privatePEM(), try intermediateKey.privatePEM())
+    }
+
     /// Leaf, intermediate, root.
     package func chainDER() throws(JOSEError) -> [[UInt8]] {
         [try leaf.der(), try intermediate.der(), try root.der()]

@@ -16,10 +16,15 @@ struct Digest: @unchecked Sendable {
 package enum SHA256Hash {
     /// The digest in lower-case hexadecimal, 64 characters.
     package static func hex(_ bytes: some Collection<UInt8>) -> String {
+        hexadecimal(self.bytes(bytes))
+    }
+
+    /// Two lower-case digits a byte.
+    static func hexadecimal(_ bytes: [UInt8]) -> String {
         let alphabet = Array("0123456789abcdef".utf8)
         var text: [UInt8] = []
-        text.reserveCapacity(64)
-        for byte in self.bytes(bytes) {
+        text.reserveCapacity(2 * bytes.count)
+        for byte in bytes {
             text.append(alphabet[Int(byte >> 4)])
             text.append(alphabet[Int(byte & 15)])
         }

@@ -64,14 +64,16 @@ package struct ES256PrivateKey: Sendable {
 /// A public key on P-256, for ES256 signatures.
 package struct ES256PublicKey: Sendable {
     let key: EVPKey
+    private let contexts: VerificationContexts
 
     fileprivate init(checked key: EVPKey) {
         self.key = key
+        contexts = VerificationContexts(key: key)
     }
 
     init(key: EVPKey) throws(JOSEError) {
         guard key.isP256 else { throw JOSEError(.curve, "the key is not on the curve P-256") }
-        self.key = key
+        self.init(checked: key)
     }
 
     /// Reads a PEM `PUBLIC KEY`.
@@ -109,17 +111,18 @@ package struct ES256PublicKey: Sendable {
     func isValid(
         signature: UnsafeBufferPointer<UInt8>, over message: UnsafeBufferPointer<UInt8>
     ) -> Bool {
-        guard signature.count == 64, let context = EVP_MD_CTX_new() else { return false }
-        defer { EVP_MD_CTX_free(context) }
-        guard EVP_DigestVerifyInit(context, nil, Digest.sha256.pointer, nil, key.pointer) == 1
-        else {
-            ERR_clear_error()
-            return false
-        }
-        let verdict = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 72) { der in
+        guard signature.count == 64, let context = contexts.take() else { return false }
+        defer { contexts.giveBack(context) }
+        let verdict = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 32 + 72) { memory in
+            let digest = memory.baseAddress
+            guard
+                EVP_Digest(
+                    message.baseAddress, message.count, digest, nil, Digest.sha256.pointer, nil)
+                    == 1
+            else { return Int32(0) }
+            let der = UnsafeMutableBufferPointer(rebasing: memory[32...])
             let length = Self.writeDER(signature, to: der)
-            return EVP_DigestVerify(
-                context, der.baseAddress, length, message.baseAddress, message.count)
+            return EVP_PKEY_verify(context, der.baseAddress, length, digest, 32)
         }
         if verdict != 1 { ERR_clear_error() }
         return verdict == 1

@@ -59,10 +59,37 @@ package final class JWSVerifier: Sendable {
     /// How many refused chains are remembered.
     package var rememberedRefusals: Int { current.refusalCount }
 
-    /// Trusts other roots from the next verification on, and forgets all chains.
-    package func replaceRoots(_ roots: TrustedRoots) throws(JOSEError) {
-        let fresh = try TrustState(roots: roots, headersMax: cacheLimit)
+    /// Trusts these roots from the next verification on. Where they are others than before, all chains are
+    /// forgotten, so that none outlives its root; what was revoked stays revoked.
+    ///
+    /// - Returns: False where the roots are the same.
+    @discardableResult
+    package func replaceRoots(_ roots: TrustedRoots) throws(JOSEError) -> Bool {
+        let old = current
+        guard old.roots.fingerprints != roots.fingerprints else { return false }
+        let fresh = try TrustState(roots: roots, headersMax: cacheLimit, revoked: old.revoked)
         trust.withLock { $0 = fresh }
+        return true
+    }
+
+    /// What there is to ask about the certificates of the chains that are known now: each led to a root of
+    /// ours, and names where its issuer says whether it is revoked. Each certificate once.
+    package var revocationQuestions: [RevocationQuestion] {
+        let trust = current
+        var seen: Set<String> = []
+        return trust.chains.flatMap { chain in
+            let intermediate = chain.intermediate
+            return [
+                RevocationQuestion(chain.leaf, issuer: intermediate.certificate, trust.roots),
+                RevocationQuestion(
+                    intermediate.certificate, issuer: intermediate.root, trust.roots),
+            ].compactMap { $0 }.filter { seen.insert($0.id).inserted }
+        }
+    }
+
+    /// Refuses every chain with the certificate of this question from now on, or no longer.
+    package func setRevoked(_ isRevoked: Bool, _ question: RevocationQuestion) {
+        current.setRevoked(isRevoked, question.certificate)
     }
 
     /// The payload of `jws`, once everything about it but its time is proved.

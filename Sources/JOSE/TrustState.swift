@@ -32,20 +32,26 @@ final class TrustState: Sendable {
         var revoked: Set<Fingerprint> = []
     }
 
-    let rules: ChainRules
+    let roots: TrustedRoots
+    private let rules: ChainRules
     private let headersMax: Int
     private let state = Mutex(State())
     /// One chain is proved at a time, on whichever thread met it: a flood of forged chains keeps at most one
     /// core busy, and whoever sends under a known header never waits.
     private let proving = Mutex(())
 
-    init(roots: TrustedRoots, headersMax: Int) throws(JOSEError) {
+    init(
+        roots: TrustedRoots, headersMax: Int, revoked: Set<Fingerprint> = []
+    ) throws(JOSEError) {
         rules = try ChainRules(roots)
+        self.roots = roots
         self.headersMax = headersMax
+        state.withLock { $0.revoked = revoked }
     }
 
     var headerCount: Int { state.withLock { $0.headers.count } }
     var refusalCount: Int { state.withLock { $0.refusals.count } }
+    var revoked: Set<Fingerprint> { state.withLock { $0.revoked } }
     var chains: [VerifiedChain] { state.withLock { $0.chains.values } }
 
     /// The chain of a header whose text (base64url, undecoded) carried a good signature before.

@@ -12,6 +12,9 @@ package struct TrustedRoots: Sendable {
     /// How many roots there are; at least one.
     package var count: Int { certificates.count }
 
+    /// What makes two sets of roots the same, whatever files they came from.
+    var fingerprints: Set<[UInt8]> { Set(certificates.map(\.fingerprint)) }
+
     private init(checking certificates: [Certificate], from source: String) throws(JOSEError) {
         guard !certificates.isEmpty else {
             throw JOSEError(.noRoots, "no certificate in \(source)")

@@ -14,6 +14,7 @@ package final class ReceiverRoutes: Sendable {
     private let token: ForwarderToken?
     private let metrics: Metrics
     private let log: Log
+    private let refusals: RefusalLog
     private let obstacle: @Sendable () async -> String?
     private let isDraining = Mutex(false)
 
@@ -29,6 +30,7 @@ package final class ReceiverRoutes: Sendable {
         self.token = token
         self.metrics = metrics
         self.log = log
+        refusals = RefusalLog(log: log)
         self.obstacle = obstacle
         metrics.describe("repricer_http_requests_total", "Requests answered, by route and status.")
     }
@@ -111,7 +113,7 @@ package final class ReceiverRoutes: Sendable {
     }
 
     private func refused(_ refusal: NotificationRefusal) -> HTTPResponse {
-        log.notice("notification refused", ["code": refusal.code, "why": refusal.message])
+        refusals.note(refusal)
         switch refusal.kind {
         case .malformed: return problem(400, refusal.code, refusal.message)
         case .forbidden: return problem(403, refusal.code, refusal.message)

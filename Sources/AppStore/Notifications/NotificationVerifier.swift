@@ -4,8 +4,12 @@ package import Pricing
 
 /// Decides whether a notification is the App Store's and about our app, and decodes it.
 ///
-/// Outer signature, content, nested signatures, content of these, in this order. What is genuine
-/// but of a shape that we do not know is no error: it comes back without an event, to be kept raw.
+/// Outer signature, content, nested signatures, content of these, in this order. Nothing is decoded before
+/// its signature is proved. What is genuine but of a shape that we do not know is no error: it comes back
+/// without an event, to be kept raw.
+///
+/// Certificates are judged at the `signedDate` of what they signed, else at that of the notification, else at
+/// our time: history verifies although certificates expired since.
 package struct NotificationVerifier: Sendable {
     private let verifier: JWSVerifier
     private let bundleID: String
@@ -40,10 +44,14 @@ package struct NotificationVerifier: Sendable {
         }
         let wire = json.flatMap(WireNotification.init)
         if let wire { try checkContent(wire) }
+        // What is nested and undated was signed no later than what holds it.
+        let outerTime = wire?.signedDate?.milliseconds ?? nowMilliseconds
         let parts = NotificationParts(
             payload: payload, rawSignedPayload: signedPayload, wire: wire,
-            transaction: try nested(wire?.data?.signedTransactionInfo, now: nowMilliseconds),
-            renewal: try nested(wire?.data?.signedRenewalInfo, now: nowMilliseconds))
+            transaction: try nested("signedTransactionInfo", of: wire?.data, now: outerTime),
+            renewal: try nested("signedRenewalInfo", of: wire?.data, now: outerTime))
+        // Nothing is read from it; but what else Apple signed must be Apple's.
+        _ = try nested("signedAppTransactionInfo", of: wire?.appData, now: outerTime)
         try check(parts.pair)
         return parts.notification(receivedAt: Instant(milliseconds: nowMilliseconds))
     }
@@ -67,8 +75,10 @@ package struct NotificationVerifier: Sendable {
     }
 
     private func checkContent(_ wire: WireNotification) throws(NotificationError) {
-        if let container = wire.data ?? wire.summary ?? wire.appData {
-            try check(container, environment: container.environment)
+        let bodies = [wire.data, wire.summary, wire.appData].compactMap { $0 }
+        if !bodies.isEmpty {
+            // The App Store sends one; whatever it sends must be about our app.
+            for body in bodies { try check(body, environment: body.environment) }
         } else if let token = wire.externalPurchaseToken {
             let isSandbox = token.externalPurchaseId?.hasPrefix("SANDBOX") ?? false
             let environment: AppStoreEnvironment = isSandbox ? .sandbox : .production
@@ -94,12 +104,13 @@ package struct NotificationVerifier: Sendable {
         guard environment == self.environment.rawValue else { throw .refused(.environment) }
     }
 
+    /// The JWS under `name` is read where it lies in the proved payload; only one with escapes is copied.
     private func nested(
-        _ jws: String?, now: Int64
+        _ name: StaticString, of body: WireNotification.Body?, now: Int64
     ) throws(NotificationError) -> NotificationParts.Nested {
-        guard let jws else { return .absent }
+        guard let jws = body?.json[name]?.textBytes else { return .absent }
         do {
-            return NotificationParts.Nested(try verifier.signedJSON(of: jws, now: now).json)
+            return NotificationParts.Nested(try verifier.signedJSON(of: jws.span, now: now).json)
         } catch {
             // What is no JWS at all claims nothing and yields no event: an unknown shape, not a
             // forgery.

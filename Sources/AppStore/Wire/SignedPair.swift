@@ -43,18 +43,20 @@ struct SignedPair {
 }
 
 extension JWSVerifier {
-    /// The payload, with what it says where that is JSON; parsed once, though its time of signing is
-    /// read before the signature is proved. Verified at that time, or `now` where it says none.
+    /// The payload, with what it says where that is JSON; decoded once, after its signature was proved. Its
+    /// certificates must be valid at the time of signing that it says, or at `now` where it says none.
+    func signedJSON(
+        of jws: Span<UInt8>, now: Int64
+    ) throws(JOSEError) -> (payload: [UInt8], json: JSONNode?) {
+        let signed = try open(jws)
+        let json = JSONDocument.read(signed.bytes)
+        try signed.check(validAt: json?["signedDate"]?.int64RoundedDown ?? now)
+        return (signed.bytes, json)
+    }
+
     func signedJSON(
         of jws: String, now: Int64
     ) throws(JOSEError) -> (payload: [UInt8], json: JSONNode?) {
-        var json: JSONNode?
-        let payload = try verify(
-            jws,
-            validAt: { payload in
-                json = JSONDocument.read(payload)
-                return json?["signedDate"]?.int64RoundedDown
-            }, now: now)
-        return (payload, json)
+        try signedJSON(of: jws.utf8Span.span, now: now)
     }
 }

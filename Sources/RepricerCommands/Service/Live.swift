@@ -6,6 +6,7 @@ import Ledger
 import Orchestrator
 import Receiver
 import ServiceKit
+import Synchronization
 
 /// The live parts of the service, built from the configuration: one place that knows how they fit.
 struct Live: Sendable {
@@ -22,6 +23,7 @@ struct Live: Sendable {
     let clock: any WallClock
     let realClock: any WallClock
     let metrics = Metrics()
+    private let trust = SharedVerifier()
     let log: Log
 
     init(_ invocation: Invocation, _ configuration: Configuration) async throws {
@@ -33,9 +35,26 @@ struct Live: Sendable {
         ) { invocation.world.sayPlainly($0 + "\n") }
     }
 
+    /// One for all parts, so that each chain is proved once and other roots hold everywhere.
     private func verifier() throws -> JWSVerifier {
         let path = try configuration.required(configuration.rootCertificates, .rootCertificates)
-        return try JWSVerifier(roots: TrustedRoots(certificatesIn: path))
+        return try trust.verifier { try JWSVerifier(roots: TrustedRoots(certificatesIn: path)) }
+    }
+
+    /// What keeps trust up to date while the service runs: the files of the roots, and revocation.
+    func trustWatches() throws -> [any Service] {
+        let verifier = try verifier()
+        let log = log.with(component: "trust")
+        return [
+            RootsWatch(
+                path: try configuration.required(configuration.rootCertificates, .rootCertificates),
+                verifier: verifier, reloads: { Signals.stream(of: [SIGHUP]) }, log: log,
+                metrics: metrics),
+            // Certificates and responders live in real time, in a rehearsal too.
+            RevocationWatch(
+                verifier: verifier, call: ResponderClient.call, clock: realClock, log: log,
+                metrics: metrics),
+        ]
     }
 
     /// How many threads can compute at a time.
@@ -125,5 +144,18 @@ struct Live: Sendable {
                 pool: pool, store: store, clock: clock, log: log.with(component: "canceller"),
                 limits: looking),
         ]
+    }
+}
+
+/// Makes the verifier when the first part needs it.
+private final class SharedVerifier: Sendable {
+    private let made = Mutex<JWSVerifier?>(nil)
+
+    func verifier(_ make: () throws -> JWSVerifier) throws -> JWSVerifier {
+        try made.withLock { made in
+            let verifier = try made ?? make()
+            made = verifier
+            return verifier
+        }
     }
 }

@@ -16,8 +16,9 @@ extension Commands {
         options: [only],
         discussion: """
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
-            notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits for a database that is away, and refuses one of another schema \
-            version. SIGTERM drains and ends it.
+            notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
+            for a database that is away, and refuses one of another schema version. SIGTERM drains and ends \
+            it. SIGHUP reads the root certificates anew at once; a change of their files is noticed by itself.
             """
     ) { invocation in
         let part = invocation.arguments[only]
@@ -33,7 +34,7 @@ extension Commands {
         let gate = SchemaGate(pool: pool, log: live.log)
         // Asked before anything starts: a wrong version must not look like a start.
         _ = try await gate.isOpen()
-        var services: [any Service] = []
+        var services = try live.trustWatches()
         if part != "receiver" {
             services += try (live.delivery(pool) + live.reconciling(pool)).map {
                 GatedService(gate: gate, inner: $0)

@@ -1,0 +1,181 @@
+package import JOSE
+package import ServiceKit
+internal import Synchronization
+
+/// Why a responder gave no usable answer.
+package struct ResponderError: Error, Hashable, Sendable {
+    package var reason: String
+
+    package init(_ reason: String) {
+        self.reason = reason
+    }
+}
+
+/// Posts an OCSP request to a URL and returns the body of the answer.
+package typealias ResponderCall =
+    @Sendable (_ url: String, _ request: [UInt8]) async throws(ResponderError) -> [UInt8]
+
+/// Asks for each certificate of the chains in use whether it is revoked, off the path of requests.
+///
+/// Soft: a responder that is away, or does not know, changes nothing but a log line and a metric. Only a
+/// proved "revoked" makes the verifier refuse the chain, whatever its payloads' dates; a proved "good" later
+/// takes that back. Answers hold until their nextUpdate. Only certificates that led to a root of ours are
+/// asked about, so nobody else can choose the URL.
+package final class RevocationWatch: Service {
+    private struct Entry {
+        var question: RevocationQuestion
+        var dueAt: Int64
+        var failures = 0
+        var isRevoked = false
+    }
+
+    private static let entriesMax = 256
+    /// Between two questions about one certificate, in milliseconds, whatever its answer says.
+    private static let pauseMin: Int64 = 60_000
+    /// After an answer without nextUpdate, and the longest after a failure.
+    private static let pauseUsual: Int64 = 3_600_000
+
+    package let name = "revocation"
+    private let verifier: JWSVerifier
+    private let call: ResponderCall
+    private let clock: any WallClock
+    private let interval: Duration
+    private let log: Log
+    private let metrics: Metrics
+    private let entries = Mutex<[String: Entry]>([:])
+
+    /// - Parameters:
+    ///   - verifier: The one that refuses what is revoked.
+    ///   - call: Bounded in time and size by its maker.
+    ///   - clock: Real time: responders know no other.
+    ///   - interval: Between two looks at the chains in use.
+    package init(
+        verifier: JWSVerifier, call: @escaping ResponderCall, clock: any WallClock,
+        interval: Duration = .seconds(5), log: Log, metrics: Metrics
+    ) {
+        self.verifier = verifier
+        self.call = call
+        self.clock = clock
+        self.interval = interval
+        self.log = log
+        self.metrics = metrics
+        metrics.describe("repricer_ocsp_checks_total", "Questions to responders, by outcome.")
+        metrics.describe(
+            "repricer_certificates_revoked", "Certificates that are refused as revoked.")
+        metrics.set("repricer_certificates_revoked", to: 0)
+    }
+
+    package func run() async throws {
+        while true {
+            await look()
+            try await Task.sleep(for: interval)
+        }
+    }
+
+    /// Asks about everything that is due, one after the other.
+    package func look() async {
+        for question in due(now: clock.nowMilliseconds()) {
+            guard !Task.isCancelled else { return }
+            settle(question, await answer(question))
+        }
+    }
+
+    /// New certificates at once, known ones when their answer is used up. Those whose chains are forgotten are
+    /// too, but for the revoked: their chains are no longer in use because they are refused.
+    private func due(now: Int64) -> [RevocationQuestion] {
+        let questions = verifier.revocationQuestions
+        let inUse = Set(questions.map(\.id))
+        return entries.withLock { entries in
+            entries = entries.filter { $0.value.isRevoked || inUse.contains($0.key) }
+            for question in questions
+            where entries[question.id] == nil && entries.count < Self.entriesMax {
+                entries[question.id] = Entry(question: question, dueAt: now)
+            }
+            return entries.values.filter { $0.dueAt <= now }.map(\.question)
+        }
+    }
+
+    private func answer(
+        _ question: RevocationQuestion
+    ) async -> Result<RevocationVerdict, ResponderError> {
+        do throws(ResponderError) {
+            let bytes = try await call(question.responder, try Self.request(question))
+            do {
+                return .success(try question.verdict(answer: bytes, now: clock.nowMilliseconds()))
+            } catch {
+                return .failure(ResponderError(error.detail))
+            }
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func request(
+        _ question: RevocationQuestion
+    ) throws(ResponderError) -> [UInt8] {
+        do {
+            return try question.request()
+        } catch {
+            throw ResponderError(error.detail)
+        }
+    }
+
+    private func settle(
+        _ question: RevocationQuestion, _ result: Result<RevocationVerdict, ResponderError>
+    ) {
+        let fields: KeyValuePairs = [
+            "certificate": String(question.id.prefix(16)), "responder": question.responder,
+        ]
+        let outcome: String
+        switch result {
+        case .success(let verdict):
+            outcome = verdict.state.rawValue
+            switch verdict.state {
+            case .good: setRevoked(false, question)
+            case .revoked:
+                log.error("certificate revoked; its chains are refused", fields)
+                setRevoked(true, question)
+            case .unknown: log.warning("certificate unknown to its responder; accepted", fields)
+            }
+        case .failure(let error):
+            outcome = "unanswered"
+            log.warning(
+                "revocation unanswered; accepted",
+                [
+                    "certificate": String(question.id.prefix(16)),
+                    "responder": question.responder, "why": error.reason,
+                ])
+        }
+        metrics.increment("repricer_ocsp_checks_total", labels: ["outcome": outcome])
+        schedule(question, result, now: clock.nowMilliseconds())
+    }
+
+    private func setRevoked(_ isRevoked: Bool, _ question: RevocationQuestion) {
+        verifier.setRevoked(isRevoked, question)
+        let count = entries.withLock { entries in
+            entries[question.id]?.isRevoked = isRevoked
+            return entries.values.count { $0.isRevoked }
+        }
+        metrics.set("repricer_certificates_revoked", to: Double(count))
+    }
+
+    private func schedule(
+        _ question: RevocationQuestion, _ result: Result<RevocationVerdict, ResponderError>,
+        now: Int64
+    ) {
+        entries.withLock { entries in
+            guard var entry = entries[question.id] else { return }
+            switch result {
+            case .success(let verdict):
+                entry.failures = 0
+                entry.dueAt = max(
+                    verdict.validUntil ?? now + Self.pauseUsual, now + Self.pauseMin)
+            case .failure:
+                let pause = Self.pauseMin << Int64(min(entry.failures, 10))
+                entry.failures += 1
+                entry.dueAt = now + min(pause, Self.pauseUsual)
+            }
+            entries[question.id] = entry
+        }
+    }
+}

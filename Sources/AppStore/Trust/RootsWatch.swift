@@ -1,0 +1,87 @@
+package import JOSE
+package import ServiceKit
+internal import Synchronization
+
+/// Follows the file or folder of the trusted roots, so that a change needs no restart.
+///
+/// It reads the few files anew at each look: their times can lie, their bytes can't. What cannot be read or
+/// is no certificate is reported once, and the roots from before stay.
+package final class RootsWatch: Service {
+    package enum Outcome: Hashable, Sendable {
+        case unchanged
+        /// Other roots are trusted from now on; so many.
+        case replaced(Int)
+        /// The roots from before stay.
+        case refused(JOSEError)
+    }
+
+    package let name = "roots"
+    private let path: String
+    private let verifier: JWSVerifier
+    private let interval: Duration
+    private let reloads: @Sendable () -> AsyncStream<Int32>
+    private let log: Log
+    private let metrics: Metrics
+    /// What was reported last, so that one fault makes one line.
+    private let reported = Mutex<JOSEError?>(nil)
+
+    /// - Parameters:
+    ///   - path: `REPRICER_ROOT_CERTIFICATES`.
+    ///   - verifier: Loaded from there before.
+    ///   - interval: Between two looks.
+    ///   - reloads: Each element makes it look at once: SIGHUP in the service.
+    package init(
+        path: String, verifier: JWSVerifier, interval: Duration = .seconds(5),
+        reloads: @escaping @Sendable () -> AsyncStream<Int32>, log: Log, metrics: Metrics
+    ) {
+        self.path = path
+        self.verifier = verifier
+        self.interval = interval
+        self.reloads = reloads
+        self.log = log
+        self.metrics = metrics
+        metrics.describe(
+            "repricer_roots_stale", "1 while the files of the trusted roots are unusable.")
+        metrics.set("repricer_roots_stale", to: 0)
+    }
+
+    package func run() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { [self] in
+                for await _ in reloads() { look() }
+            }
+            while true {
+                look()
+                try await Task.sleep(for: interval)
+            }
+        }
+    }
+
+    /// Reads the roots once and trusts them if they are others.
+    @discardableResult
+    package func look() -> Outcome {
+        // One look at a time: an older reading must not replace a newer one.
+        reported.withLock { reported in
+            do throws(JOSEError) {
+                let roots = try TrustedRoots(certificatesIn: path)
+                let isOther = try verifier.replaceRoots(roots)
+                if reported != nil { log.notice("root certificates are readable again") }
+                reported = nil
+                metrics.set("repricer_roots_stale", to: 0)
+                guard isOther else { return .unchanged }
+                log.notice(
+                    "root certificates replaced", ["path": path, "roots": "\(roots.count)"])
+                return .replaced(roots.count)
+            } catch {
+                if reported != error {
+                    log.error(
+                        "root certificates unusable; those from before stay",
+                        ["code": error.code.rawValue, "why": error.detail])
+                }
+                reported = error
+                metrics.set("repricer_roots_stale", to: 1)
+                return .refused(error)
+            }
+        }
+    }
+}
