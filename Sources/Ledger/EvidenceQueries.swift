@@ -23,30 +23,16 @@ package enum EvidenceQueries {
     package static func stored(
         _ uuid: String, on connection: isolated PostgresConnection
     ) throws -> Stored? {
-        // The id's time leads to the one partition that can hold it.
         let rows = try connection.query(
             """
             -- name: storedNotification
             SELECT n.notification_uuid, n.received_at, n.signed_at, n.type, n.subtype,
                 n.original_transaction_id, n.understood, \(unsafe: evidenceColumns)
-            FROM repricer.notification_ids i
-            JOIN repricer.notifications n
-                ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
-            WHERE i.notification_uuid = \(uuid)
+            FROM repricer.notifications n
+            WHERE n.notification_uuid = \(uuid)
+            ORDER BY n.received_at LIMIT 1
             """)
         return try stored(rows, on: connection).first
-    }
-
-    /// When the id came first, UTC milliseconds; nil when it never came.
-    package static func firstReceivedAt(
-        _ uuid: String, on connection: isolated PostgresConnection
-    ) throws -> Int64? {
-        try connection.query(
-            """
-            -- name: notificationFirstReceived
-            SELECT received_at FROM repricer.notification_ids WHERE notification_uuid = \(uuid)
-            """
-        ).oneOrNil()?.milliseconds("received_at")
     }
 
     /// The notifications received from `since` until before `until` (UTC milliseconds), by id: the

@@ -6,8 +6,8 @@ package enum RepricerCommands {
     package static let all: [Command] = [
         Commands.plan, Commands.submit, Commands.approve, Commands.reject, Commands.pause,
         Commands.resume, Commands.abort, Commands.status, Commands.explain, Commands.timeline,
-        Commands.serve, Commands.ingest, Commands.sync, Commands.reconcile, Commands.report,
-        Commands.rulesShow, Commands.rulesImport,
+        Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
+        Commands.reconcile, Commands.report, Commands.rulesShow, Commands.rulesImport,
         Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,

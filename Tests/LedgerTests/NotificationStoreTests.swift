@@ -170,4 +170,93 @@ import Testing
             obstacle
                 == "the schema is at version 99, this program needs \(expectedSchemaVersion)")
     }
+
+    static func packed(_ id: String, _ headers: [UInt8]...) -> Arrival {
+        let headers = headers.map {
+            SigningHeader(digest: Array(repeating: $0.first ?? 0, count: 32), text: $0)
+        }
+        return Arrival(
+            notificationUUID: id, understood: true,
+            evidence: .packed(Array("bytes of \(id)".utf8), headers: headers))
+    }
+
+    static func stored(_ id: String) async throws -> Evidence? {
+        let connection = try await TestDatabase.connect()
+        let stored = try await connection.read { try EvidenceQueries.stored(id, on: $0) }
+        await connection.close()
+        return stored?.evidence
+    }
+
+    @Test func storeArrivals_whenPacked_keepsEachHeaderOnceAndGivesAllBack() async throws {
+        let arrivals = [
+            Self.packed("a", [1, 1], [2]), Self.packed("b", [2]), Self.packed("c", [2], [1, 1]),
+            Self.packed("d"), Self.arrival("e"),
+        ]
+
+        let isNew = try await Self.withStore { store in
+            let first = try await store.storeArrivals(arrivals, receivedAt: Self.receivedAt)
+            return first
+                + (try await store.storeArrivals(
+                    [Self.packed("f", [3], [1, 1])], receivedAt: Self.receivedAt))
+        }
+
+        #expect(isNew == Array(repeating: true, count: 6))
+        #expect(try await Self.count("signing_headers") == 3)
+        for arrival in arrivals + [Self.packed("f", [3], [1, 1])] {
+            #expect(try await Self.stored(arrival.notificationUUID) == arrival.evidence)
+        }
+    }
+
+    /// Whoever restores a backup under a running service must not lose what comes after.
+    @Test func storeArrivals_whenAKnownHeaderIsGone_keepsItAgain() async throws {
+        try await Self.withStore { store in
+            _ = try await store.storeArrivals(
+                [Self.packed("a", [1])], receivedAt: Self.receivedAt)
+            let connection = try await TestDatabase.connect()
+            try await connection.script("DELETE FROM repricer.signing_headers")
+            await connection.close()
+            _ = try await store.storeArrivals(
+                [Self.packed("b", [1])], receivedAt: Self.receivedAt)
+        }
+
+        #expect(try await Self.stored("a") == Self.packed("a", [1]).evidence)
+        #expect(try await Self.stored("b") == Self.packed("b", [1]).evidence)
+    }
+
+    /// To Swift these two ids are equal texts; to the database, and to Apple, they are two.
+    @Test func storeArrivals_ofIdsThatDifferInBytesOnly_keepsBoth() async throws {
+        let isNew = try await Self.withStore { store in
+            try await store.storeArrivals(
+                [Self.arrival("\u{E9}"), Self.arrival("e\u{301}"), Self.arrival("\u{E9}")],
+                receivedAt: Self.receivedAt)
+        }
+
+        #expect(isNew == [true, true, false])
+        #expect(try await Self.count("notifications") == 2)
+    }
+
+    @Test func stored_ofAPeriod_givesEachOnceInPages() async throws {
+        try await Self.withStore { store in
+            for (offset, ids) in [["e", "a"], ["d", "b"], ["c"]].enumerated() {
+                _ = try await store.storeArrivals(
+                    ids.map { Self.arrival($0) }, receivedAt: Self.receivedAt + Int64(offset))
+            }
+        }
+        let connection = try await TestDatabase.connect()
+
+        var pages: [[String]] = []
+        while pages.count < 5 {
+            let after = pages.last?.last
+            let page = try await connection.read { connection in
+                try EvidenceQueries.stored(
+                    since: Self.receivedAt, until: Self.receivedAt + 2, after: after, limit: 3,
+                    on: connection)
+            }
+            if page.isEmpty { break }
+            pages.append(page.map(\.notificationUUID))
+        }
+
+        #expect(pages == [["a", "b", "d"], ["e"]])
+        await connection.close()
+    }
 }

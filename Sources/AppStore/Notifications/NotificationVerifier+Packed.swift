@@ -32,6 +32,11 @@ extension NotificationVerifier {
 }
 
 extension PackedPayload.Contents {
+    /// Whether each of the payloads is JSON.
+    package var isJSON: Bool {
+        ([payload] + nested).allSatisfy { JSONDocument.read($0) != nil }
+    }
+
     fileprivate func nested(_ text: String?) -> NotificationParts.Nested {
         guard let text else { return .absent }
         // What was not taken apart still stands there as it was.

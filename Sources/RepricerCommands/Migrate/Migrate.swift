@@ -1,4 +1,5 @@
 import Ledger
+import Orchestrator
 import ServiceKit
 
 extension Commands {
@@ -17,7 +18,15 @@ extension Commands {
         // The machine's clock: a schema has no part in a rehearsal's time.
         let now = invocation.world.realClock.nowMilliseconds()
         let applied = try await invocation.withConnection(configuration) { connection in
-            try await migrator.migrate(connection, at: now)
+            let applied = try await migrator.migrate(connection, at: now)
+            if try await schemaVersion(connection) == expectedSchemaVersion {
+                // Those of a rehearsal's time are made by `serve`, on its clock.
+                _ = try await connection.read {
+                    try EvidencePartitions.prepare(
+                        now: now, monthsAhead: EvidenceMonths.monthsAhead, on: $0)
+                }
+            }
+            return applied
         }
         if invocation.isJSON {
             let files = applied.map { JSONValue.string($0.file) }

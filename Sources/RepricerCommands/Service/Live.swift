@@ -60,17 +60,21 @@ struct Live: Sendable {
     /// How many threads can compute at a time.
     var cores: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
-    /// The way in of notifications, over HTTP and from files.
-    func intake(_ store: NotificationStore) throws -> NotificationIntake {
+    /// Decides whether a notification is the App Store's and about our app.
+    func notificationVerifier() throws -> NotificationVerifier {
         let environment = try configuration.required(configuration.environment, .environment)
         if environment == .production { try configuration.check(.appAppleID) }
-        let check = appStoreCheck(
-            NotificationVerifier(
-                verifier: try verifier(),
-                bundleID: try configuration.required(configuration.bundleID, .bundleID),
-                appAppleID: configuration.appAppleID, environment: environment))
-        return NotificationIntake(
-            check: check, clock: clock, metrics: metrics, store: store)
+        return NotificationVerifier(
+            verifier: try verifier(),
+            bundleID: try configuration.required(configuration.bundleID, .bundleID),
+            appAppleID: configuration.appAppleID, environment: environment)
+    }
+
+    /// The way in of notifications, over HTTP and from files.
+    func intake(_ store: NotificationStore) throws -> NotificationIntake {
+        NotificationIntake(
+            check: appStoreCheck(try notificationVerifier()), clock: clock, metrics: metrics,
+            store: store)
     }
 
     func receiver(_ pool: LedgerPool) throws -> (routes: ReceiverRoutes, server: HTTPServer) {

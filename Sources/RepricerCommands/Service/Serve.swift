@@ -1,5 +1,6 @@
 import Glibc
 import Ledger
+import Orchestrator
 import Receiver
 import ServiceKit
 import Synchronization
@@ -34,7 +35,10 @@ extension Commands {
         let gate = SchemaGate(pool: pool, log: live.log)
         // Asked before anything starts: a wrong version must not look like a start.
         _ = try await gate.isOpen()
+        let months = EvidenceMonths(
+            pool: pool, clock: live.clock, log: live.log.with(component: "evidence"))
         var services = try live.trustWatches()
+        services.append(GatedService(gate: gate, inner: months))
         if part != "receiver" {
             services += try (live.delivery(pool) + live.reconciling(pool)).map {
                 GatedService(gate: gate, inner: $0)

@@ -1,0 +1,133 @@
+package import Postgres
+
+/// Drops old evidence, whole partitions of it. Only the owner of the tables may.
+///
+/// What was folded from it stays: `subscription_events` holds the decoded statements, so that a fold
+/// from the beginning never needs the evidence.
+package enum EvidenceRetention {
+    /// One partition whose notifications are all older than the horizon.
+    package struct Candidate: Hashable, Sendable {
+        package var partition: String
+        /// UTC milliseconds; nil for the one with everything before a month.
+        package var startsAt: Int64?
+        /// UTC milliseconds, itself outside.
+        package var endsAt: Int64
+        package var notifications: Int
+        /// Stored, and never understood: an upgrade can't fold them again once they are gone.
+        package var notUnderstood: Int
+        /// Not folded yet, or set aside with an error: such a partition stays.
+        package var waiting: Int
+        package var bytes: Int64
+    }
+
+    /// What the default partition holds of one month.
+    package struct Stray: Hashable, Sendable {
+        /// The month's first instant, UTC milliseconds.
+        package var month: Int64
+        package var notifications: Int
+    }
+
+    /// The partitions that end at `horizon` (UTC milliseconds) or before, oldest first.
+    package static func candidates(
+        before horizon: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Candidate] {
+        let due = try EvidencePartitions.all(on: connection).filter { partition in
+            partition.endsAt.map { $0 <= horizon } ?? false
+        }
+        return try due.compactMap { partition in
+            guard let endsAt = partition.endsAt else { return nil }
+            let counts = try connection.query(
+                """
+                -- name: countEvidence
+                SELECT count(*) AS notifications,
+                    count(*) FILTER (WHERE NOT understood) AS not_understood
+                FROM repricer.notifications
+                WHERE received_at >= coalesce(\(timestamp: partition.startsAt), '-infinity')
+                    AND received_at < \(timestamp: endsAt)
+                """
+            ).one()
+            return Candidate(
+                partition: partition.name, startsAt: partition.startsAt, endsAt: endsAt,
+                notifications: try counts.int("notifications"),
+                notUnderstood: try counts.int("not_understood"),
+                waiting: try waiting(from: partition.startsAt, to: endsAt, on: connection),
+                bytes: partition.bytes)
+        }
+    }
+
+    /// What the default partition took because its month had no partition yet.
+    package static func strays(on connection: isolated PostgresConnection) throws -> [Stray] {
+        try connection.query(
+            """
+            -- name: strayEvidence
+            SELECT date_trunc('month', received_at, 'UTC') AS month, count(*) AS notifications
+            FROM repricer.notifications_default GROUP BY 1 ORDER BY 1
+            """
+        ).map { row in
+            Stray(
+                month: try row.milliseconds("month"), notifications: try row.int("notifications"))
+        }
+    }
+
+    /// Drops the partition unless work waits for it; false then. To be called in a transaction.
+    ///
+    /// The lock keeps every writer and reader out for the moment of the look and the drop; it is
+    /// waited for half a second (`lockNotAvailable`), since they queue behind the wait.
+    package static func drop(
+        _ candidate: Candidate, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.script(
+            """
+            SET LOCAL lock_timeout = '500ms';
+            LOCK TABLE repricer.notifications IN ACCESS EXCLUSIVE MODE;
+            """)
+        // Asked again under the lock: a reprocessing may have brought work back meanwhile.
+        let waiting = try waiting(
+            from: candidate.startsAt, to: candidate.endsAt, on: connection)
+        guard waiting == 0 else { return false }
+        let name = try connection.query(
+            """
+            -- name: quotePartition
+            SELECT quote_ident(partition) AS name FROM repricer.notification_partitions
+            WHERE partition = \(candidate.partition) AND NOT is_default
+            """
+        ).oneOrNil()?.text("name")
+        // Another one may have been faster.
+        guard let name else { return true }
+        try connection.script("DROP TABLE repricer.\(name)")
+        return true
+    }
+
+    /// Forgets the ids of notifications received before `horizon` (UTC milliseconds) whose evidence
+    /// is gone; returns how many.
+    ///
+    /// One that comes again after that is stored again, and folds to nothing new: its statement is
+    /// in `subscription_events` under the same id and instant.
+    package static func forgetIDs(
+        before horizon: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.execute(
+            """
+            -- name: forgetNotificationIDs
+            DELETE FROM repricer.notification_ids i
+            WHERE i.received_at < \(timestamp: horizon)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.notifications n
+                    WHERE n.notification_uuid = i.notification_uuid
+                        AND n.received_at = i.received_at)
+            """)
+    }
+
+    private static func waiting(
+        from start: Int64?, to end: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.query(
+            """
+            -- name: countWaitingEvidence
+            SELECT count(*) AS waiting FROM repricer.inbox
+            WHERE received_at >= coalesce(\(timestamp: start), '-infinity')
+                AND received_at < \(timestamp: end)
+            """
+        ).one().int("waiting")
+    }
+}
