@@ -1548,7 +1548,7 @@ CREATE TABLE repricer.subscription_events (
     type text,
     subtype text,
     statement jsonb NOT NULL,
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text])))
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
 );
 
 COMMENT ON TABLE repricer.subscription_events IS 'Append-only. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';

@@ -57,6 +57,24 @@ package enum LookQueries {
             """)
     }
 
+    /// Asks for a look even where one was done before: something new was heard since.
+    package static func wantAgain(
+        _ originalTransactionID: String, in list: List, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws {
+        try connection.execute(
+            """
+            -- name: wantLookAgain
+            INSERT INTO repricer.status_looks
+                (original_transaction_id, reason, list_id, requested_at)
+            VALUES (\(originalTransactionID), \(list.reason.rawValue), \(list.id), \(timestamp: at))
+            ON CONFLICT (original_transaction_id, reason, list_id) DO UPDATE
+                SET requested_at = excluded.requested_at, done_at = NULL, outcome = NULL,
+                    detail = NULL, next_look_at = NULL, attempts = 0
+                WHERE status_looks.done_at IS NOT NULL
+            """)
+    }
+
     /// One that this process holds until its claim ends.
     package struct Claimed: Sendable, Hashable {
         package var originalTransactionID: String

@@ -23,6 +23,9 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
 
     package enum Source: String, Hashable, Sendable, Codable {
         case notification, response, status
+        /// A V1 notification: unsigned, and coarser than what Apple signs. It moves no change and
+        /// no price, and yields to every signed statement of its time or a later one.
+        case legacy
     }
 
     package var key: Key
@@ -36,6 +39,8 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
     package var renewal: RenewalStatement?
     /// Fields whose values mean nothing and were left out; nil for almost all statements.
     package var ignored: [String]?
+    /// Only of the source `legacy`, which has nothing else.
+    package var legacy: LegacyStatement?
 
     package init(
         key: Key,
@@ -45,7 +50,8 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
         subtype: String? = nil,
         status: Int? = nil,
         transaction: TransactionStatement? = nil,
-        renewal: RenewalStatement? = nil
+        renewal: RenewalStatement? = nil,
+        legacy: LegacyStatement? = nil
     ) {
         self.key = key
         self.source = source
@@ -55,7 +61,29 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
         self.status = status
         self.transaction = transaction
         self.renewal = renewal
+        self.legacy = legacy
     }
+}
+
+/// What a V1 notification says that an unsigned source may tell: nothing of prices, consent, items or
+/// the renewal's date. nil is silence.
+package struct LegacyStatement: Hashable, Sendable, Codable {
+    package var autoRenews: Bool?
+    package var isInBillingRetry: Bool?
+    package var gracePeriodExpiresAt: Instant?
+    package var expiresAt: Instant?
+
+    package init(
+        autoRenews: Bool? = nil, isInBillingRetry: Bool? = nil,
+        gracePeriodExpiresAt: Instant? = nil, expiresAt: Instant? = nil
+    ) {
+        self.autoRenews = autoRenews
+        self.isInBillingRetry = isInBillingRetry
+        self.gracePeriodExpiresAt = gracePeriodExpiresAt
+        self.expiresAt = expiresAt
+    }
+
+    package var isSilent: Bool { self == LegacyStatement() }
 }
 
 /// What a verified `signedTransactionInfo` says, reduced to what the domain uses.

@@ -51,7 +51,16 @@ package final class NotificationIntake: Sendable {
     /// It verifies on the thread that calls: some 0.5 ms of computation, for which a connection of
     /// the receiver has a thread of its own. A hop to other threads would cost more than it spares.
     package func take(_ signedPayload: String) async -> IntakeOutcome {
-        let outcome = await judge(signedPayload)
+        count(await judge(signedPayload))
+    }
+
+    /// Stores what was checked elsewhere; returns `stored` only once it is durable.
+    func keep(_ arrival: Arrival) async -> IntakeOutcome {
+        count(await store(arrival))
+    }
+
+    @discardableResult
+    func count(_ outcome: IntakeOutcome) -> IntakeOutcome {
         metrics.increment("repricer_notifications_total", labels: ["outcome": label(of: outcome)])
         return outcome
     }

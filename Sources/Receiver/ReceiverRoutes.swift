@@ -10,6 +10,7 @@ import Synchronization
 /// 200 is lost, so it answers 200 only after the commit.
 package final class ReceiverRoutes: Sendable {
     private let intake: NotificationIntake
+    private let legacy: LegacyIntake?
     private let pages: StatusPages
     private let token: ForwarderToken?
     private let metrics: Metrics
@@ -19,13 +20,15 @@ package final class ReceiverRoutes: Sendable {
     private let isDraining = Mutex(false)
 
     /// `obstacle` is the store's own, but in tests: nil when ready, else why not, in words for a
-    /// person.
+    /// person. Without `legacy` there is no V1 endpoint.
     package init(
-        intake: NotificationIntake, reports: ReportStore, token: ForwarderToken?,
+        intake: NotificationIntake, legacy: LegacyIntake? = nil, reports: ReportStore,
+        token: ForwarderToken?,
         clock: any WallClock, metrics: Metrics, log: Log,
         obstacle: @escaping @Sendable () async -> String?
     ) {
         self.intake = intake
+        self.legacy = legacy
         pages = StatusPages(reports: reports, clock: clock, log: log)
         self.token = token
         self.metrics = metrics
@@ -57,6 +60,11 @@ package final class ReceiverRoutes: Sendable {
                 "notifications",
                 await only("POST", request) { await self.takeNotification(request) }
             )
+        case ("notifications", 2) where segments[1] == "v1" && legacy != nil:
+            return (
+                "notifications_v1",
+                await only("POST", request) { await self.takeLegacyNotification(request) }
+            )
         case ("healthz", 1):
             return ("healthz", await only("GET", request) { .text(200, "ok\n") })
         case ("readyz", 1):
@@ -87,21 +95,31 @@ package final class ReceiverRoutes: Sendable {
     }
 
     private func takeNotification(_ request: HTTPRequest) async -> HTTPResponse {
+        if let obstacle = senderObstacle(request) { return obstacle }
+        switch Envelope.payload(in: request.body) {
+        case .failure(let refusal): return refused(refusal)
+        case .success(let payload): return answer(to: await intake.take(payload))
+        }
+    }
+
+    private func takeLegacyNotification(_ request: HTTPRequest) async -> HTTPResponse {
+        if let obstacle = senderObstacle(request) { return obstacle }
+        guard let legacy else { return .text(404, "no such page; see GET /\n") }
+        return answer(to: await legacy.take(request.body))
+    }
+
+    private func senderObstacle(_ request: HTTPRequest) -> HTTPResponse? {
         if let token, !token.accepts(request.headers["Authorization"]) {
             var response = problem(
                 401, "bad_token", "the forwarder's bearer token is missing or wrong")
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
         }
-        if isDraining.withLock({ $0 }) { return comeAgain("draining", "shutting down") }
-        switch Envelope.payload(in: request.body) {
-        case .failure(let refusal): return refused(refusal)
-        case .success(let payload): return await take(payload)
-        }
+        return isDraining.withLock { $0 } ? comeAgain("draining", "shutting down") : nil
     }
 
-    private func take(_ payload: String) async -> HTTPResponse {
-        switch await intake.take(payload) {
+    private func answer(to outcome: IntakeOutcome) -> HTTPResponse {
+        switch outcome {
         case .stored(let isNew, let understood):
             return .json(200, "{\"stored\":true,\"new\":\(isNew),\"understood\":\(understood)}\n")
         case .refused(let refusal):

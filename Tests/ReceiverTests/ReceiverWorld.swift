@@ -57,15 +57,16 @@ struct ReceiverWorld {
 
     /// A receiver on a real socket, whose status pages read from `conninfo`.
     static func run(
-        intake: NotificationIntake, token: String? = nil, conninfo: String = "host=/nowhere",
-        metrics: Metrics = Metrics(), obstacle: String? = nil,
+        intake: NotificationIntake, legacy: LegacyIntake? = nil, token: String? = nil,
+        conninfo: String = "host=/nowhere", metrics: Metrics = Metrics(), log: Log = .silent,
+        obstacle: String? = nil,
         _ body: @Sendable (ReceiverWorld) async throws -> Void
     ) async throws {
         let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 2)
         let routes = ReceiverRoutes(
-            intake: intake, reports: ReportStore(pool: pool),
+            intake: intake, legacy: legacy, reports: ReportStore(pool: pool),
             token: token.flatMap { ForwarderToken(fileContent: $0) },
-            clock: ManualClock(1_780_272_000_000), metrics: metrics, log: .silent,
+            clock: ManualClock(1_780_272_000_000), metrics: metrics, log: log,
             obstacle: { obstacle })
         let server = try HTTPServer(host: "127.0.0.1", port: 0, log: .silent) {
             await routes.respond(to: $0)

@@ -168,7 +168,8 @@ package struct Projector: Service {
         for waiting in notifications {
             let receivedAt = Instant(milliseconds: waiting.receivedAt)
             // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
-            let event = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
+            let signed = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
+            let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
             if let event, event.originalTransactionID == waiting.originalTransactionID {
                 events.append(event)
             } else {
@@ -181,5 +182,13 @@ package struct Projector: Service {
             }
         }
         return (events, faults)
+    }
+}
+
+extension EventQueries.Waiting {
+    /// What a V1 notification says, which is kept without the secret that vouched for it.
+    fileprivate func legacyEvent(receivedAt: Instant) -> SubscriptionEvent? {
+        guard case .whole(let text) = evidence else { return nil }
+        return LegacyNotification.storedEvent(text, id: notificationUUID, receivedAt: receivedAt)
     }
 }

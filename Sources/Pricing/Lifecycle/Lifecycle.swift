@@ -38,6 +38,11 @@ package enum Lifecycle {
     private static func apply(
         _ event: SubscriptionEvent, to state: inout SubscriptionState
     ) -> [Transition] {
+        guard event.source != .legacy else {
+            state.facts.overlay(legacy: event)
+            state.foldedThrough = event.key
+            return []
+        }
         let renames = state.facts.renames(toldBy: event)
         if !renames.isEmpty { state.rename(renames, at: event) }
         let before = state.facts

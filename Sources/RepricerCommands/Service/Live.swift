@@ -16,7 +16,9 @@ struct Live: Sendable {
         .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .statusRate,
         .reconcileEvery, .silentAfter,
     ]
-    static let receiving: [Variable] = [.listen, .forwarderTokenFile, .silentAfter]
+    static let receiving: [Variable] = [
+        .listen, .forwarderTokenFile, .v1SharedSecretFile, .silentAfter,
+    ]
 
     let configuration: Configuration
     /// Virtual in a rehearsal.
@@ -83,8 +85,10 @@ struct Live: Sendable {
             ForwarderToken(
                 fileContent: try SecretFile.readToken(path, of: .forwarderTokenFile))
         }
+        let intake = try intake(store)
         let routes = ReceiverRoutes(
-            intake: try intake(store), reports: ReportStore(pool: pool), token: token ?? nil,
+            intake: intake, legacy: try legacy(intake, pool), reports: ReportStore(pool: pool),
+            token: token ?? nil,
             clock: clock, metrics: metrics, log: log.with(component: "receiver"),
             obstacle: { await store.obstacle() })
         let listen = try configuration.required(configuration.listen, .listen)
@@ -92,6 +96,27 @@ struct Live: Sendable {
             host: listen.host, port: listen.port, log: log.with(component: "http")
         ) { await routes.respond(to: $0) }
         return (routes, server)
+    }
+
+    /// The way in of V1 notifications; nil unless it is switched on.
+    private func legacy(
+        _ intake: NotificationIntake, _ pool: LedgerPool
+    ) throws -> LegacyIntake? {
+        guard let path = configuration.v1SharedSecretFile,
+            let secret = SharedSecret(
+                fileContent: try SecretFile.readToken(path, of: .v1SharedSecretFile))
+        else { return nil }
+        return LegacyIntake(
+            intake: intake, secret: secret,
+            bundleID: try configuration.required(configuration.bundleID, .bundleID),
+            environment: try configuration.required(configuration.environment, .environment),
+            clock: clock
+        ) { subscription, at in
+            try await pool.withTransaction { connection in
+                try LookQueries.wantAgain(
+                    subscription, in: LookQueries.List(.legacy), at: at, on: connection)
+            }
+        }
     }
 
     func store() throws -> LiveStoreCalls {

@@ -1,0 +1,200 @@
+internal import JOSE
+internal import JSONReading
+package import Pricing
+
+/// Why the body of a V1 notification is not one. Safe to show: nothing of the body is in it.
+package struct LegacyFault: Error, Hashable, Sendable, CustomStringConvertible {
+    /// Stable and short, for logs and metrics.
+    package let code: String
+    package let description: String
+}
+
+/// A V1 server-to-server notification (`responseBodyV1`): plain JSON with the app's shared secret in
+/// it, unsigned. Apple replaced it by V2 in 2023 and still sends it.
+///
+/// Whoever knows the secret can write one, and it tells less than V2: no items, no `advancedCommerceInfo`,
+/// nobody's consent. So it is evidence, a reason to read the subscription's status, and a hint about
+/// renewal and billing retry until that status is known.
+package struct LegacyNotification: Sendable {
+    /// What ids begin with: no id that Apple signs does.
+    package static let idPrefix = "v1:"
+    /// What stands in the evidence for the secret.
+    package static let redaction = "[shared secret]"
+    private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)
+
+    private let body: [UInt8]
+    private let json: JSONNode
+
+    /// Reads a body that nobody vouches for yet.
+    package init(_ body: [UInt8]) throws(LegacyFault) {
+        guard let json = JSONDocument.read(body, limits: Self.limits), json.kind == .object else {
+            throw LegacyFault(
+                code: "not_json", description: "the body is not a JSON object in UTF-8")
+        }
+        guard json.count(of: "password") <= 1 else {
+            throw LegacyFault(
+                code: "two_passwords", description: "the JSON object carries password twice")
+        }
+        guard json["notification_type"]?.storableText.map({ !$0.isEmpty }) ?? false else {
+            throw LegacyFault(
+                code: "no_notification_type",
+                description: "the JSON object must carry the text notification_type")
+        }
+        self.body = body
+        self.json = json
+    }
+
+    /// The shared secret that the sender gave, as UTF-8. Never show it.
+    package var password: [UInt8]? { json["password"]?.textBytes.map { Array($0) } }
+    /// `notification_type` as Apple wrote it.
+    package var type: String { json["notification_type"]?.storableText ?? "" }
+    package var kind: LegacyType? { LegacyType(rawValue: type) }
+    package var bundleID: String? { json["bid"]?.storableText }
+
+    /// nil for an environment that nobody knows.
+    package var environment: StoreEnvironment? {
+        switch json["environment"]?.text {
+        case "Sandbox": .sandbox
+        case "PROD", "Production": .production
+        case .some, .none: nil
+        }
+    }
+
+    /// The body without the secret, otherwise to the byte: what may be kept.
+    ///
+    /// The secret is cut out wherever it stands, not only where Apple puts it.
+    package func redacted() -> String {
+        guard let secret = json["password"]?.raw else {
+            return String(decoding: body, as: UTF8.self)
+        }
+        // In its quotes first, so that one that is empty or short cuts nothing else.
+        let content = Array(secret.utf8.dropFirst().dropLast())
+        let mark = Array(Self.redaction.utf8)
+        let text = Self.replace(
+            [0x22] + content + [0x22], by: [0x22] + mark + [0x22], in: body)
+        let kept = content.count < 8 ? text : Self.replace(content, by: mark, in: text)
+        return String(decoding: kept, as: UTF8.self)
+    }
+
+    private static func replace(_ part: [UInt8], by mark: [UInt8], in text: [UInt8]) -> [UInt8] {
+        var kept: [UInt8] = []
+        kept.reserveCapacity(text.count)
+        var index = 0
+        while index < text.count {
+            if text[index] == part.first, text[index...].starts(with: part) {
+                kept += mark
+                index += part.count
+            } else {
+                kept.append(text[index])
+                index += 1
+            }
+        }
+        return kept
+    }
+
+    /// `v1:` and the digest of what is kept: the same notification again has the same.
+    package static func id(ofRedacted text: String) -> String {
+        idPrefix + SHA256Hash.hex(Array(text.utf8))
+    }
+
+    /// The subscription that it is about; nil where it names none, or several.
+    package var originalTransactionID: String? {
+        if let id = json["original_transaction_id"]?.legacyID { return id }
+        let named = Set(
+            (renewals + receipts).compactMap { $0["original_transaction_id"]?.legacyID })
+        return named.count == 1 ? named.first : nil
+    }
+
+    private var renewals: [JSONNode] {
+        json["unified_receipt"]?["pending_renewal_info"]?.elements ?? []
+    }
+
+    /// Transactions, the newest first as Apple lists them; the older layouts have a single one.
+    private var receipts: [JSONNode] {
+        let newest = json["unified_receipt"]?["latest_receipt_info"] ?? json["latest_receipt_info"]
+        return newest?.elements ?? [newest, json["latest_expired_receipt_info"]].compactMap { $0 }
+    }
+
+    /// What it says about its subscription; nil for what says nothing that may be believed.
+    ///
+    /// - Parameters:
+    ///   - id: Its id as evidence.
+    ///   - receivedAt: It has no date of its own. It counts as said at the newest event that it tells of,
+    ///     which a signed statement of that time outranks, and never after it came.
+    package func event(id: String, receivedAt: Instant) -> SubscriptionEvent? {
+        guard let subscription = originalTransactionID, let kind else { return nil }
+        let receipt =
+            receipts
+            .filter { $0["original_transaction_id"]?.legacyID == subscription }
+            .max { $0.purchasedAt < $1.purchasedAt }
+        let renewal = renewals.first { $0["original_transaction_id"]?.legacyID == subscription }
+        let told = statement(kind, renewal: renewal, receipt: receipt)
+        let instants = [
+            json["auto_renew_status_change_date_ms"]?.legacyInstant,
+            json["cancellation_date_ms"]?.legacyInstant, receipt?.purchasedAt,
+        ].compactMap { $0 }.filter { $0.milliseconds > 0 }
+        guard !told.isSilent, let newest = instants.max() else { return nil }
+        return SubscriptionEvent(
+            key: SubscriptionEvent.Key(signedAt: min(newest, receivedAt), evidenceID: id),
+            source: .legacy, originalTransactionID: subscription, type: type, legacy: told)
+    }
+
+    private func statement(
+        _ kind: LegacyType, renewal: JSONNode?, receipt: JSONNode?
+    ) -> LegacyStatement {
+        var told = LegacyStatement()
+        if kind.tells.contains(.renewalStatus) {
+            told.autoRenews =
+                json["auto_renew_status"]?.legacyFlag ?? renewal?["auto_renew_status"]?.legacyFlag
+        }
+        if kind.tells.contains(.billingRetry) {
+            told.isInBillingRetry = renewal?["is_in_billing_retry_period"]?.legacyFlag
+            if told.isInBillingRetry != nil {
+                told.gracePeriodExpiresAt = renewal?["grace_period_expires_date_ms"]?.legacyInstant
+            }
+        }
+        if kind.tells.contains(.expiry) {
+            told.expiresAt = receipt?["expires_date_ms"]?.legacyInstant
+        }
+        return told
+    }
+
+    /// Reads back what was kept, which was vouched for when it came. nil: it is none.
+    package static func storedEvent(
+        _ redacted: String, id: String, receivedAt: Instant
+    ) -> SubscriptionEvent? {
+        guard id.hasPrefix(idPrefix) else { return nil }
+        // What is no V1 body has nothing to say.
+        return (try? LegacyNotification(Array(redacted.utf8)))?
+            .event(id: id, receivedAt: receivedAt)
+    }
+}
+
+extension JSONNode {
+    /// V1 writes ids as numbers at the top and as texts in receipts.
+    fileprivate var legacyID: String? {
+        let text = storableText ?? int64.map(String.init)
+        guard let text, !text.isEmpty, text.count <= 64,
+            text.utf8.allSatisfy({ (0x30...0x39).contains($0) })
+        else { return nil }
+        return text
+    }
+
+    /// V1 writes booleans as `"true"` at the top and as `"1"` in receipts.
+    fileprivate var legacyFlag: Bool? {
+        switch text ?? raw {
+        case "true", "1": true
+        case "false", "0": false
+        default: nil
+        }
+    }
+
+    /// Milliseconds, mostly written as text.
+    fileprivate var legacyInstant: Instant? {
+        (text.flatMap { Int64($0) } ?? int64).map(Instant.init(milliseconds:))
+    }
+
+    fileprivate var purchasedAt: Instant {
+        self["purchase_date_ms"]?.legacyInstant ?? Instant(milliseconds: 0)
+    }
+}
