@@ -90,3 +90,14 @@ let package = Package(
             name: "TidyTests", dependencies: ["TestSupport", "Pricing"], swiftSettings: strict),
     ]
 )
+
+// Only where libFuzzer is linked (Deploy/fuzz): its entry exists nowhere else.
+if Context.environment["REPRICER_FUZZ"] != nil {
+    package.targets.append(
+        .executableTarget(
+            name: "fuzz",
+            dependencies: ["JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing"],
+            path: "Tests/Fuzz", swiftSettings: strict,
+            // gold, the default, fails on the driver's debug information.
+            linkerSettings: [.unsafeFlags(["-use-ld=lld"])]))
+}
