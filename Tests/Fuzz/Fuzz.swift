@@ -23,14 +23,6 @@ func require(_ holds: Bool, _ promise: @autoclosure () -> String) {
     if !holds { violated(promise()) }
 }
 
-/// libFuzzer's own entry; the toolchain links it with `-sanitize=fuzzer`.
-@_silgen_name("LLVMFuzzerRunDriver")
-private func runDriver(
-    _ count: UnsafeMutablePointer<Int32>,
-    _ values: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>,
-    _ callback: @convention(c) (UnsafePointer<UInt8>?, Int) -> Int32
-) -> Int32
-
 /// `fuzz list`, `fuzz seeds NAME FOLDER` (corpus and dictionary) or `fuzz NAME FLAGS…` of libFuzzer.
 @main
 struct Fuzz {
@@ -96,3 +88,11 @@ struct Fuzz {
         }
     }
 }
+
+/// libFuzzer's own entry; the toolchain links it with `-sanitize=fuzzer`.
+@_silgen_name("LLVMFuzzerRunDriver")
+private func runDriver(
+    _ count: UnsafeMutablePointer<Int32>,
+    _ values: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>,
+    _ callback: @convention(c) (UnsafePointer<UInt8>?, Int) -> Int32
+) -> Int32

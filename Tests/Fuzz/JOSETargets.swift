@@ -1,5 +1,4 @@
 import Foundation
-import JSONReading
 
 @testable import JOSE
 
@@ -82,16 +81,18 @@ enum JWSHeaderTarget: FuzzTarget {
     static let words = JSONTarget.words + ["\"alg\"", "\"x5c\"", "\"crit\"", "ES256"]
 
     static func check(_ input: [UInt8]) {
-        // Written twice in the product, for good reasons: so one can check the other.
         guard let header = try? JWSHeader(json: input) else { return }
-        guard let object = JSONDocument.read(input), object.kind == .object else {
-            violated("the header's reader takes what the other one refuses")
-        }
+        require(SlowJSON.isJSON(input), "a header that is no JSON was read")
+        // Foundation drops a U+FEFF after an escape, and knows no number beyond Double.
+        guard !contains(input, [0xEF, 0xBB, 0xBF]),
+            let any = try? JSONSerialization.jsonObject(with: Data(input)),
+            let object = any as? [String: Any]
+        else { return }
         if let algorithm = header.algorithm {
-            require(object["alg"]?.text == algorithm, "alg differs")
+            require(object["alg"] as? String == algorithm, "alg differs")
         }
         if let certificates = header.certificates {
-            require(object["x5c"]?.elements?.map(\.text) == certificates, "x5c differs")
+            require(object["x5c"] as? [String] == certificates, "x5c differs")
         }
         require(header.isCritical == (object["crit"] != nil), "crit differs")
     }

@@ -212,7 +212,7 @@ enum JSONTarget: FuzzTarget {
         if let down = mine.int64RoundedDown {
             require(
                 Double(down) <= value + abs(value) * 1e-9
-                    && Double(down) > value - 1 - abs(value) * 1e-9, "a rounded number differs")
+                    && Double(down) >= value - 1 - abs(value) * 1e-9, "a rounded number differs")
         } else {
             require(!isSmall, "a small number has no whole part")
         }

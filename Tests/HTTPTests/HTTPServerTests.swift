@@ -140,6 +140,7 @@ import Testing
     @Test func server_whenFull_closesTheIdleConnectionForTheNewOne() async throws {
         var limits = HTTPServerLimits.quick
         limits.connectionsMax = 1
+        limits.freshFor = .zero
         try await withServer(limits: limits) { server, port in
             let first = try RawClient(port: port)
             try first.send(Self.get)
