@@ -60,4 +60,21 @@ final class BareVerification {
             else { throw BenchmarkFailure("a signature does not verify") }
         }
     }
+
+    /// The two signatures of a chain (leaf, intermediate, root, DER), each checked under the next certificate's
+    /// key: what no proof of a chain can do without.
+    static func checkChain(_ chain: [[UInt8]]) throws {
+        let certificates = chain.map { der in
+            der.withUnsafeBufferPointer { buffer in
+                var cursor = buffer.baseAddress
+                return d2i_X509(nil, &cursor, buffer.count)
+            }
+        }
+        defer { for certificate in certificates { X509_free(certificate) } }
+        for (certificate, issuer) in zip(certificates, certificates.dropFirst()) {
+            guard let certificate, let issuer,
+                X509_verify(certificate, X509_get0_pubkey(issuer)) == 1
+            else { throw BenchmarkFailure("a certificate does not verify") }
+        }
+    }
 }

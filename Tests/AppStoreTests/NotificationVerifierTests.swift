@@ -212,4 +212,99 @@ import Testing
         #expect(try verdict(Fixture.transaction()) == "ok")
         #expect(try verify(Fixture.transaction()).event == nil)
     }
+
+    @Test func verify_whenOnlyOneIsNested_isAnEventOfIt() throws {
+        let transaction = try verify(Fixture.notification(Fixture.data(renewal: nil)))
+        let renewal = try verify(Fixture.notification(Fixture.data(transaction: nil)))
+
+        #expect(transaction.event?.originalTransactionID == subscription)
+        #expect(transaction.event?.renewal == nil)
+        #expect(renewal.event?.originalTransactionID == subscription)
+        #expect(renewal.event?.transaction == nil)
+    }
+
+    @Test func verify_whenNestedNamesNoSubscription_hasNoEvent() throws {
+        let nameless: JSON = ["originalTransactionId": NSNull()]
+        let transaction = Fixture.transaction(nameless)
+        let renewal = Fixture.renewal(nameless)
+
+        for data in [
+            try Fixture.data(transaction: transaction),
+            try Fixture.data(transaction: transaction, renewal: renewal),
+            try Fixture.data(transaction: nil, renewal: renewal),
+        ] {
+            #expect(try verify(Fixture.notification(data)).event == nil)
+        }
+    }
+
+    @Test func verify_whenNestedIsUndated_judgesItAtTheNotificationsTime() throws {
+        let undated: JSON = ["signedDate": NSNull()]
+        let data = try Fixture.data(
+            transaction: Fixture.transaction(undated), renewal: Fixture.renewal(undated))
+        let verifier = try Fixture.notifications()
+
+        let jws = try Fixture.sign(Fixture.notification(data))
+
+        #expect(verifier.verdict(jws, now: signingTime + 900 * day) == "ok")
+    }
+
+    @Test func verify_whenSeveralBodiesCome_eachMustBeOurs() throws {
+        let ours: JSON = ["bundleId": bundle, "environment": "Sandbox"]
+        let theirs: JSON = ["bundleId": "com.example.other", "environment": "Sandbox"]
+
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(), ["summary": theirs]))
+                == "403 wrong_bundle")
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(), ["appData": theirs]))
+                == "403 wrong_bundle")
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(), ["summary": ours, "appData": ours]))
+                == "ok")
+    }
+
+    @Test(
+        arguments: ["summary", "appData"], ["signedTransactionInfo", "signedAppTransactionInfo"])
+    func verify_whenAnotherBodyNestsSomethingForged_isRefused(body: String, field: String) throws {
+        let forged = try Fixture.sign(["x": 1], by: Fixture.strangers.get().signer())
+        let genuine = try Fixture.sign(["x": 1])
+        func container(_ jws: String) -> JSON {
+            ["bundleId": bundle, "environment": "Sandbox", field: jws]
+        }
+
+        #expect(
+            try verdict(Fixture.notification(nil, [body: container(forged)]))
+                == "403 nested_jws_chain")
+        #expect(try verdict(Fixture.notification(nil, [body: container(genuine)])) == "ok")
+        #expect(try verify(Fixture.notification(nil, [body: container(genuine)])).event == nil)
+    }
+
+    @Test func verify_whenNestedHoldsEscapes_readsItAlike() throws {
+        let data = try Fixture.data()
+        let text = String(decoding: try Fixture.bytes(Fixture.notification(data)), as: UTF8.self)
+        // The same JSON, written with an escape in each nested JWS.
+        let escaped = text.replacingOccurrences(of: ":\"eyJ", with: ":\"\\u0065yJ")
+
+        let verified = try Fixture.notifications().verify(
+            signedPayload: Fixture.signer().sign(Array(escaped.utf8)), nowMilliseconds: signingTime)
+
+        #expect(escaped != text)
+        #expect(verified.event?.originalTransactionID == subscription)
+        #expect(verified.event?.renewal != nil)
+    }
+
+    @Test func verify_whenChainIsRevoked_isRefusedByName() throws {
+        let responder = try OpenSSLResponder(url: "http://ocsp.example/")
+        let verifier = try JWSVerifier(roots: responder.authority.trustedRoots())
+        let notifications = NotificationVerifier(
+            verifier: verifier, bundleID: bundle, appAppleID: nil, environment: .sandbox)
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        let jws = try Fixture.sign(
+            Fixture.notification(nil, ["signedDate": now]), by: responder.authority.signer())
+        #expect(notifications.verdict(jws, now: now) == "ok")
+
+        verifier.setRevoked(true, try #require(verifier.revocationQuestions.first))
+
+        #expect(notifications.verdict(jws, now: now) == "403 certificate_revoked")
+    }
 }

@@ -94,6 +94,34 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        Array("{".utf8), Array("[1]".utf8), [0xFF, 0x00, 0xFE], [],
+        Array("{\"notificationUUID\":7,\"data\":\"x\"}".utf8),
+        Array((String(repeating: "[", count: 9000)).utf8),
+    ])
+    func post_whenAppleSignedWhatNobodyCanRead_isKeptToTheByte(payload: [UInt8]) async throws {
+        try await Self.withReceiver { world, authority in
+            let signed = try authority.signer().sign(payload)
+
+            let first = try await world.post(Self.body(signed))
+            let again = try await world.post(Self.body(signed))
+
+            #expect(first.status == 200)
+            #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":false}\n")
+            #expect(again.text == "{\"stored\":true,\"new\":false,\"understood\":false}\n")
+            let id = "sha256:\(SHA256Hash.hex(payload))"
+            let connection = try await TestDatabase.connect()
+            let stored = try await connection.read { try EvidenceQueries.stored(id, on: $0) }
+            switch try #require(stored).evidence {
+            case .whole(let text): #expect(text == signed)
+            case .packed(let bytes, let headers):
+                let packed = PackedPayload(bytes: bytes, headers: headers.map(\.text))
+                #expect(try packed.text() == signed)
+            }
+            await connection.close()
+        }
+    }
+
     @Test func post_whenManyComeAtOnce_storesEachOnce() async throws {
         try await Self.withReceiver { world, authority in
             let signed = try (0..<40).map { try Self.sign(Self.payload("u\($0)"), by: authority) }

@@ -11,6 +11,10 @@ package import Pricing
 /// Certificates are judged at the `signedDate` of what they signed, else at that of the notification, else at
 /// our time: history verifies although certificates expired since.
 package struct NotificationVerifier: Sendable {
+    private static let signedFields: [StaticString] = [
+        "signedTransactionInfo", "signedRenewalInfo", "signedAppTransactionInfo",
+    ]
+
     private let verifier: JWSVerifier
     private let bundleID: String
     private let appAppleID: Int64?
@@ -50,8 +54,10 @@ package struct NotificationVerifier: Sendable {
             payload: payload, rawSignedPayload: signedPayload, wire: wire,
             transaction: try nested("signedTransactionInfo", of: wire?.data, now: outerTime),
             renewal: try nested("signedRenewalInfo", of: wire?.data, now: outerTime))
-        // Nothing is read from it; but what else Apple signed must be Apple's.
-        _ = try nested("signedAppTransactionInfo", of: wire?.appData, now: outerTime)
+        // Nothing is read from these; but what claims to be signed must be.
+        for body in [wire?.summary, wire?.appData, wire?.externalPurchaseToken] {
+            for name in Self.signedFields { _ = try nested(name, of: body, now: outerTime) }
+        }
         try check(parts.pair)
         return parts.notification(receivedAt: Instant(milliseconds: nowMilliseconds))
     }
