@@ -51,9 +51,9 @@ final class BareVerification {
         return [0x30, UInt8(numbers.count)] + numbers
     }
 
-    func run() throws {
+    func run(_ range: Range<Int>? = nil) throws {
         var digest = [UInt8](repeating: 0, count: 32)
-        for job in notifications.lazy.joined() {
+        for job in notifications[range ?? notifications.indices].lazy.joined() {
             guard
                 EVP_Digest(job.input, job.input.count, &digest, nil, sha256, nil) == 1,
                 EVP_PKEY_verify(context, job.signature, job.signature.count, digest, 32) == 1
