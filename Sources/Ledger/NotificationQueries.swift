@@ -57,6 +57,9 @@ package struct NotificationStore: Sendable {
     /// Most arrivals of one call: about 300 KB of real-sized payloads, packed.
     package static let batchMax = 100
 
+    /// Of one batch, where partitions change under it.
+    private static let attemptsMax = 4
+
     private let pool: PostgresPool
 
     package init(pool: PostgresPool) {
@@ -86,21 +89,45 @@ package struct NotificationStore: Sendable {
         guard !arrivals.isEmpty else { return [] }
         let batch = ArrivalBatch(arrivals)
         let statements = batch.statements(receivedAt: receivedAt)
-        do {
-            let results = try await pool.withConnection { connection in
-                try await connection.pipeline(statements)
+        for _ in 1..<Self.attemptsMax {
+            do {
+                return try await store(batch, statements)
+            } catch let error as PostgresError where error.isAboutPartition {
+                continue
+            } catch {
+                throw arrivalError(error)
             }
-            guard let ids = results.last else { throw ArrivalError.unavailable("no answer") }
-            return try batch.isNew(ids)
-        } catch let error as PostgresError {
-            throw arrivalError(error)
-        } catch {
-            throw .unavailable("\(error)")
         }
+        do {
+            return try await store(batch, statements)
+        } catch {
+            throw arrivalError(error)
+        }
+    }
+
+    private func store(_ batch: ArrivalBatch, _ statements: [SQL]) async throws -> [Bool] {
+        let results = try await pool.withConnection { connection in
+            try await connection.pipeline(statements)
+        }
+        guard let ids = results.last else { throw ArrivalError.unavailable("no answer") }
+        return try batch.isNew(ids)
     }
 }
 
+extension PostgresError {
+    /// The row's month got its partition while the statement was on its way to the default one: the
+    /// same statement finds it the next time. No check of ours failed, for those have names.
+    fileprivate var isAboutPartition: Bool { sqlState == .checkViolation && constraint == nil }
+}
+
+private func arrivalError(_ error: any Error) -> ArrivalError {
+    if let error = error as? ArrivalError { return error }
+    guard let error = error as? PostgresError else { return .unavailable("\(error)") }
+    return arrivalError(error)
+}
+
 private func arrivalError(_ error: PostgresError) -> ArrivalError {
+    if error.isAboutPartition { return .unavailable(error.description) }
     if error.isAboutData { return .refused(error.description) }
     // Class 40: deadlock and its like; XX: internal, as of a damaged page.
     switch error.sqlState?.classCode {

@@ -123,6 +123,36 @@ import Testing
         await connection.close()
     }
 
+    /// The writer has chosen the default partition already, and waits for the one who makes the month.
+    @Test func storeArrivals_whileItsMonthIsMade_goToTheMonth() async throws {
+        let receivedAt = try Self.at("2028-02-10T00:00:00Z")
+        let maker = try await TestDatabase.connect()
+        try await maker.script("BEGIN")
+        _ = try await Self.prepare("2028-02-10T00:00:00Z", ahead: 0, on: maker)
+
+        let isNew = try await NotificationStoreTests.withStore { store in
+            async let stored = store.storeArrivals(
+                [NotificationStoreTests.arrival("a")], receivedAt: receivedAt)
+            try await Self.waitForABlockedWriter()
+            try await maker.script("COMMIT")
+            return try await stored
+        }
+
+        #expect(isNew == [true])
+        #expect(try await Self.places(maker) == ["a": "repricer.notifications_2028_02"])
+        await maker.close()
+    }
+
+    private static func waitForABlockedWriter() async throws {
+        let connection = try await TestDatabase.connect()
+        let blocked: SQL = """
+            SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+            WHERE NOT l.granted AND d.datname = current_database()
+            """
+        while try await connection.query(blocked).isEmpty { await Task.yield() }
+        await connection.close()
+    }
+
     @Test func prepare_asTheService_isAllowed() async throws {
         let url = try await TestDatabase.login("svc", memberOf: ["repricer_service"])
         let connection = try await PostgresConnection.connect(url, applicationName: "test")
