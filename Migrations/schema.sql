@@ -715,6 +715,7 @@ CREATE TABLE repricer.notifications (
     signed_payload text,
     packed bytea,
     header_digests bytea,
+    unknown text[],
     CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
 )
 PARTITION BY RANGE (received_at);
@@ -727,6 +728,8 @@ COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its head
 
 COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
 
+COMMENT ON COLUMN repricer.notifications.unknown IS 'What of it was not known when it was read, each as kind:name; null: nothing, or read before 0013.';
+
 CREATE VIEW report.notification_health AS
  SELECT n.type,
     n.subtype,
@@ -736,7 +739,8 @@ CREATE VIEW report.notification_health AS
     max(n.signed_at) AS last_signed_at,
     count(*) FILTER (WHERE (NOT n.understood)) AS not_understood,
     count(i.notification_uuid) FILTER (WHERE (i.error IS NULL)) AS waiting,
-    count(i.notification_uuid) FILTER (WHERE (i.error IS NOT NULL)) AS stuck
+    count(i.notification_uuid) FILTER (WHERE (i.error IS NOT NULL)) AS stuck,
+    count(n.unknown) AS with_unknown_parts
    FROM (repricer.notifications n
      LEFT JOIN repricer.inbox i ON (((i.original_transaction_id = n.original_transaction_id) AND (i.notification_uuid = n.notification_uuid))))
   GROUP BY n.type, n.subtype;
@@ -760,6 +764,8 @@ COMMENT ON COLUMN report.notification_health.not_understood IS 'Stored as eviden
 COMMENT ON COLUMN report.notification_health.waiting IS 'In the inbox, not folded yet.';
 
 COMMENT ON COLUMN report.notification_health.stuck IS 'In the inbox with an error.';
+
+COMMENT ON COLUMN report.notification_health.with_unknown_parts IS 'With something in them that the product does not know; report unknown_part names it.';
 
 CREATE VIEW report.pending_consent AS
  SELECT c.batch_id,
@@ -1255,6 +1261,29 @@ COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of th
 
 COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_period for a month, rounded like the uplift.';
 
+CREATE VIEW report.unknown_part AS
+ SELECT split_part(u.part, ':'::text, 1) AS kind,
+    substr(u.part, (strpos(u.part, ':'::text) + 1)) AS name,
+    count(*) AS notifications,
+    min(n.received_at) AS first_received_at,
+    max(n.received_at) AS last_received_at
+   FROM (repricer.notifications n
+     CROSS JOIN LATERAL unnest(n.unknown) u(part))
+  WHERE (n.unknown IS NOT NULL)
+  GROUP BY u.part;
+
+COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` after an upgrade.';
+
+COMMENT ON COLUMN report.unknown_part.kind IS 'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body (missing).';
+
+COMMENT ON COLUMN report.unknown_part.name IS 'Where and what, as in renewal.offerType=5.';
+
+COMMENT ON COLUMN report.unknown_part.notifications IS 'Notifications that hold it, duplicates apart.';
+
+COMMENT ON COLUMN report.unknown_part.first_received_at IS 'When the first arrived.';
+
+COMMENT ON COLUMN report.unknown_part.last_received_at IS 'When the last arrived.';
+
 CREATE VIEW report.upcoming_effective AS
  SELECT c.batch_id,
     b.name AS batch_name,
@@ -1449,6 +1478,7 @@ CREATE TABLE repricer.notifications_default (
     signed_payload text,
     packed bytea,
     header_digests bytea,
+    unknown text[],
     CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
 )
 WITH (toast_tuple_target='128');
@@ -1551,7 +1581,7 @@ CREATE TABLE repricer.subscription_events (
     CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
 );
 
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
 
 ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_default DEFAULT;
 
@@ -1661,6 +1691,10 @@ CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) W
 
 CREATE INDEX notification_ids_received ON repricer.notification_ids USING btree (received_at);
 
+CREATE INDEX notifications_to_reprocess ON ONLY repricer.notifications USING btree (received_at, notification_uuid) WHERE ((NOT understood) OR (unknown IS NOT NULL));
+
+CREATE INDEX notifications_default_received_at_notification_uuid_idx ON repricer.notifications_default USING btree (received_at, notification_uuid) WHERE ((NOT understood) OR (unknown IS NOT NULL));
+
 CREATE INDEX notifications_type ON ONLY repricer.notifications USING btree (type, subtype);
 
 CREATE INDEX notifications_default_type_subtype_idx ON repricer.notifications_default USING btree (type, subtype);
@@ -1690,6 +1724,8 @@ CREATE INDEX status_looks_due ON repricer.status_looks USING btree (reason, list
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
 ALTER INDEX repricer.notifications_pkey ATTACH PARTITION repricer.notifications_default_pkey;
+
+ALTER INDEX repricer.notifications_to_reprocess ATTACH PARTITION repricer.notifications_default_received_at_notification_uuid_idx;
 
 ALTER INDEX repricer.notifications_type ATTACH PARTITION repricer.notifications_default_type_subtype_idx;
 
@@ -1889,6 +1925,18 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.inbox TO repricer_service;
 GRANT SELECT ON TABLE repricer.notifications TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.notifications TO repricer_service;
 
+GRANT UPDATE(signed_at) ON TABLE repricer.notifications TO repricer_service;
+
+GRANT UPDATE(type) ON TABLE repricer.notifications TO repricer_service;
+
+GRANT UPDATE(subtype) ON TABLE repricer.notifications TO repricer_service;
+
+GRANT UPDATE(original_transaction_id) ON TABLE repricer.notifications TO repricer_service;
+
+GRANT UPDATE(understood) ON TABLE repricer.notifications TO repricer_service;
+
+GRANT UPDATE(unknown) ON TABLE repricer.notifications TO repricer_service;
+
 GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
 GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;
 GRANT SELECT ON TABLE report.notification_health TO repricer_service;
@@ -1923,6 +1971,10 @@ GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
+
+GRANT SELECT ON TABLE report.unknown_part TO repricer_finance;
+GRANT SELECT ON TABLE report.unknown_part TO repricer_pricing;
+GRANT SELECT ON TABLE report.unknown_part TO repricer_service;
 
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_finance;
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_pricing;
@@ -2059,5 +2111,5 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_looks TO repricer_ser
 GRANT SELECT ON TABLE repricer.status_looks TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.subscription_events TO repricer_service;
+GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 

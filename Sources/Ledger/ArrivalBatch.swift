@@ -76,11 +76,12 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
             \(texts: arrivals.map(\.originalTransactionID))::text[],
             \(bools: arrivals.map(\.understood))::boolean[],
             \(bools: arrivals.map(\.isWork))::boolean[],
+            \(texts: arrivals.map(\.unknownLines))::text[],
             \(texts: arrivals.map(\.evidence.whole))::text[],
             \(blobs: arrivals.map(\.evidence.packed))::bytea[],
             \(blobs: arrivals.map(\.evidence.headerDigests))::bytea[])
             AS a (notification_uuid, signed_at, type, subtype, original_transaction_id,
-                understood, is_work, signed_payload, packed, header_digests)
+                understood, is_work, unknown, signed_payload, packed, header_digests)
     ), first_arrivals AS (
         INSERT INTO repricer.notification_ids (notification_uuid, received_at)
         SELECT notification_uuid, \(timestamp: receivedAt) FROM arrivals
@@ -89,9 +90,10 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
     ), evidence AS (
         INSERT INTO repricer.notifications
             (notification_uuid, received_at, signed_at, type, subtype, original_transaction_id,
-             understood, signed_payload, packed, header_digests)
+             understood, unknown, signed_payload, packed, header_digests)
         SELECT a.notification_uuid, f.received_at, a.signed_at, a.type, a.subtype,
-            a.original_transaction_id, a.understood, a.signed_payload, a.packed, a.header_digests
+            a.original_transaction_id, a.understood, string_to_array(a.unknown, chr(10)),
+            a.signed_payload, a.packed, a.header_digests
         FROM arrivals a JOIN first_arrivals f USING (notification_uuid)
     ), work AS (
         INSERT INTO repricer.inbox
@@ -102,6 +104,13 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
     )
     SELECT notification_uuid FROM first_arrivals
     """
+}
+
+extension Arrival {
+    /// One text, since PostgreSQL unnests an array of arrays to its leaves; nil where there is none.
+    fileprivate var unknownLines: String? {
+        unknown.isEmpty ? nil : unknown.joined(separator: "\n")
+    }
 }
 
 extension Evidence {

@@ -57,7 +57,8 @@ package enum EvidenceQueries {
         return try stored(rows, on: connection)
     }
 
-    private static func stored(
+    /// Rows with the columns of `Stored` and `evidenceColumns`.
+    static func stored(
         _ rows: Rows, on connection: isolated PostgresConnection
     ) throws -> [Stored] {
         let evidence = try evidence(of: rows, on: connection)

@@ -14,13 +14,15 @@ package struct Arrival: Hashable, Sendable {
     /// Whether the projector has something to fold: it goes to the inbox, if its subscription is
     /// known.
     package var isWork: Bool
+    /// What of it the product does not know, each as `kind:name`, without line breaks.
+    package var unknown: [String]
     /// What the App Store signed, to the byte.
     package var evidence: Evidence
 
     package init(
         notificationUUID: String, signedAtMilliseconds: Int64? = nil, type: String? = nil,
         subtype: String? = nil, originalTransactionID: String? = nil, understood: Bool,
-        isWork: Bool? = nil, evidence: Evidence
+        isWork: Bool? = nil, unknown: [String] = [], evidence: Evidence
     ) {
         self.notificationUUID = notificationUUID
         self.signedAtMilliseconds = signedAtMilliseconds
@@ -29,6 +31,7 @@ package struct Arrival: Hashable, Sendable {
         self.originalTransactionID = originalTransactionID
         self.understood = understood
         self.isWork = isWork ?? understood
+        self.unknown = unknown
         self.evidence = evidence
     }
 }

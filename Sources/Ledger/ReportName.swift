@@ -10,6 +10,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case forecastAccuracy = "forecast_accuracy"
     case reconciliation
     case notificationHealth = "notification_health"
+    case unknownPart = "unknown_part"
 
     /// The name as typed: `batch_summary` and `batch-summary` are the same; nil for any other.
     package init?(argument: String) {
@@ -18,7 +19,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     }
 
     /// Whether the rows belong to batches, so that one batch can be asked for.
-    package var hasBatches: Bool { self != .notificationHealth }
+    package var hasBatches: Bool { self != .notificationHealth && self != .unknownPart }
 
     /// The order of the rows: total, so that the same facts print the same report.
     var order: String {
@@ -36,6 +37,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
                 + "forecast_threshold_source, forecast_reasons"
         case .reconciliation: "batch_name NULLS LAST, batch_id, check_name"
         case .notificationHealth: "type, subtype"
+        case .unknownPart: "kind, name"
         }
     }
 }

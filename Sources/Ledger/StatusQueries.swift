@@ -53,4 +53,67 @@ package enum StatusQueries {
                 blockedUntil: try row.millisecondsOrNil("blocked_until"))
         }
     }
+
+    /// What arrived and is not settled, over all replicas.
+    package struct Notifications: Sendable, Equatable {
+        package struct Unknown: Sendable, Equatable {
+            package var kind: String
+            package var name: String
+            package var notifications: Int64
+            /// UTC milliseconds.
+            package var lastReceivedAt: Int64
+        }
+
+        package var waiting: Int64 = 0
+        package var setAside: Int64 = 0
+        package var notUnderstood: Int64 = 0
+        /// The most frequent first.
+        package var unknown: [Unknown] = []
+    }
+
+    /// How many of the newest notifications with something unknown are looked at: a field that is
+    /// new to us may be in every one.
+    package static let unknownWindow = 100_000
+    private static let unknownShown = 50
+
+    package static func notifications(
+        on connection: isolated PostgresConnection
+    ) throws -> Notifications {
+        let inbox = try connection.query(
+            """
+            -- name: inboxCounts
+            SELECT count(*) FILTER (WHERE error IS NULL) AS waiting,
+                count(*) FILTER (WHERE error IS NOT NULL) AS set_aside
+            FROM repricer.inbox
+            """
+        ).one()
+        let notUnderstood = try connection.query(
+            """
+            -- name: notUnderstoodCount
+            SELECT count(*) AS n FROM repricer.notifications WHERE NOT understood
+            """
+        ).one()
+        let unknown = try connection.query(
+            """
+            -- name: unknownParts
+            SELECT part, count(*) AS notifications, max(received_at) AS last_received_at
+            FROM (
+                SELECT received_at, unknown FROM repricer.notifications
+                WHERE unknown IS NOT NULL ORDER BY received_at DESC LIMIT \(unknownWindow)
+            ) newest
+            CROSS JOIN LATERAL unnest(unknown) AS u(part)
+            GROUP BY part ORDER BY notifications DESC, part LIMIT \(unknownShown)
+            """)
+        return Notifications(
+            waiting: try inbox.int64("waiting"), setAside: try inbox.int64("set_aside"),
+            notUnderstood: try notUnderstood.int64("n"),
+            unknown: try unknown.map { row in
+                let part = try row.text("part")
+                let kind = part.prefix { $0 != ":" }
+                return Notifications.Unknown(
+                    kind: String(kind), name: String(part.dropFirst(kind.count + 1)),
+                    notifications: try row.int64("notifications"),
+                    lastReceivedAt: try row.milliseconds("last_received_at"))
+            })
+    }
 }

@@ -2,14 +2,6 @@ package import AppStore
 import Ledger
 import Pricing
 
-/// Types that concern no single subscription, or nothing that has a price to change: known, and
-/// kept as evidence, but no work for the projector.
-private let evidenceOnlyTypes: Set<String> = [
-    "TEST", "CONSUMPTION_REQUEST", "EXTERNAL_PURCHASE_TOKEN", "METADATA_UPDATE", "MIGRATION",
-    "ONE_TIME_CHARGE", "REFUND", "REFUND_DECLINED", "REFUND_REVERSED", "RENEWAL_EXTENSION",
-    "RESCIND_CONSENT", "REVOKE",
-]
-
 /// The check that Apple's own notifications must pass.
 package func appStoreCheck(_ verifier: NotificationVerifier) -> NotificationCheck {
     let packer = PayloadPacker()
@@ -27,14 +19,13 @@ package func appStoreCheck(_ verifier: NotificationVerifier) -> NotificationChec
 private func arrival(
     _ notification: VerifiedNotification, packedBy packer: PayloadPacker
 ) -> Arrival {
-    let isKnownEvidence = notification.type.map(evidenceOnlyTypes.contains) ?? false
-    return Arrival(
+    Arrival(
         notificationUUID: notification.notificationUUID,
         signedAtMilliseconds: notification.signedAt.milliseconds,
         type: notification.type, subtype: notification.subtype,
         originalTransactionID: notification.originalTransactionID,
-        understood: notification.event != nil || isKnownEvidence,
-        isWork: notification.event != nil,
+        understood: notification.understood, isWork: notification.isWork,
+        unknown: notification.unknown.map(\.description),
         evidence: Evidence(packing: notification.rawSignedPayload, by: packer))
 }
 

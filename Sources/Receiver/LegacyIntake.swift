@@ -50,7 +50,7 @@ package struct LegacyIntake: Sendable {
                 notificationUUID: id, signedAtMilliseconds: event?.key.signedAt.milliseconds,
                 type: notification.type, originalTransactionID: notification.originalTransactionID,
                 understood: notification.kind != nil, isWork: event != nil,
-                evidence: .whole(redacted)))
+                unknown: notification.unknown.map(\.description), evidence: .whole(redacted)))
         // For a repetition too: the first time may have ended between the two.
         guard case .stored = outcome, notification.kind != .consumptionRequest,
             let subscription = notification.originalTransactionID

@@ -31,6 +31,9 @@ package final class NotificationIntake: Sendable {
         metrics.describe(
             "repricer_notifications_total", "Payloads received, by what became of them.")
         metrics.describe(
+            "repricer_unknown_parts_total",
+            "Types, subtypes, fields, values and shapes that are not known, in new notifications.")
+        metrics.describe(
             "repricer_notification_verify_seconds", "Time to verify one payload.")
         metrics.describe(
             "repricer_notification_store_seconds", "Time until one payload is durable.")
@@ -87,6 +90,7 @@ package final class NotificationIntake: Sendable {
     private func store(_ arrival: Arrival) async -> IntakeOutcome {
         do throws(ArrivalError) {
             let isNew = try await batcher.store(arrival)
+            if isNew { count(arrival.unknown) }
             return .stored(isNew: isNew, understood: arrival.understood)
         } catch {
             switch error {
@@ -95,6 +99,14 @@ package final class NotificationIntake: Sendable {
                     NotificationRefusal(.malformed, code: "unstorable_value", message: why))
             case .unavailable, .disturbed: return .unavailable(error.description)
             }
+        }
+    }
+
+    /// By kind alone: names come from outside, and would make labels without end.
+    private func count(_ unknown: [String]) {
+        for part in unknown {
+            let kind = String(part.prefix { $0 != ":" })
+            metrics.increment("repricer_unknown_parts_total", labels: ["kind": kind])
         }
     }
 

@@ -15,7 +15,9 @@ struct StatusPages: Sendable {
     let log: Log
 
     func index() async -> HTTPResponse {
-        await page("repricer", [.batchSummary, .reconciliation, .notificationHealth], batchID: nil)
+        await page(
+            "repricer", [.batchSummary, .reconciliation, .notificationHealth, .unknownPart],
+            batchID: nil)
     }
 
     func batch(_ batchID: String) async -> HTTPResponse {

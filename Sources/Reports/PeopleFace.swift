@@ -17,6 +17,7 @@ extension ReportName {
         case .forecastAccuracy: "Forecast against fact"
         case .reconciliation: "Reconciliation"
         case .notificationHealth: "Notifications"
+        case .unknownPart: "Unknown parts"
         }
     }
 
@@ -46,7 +47,7 @@ extension ReportName {
             ["batch_id", "change_id", "requested_by_evidence", "settled_by_evidence"]
         case .pendingConsent, .upcomingEffective: ["batch_id", "change_id"]
         case .consentFunnel, .forecastAccuracy, .reconciliation: ["batch_id"]
-        case .notificationHealth: []
+        case .notificationHealth, .unknownPart: []
         }
     }
 }

@@ -259,4 +259,23 @@ import Testing
         #expect(pages == [["a", "b", "d"], ["e"]])
         await connection.close()
     }
+
+    @Test func storeArrivals_whenPartsAreUnknown_keepsThemByName() async throws {
+        var odd = Self.arrival("odd", understood: false)
+        odd.unknown = ["type:NEW", "value:a=b'\"{},\\c", "field:ü"]
+        let arrivals = [Self.arrival("plain"), odd]
+        _ = try await Self.withStore { store in
+            try await store.storeArrivals(arrivals, receivedAt: Self.receivedAt)
+        }
+
+        let connection = try await TestDatabase.connect()
+        let rows = try await connection.query(
+            "SELECT unknown FROM repricer.notifications ORDER BY notification_uuid")
+        let parts = try await connection.query(
+            "SELECT kind, name, notifications FROM report.unknown_part ORDER BY kind")
+        #expect(try rows.map { try $0.textsOrNil("unknown") } == [odd.unknown, nil])
+        #expect(try parts.map { try $0.text("kind") } == ["field", "type", "value"])
+        #expect(try parts.map { try $0.text("name") } == ["ü", "NEW", "a=b'\"{},\\c"])
+        await connection.close()
+    }
 }

@@ -49,6 +49,8 @@ package struct LegacyNotification: Sendable {
     /// `notification_type` as Apple wrote it.
     package var type: String { json["notification_type"]?.storableText ?? "" }
     package var kind: LegacyType? { LegacyType(rawValue: type) }
+    /// The type, where nobody knows it.
+    package var unknown: [UnknownPart] { kind == nil ? [UnknownPart(.type, "V1 \(type)")] : [] }
     package var bundleID: String? { json["bid"]?.storableText }
 
     /// nil for an environment that nobody knows.

@@ -53,13 +53,17 @@ struct NotificationParts {
         let uuid = wire?.notificationUUID ?? ""
         let id = uuid.isEmpty ? "sha256:\(SHA256Hash.hex(payload))" : uuid
         let signedAt = wire?.signedDate ?? pair?.signedAt
+        let event = signedAt.flatMap { self.event(id: id, signedAt: $0) }
+        let understanding = understanding(of: event)
         return VerifiedNotification(
             notificationUUID: id,
             type: wire?.notificationType,
             subtype: wire?.subtype,
             signedAt: signedAt ?? receivedAt,
             originalTransactionID: pair?.originalTransactionID,
-            event: signedAt.flatMap { event(id: id, signedAt: $0) },
+            event: event,
+            understood: understanding.isComplete,
+            unknown: understanding.unknown,
             rawSignedPayload: rawSignedPayload)
     }
 

@@ -18,6 +18,16 @@ package struct VerifiedNotification: Hashable, Sendable {
     package var originalTransactionID: String?
     /// nil for everything that says nothing about one subscription, or that we cannot read.
     package var event: SubscriptionEvent?
+    /// Whether type, subtype and body are of the table, and the body can be read.
+    package var understood: Bool
+    /// What today's table and shapes do not know, each once; at most 16.
+    package var unknown: [UnknownPart]
     /// The compact JWS as received; empty where it was decoded from its packed form.
     package var rawSignedPayload: String
+
+    /// Whether it is work for the fold. Also where the type is unknown: what is signed about a
+    /// subscription holds whatever the occasion was.
+    package var isWork: Bool {
+        event != nil && NotificationRule.find(type: type, subtype: subtype)?.effect != .nothing
+    }
 }

@@ -14,6 +14,8 @@ struct StatusFacts: Sendable, Equatable {
     let isEverythingPaused: Bool
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
+    /// nil where one batch was asked for: notifications belong to none.
+    let notifications: StatusQueries.Notifications?
 
     static func read(
         batchID: String?, pool: PostgresPool
@@ -27,7 +29,9 @@ struct StatusFacts: Sendable, Equatable {
                 dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
                 isEverythingPaused: try BatchQueries.isEverythingPaused(on: connection),
                 outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
-                quotas: try StatusQueries.quotas(on: connection))
+                quotas: try StatusQueries.quotas(on: connection),
+                notifications: batchID == nil
+                    ? try StatusQueries.notifications(on: connection) : nil)
         }
     }
 
@@ -77,6 +81,9 @@ struct StatusText {
             ("forecast end", shown(facts.outlook.lastDueEffectiveAt)),
             ("quota left", quotaText),
         ]
+        if let notifications = facts.notifications {
+            head.append(("notifications", notifications.text))
+        }
         if facts.isEverythingPaused {
             head.append(("paused", "everything: `repricer resume --all`"))
         }
@@ -87,8 +94,24 @@ struct StatusText {
             text += "\n" + table.text
         }
         text += counts("REFUSED", facts.rejected) + counts("DEPENDENTS", facts.dependents)
+        if let unknown = facts.notifications?.unknown, !unknown.isEmpty {
+            text += "\n" + unknownTable(unknown)
+        }
         if facts.batch == nil && !facts.batches.isEmpty { text += "\n" + batchTable }
         return text
+    }
+
+    private func unknownTable(_ unknown: [StatusQueries.Notifications.Unknown]) -> String {
+        var table = Table([
+            .left("UNKNOWN"), .left("WHAT"), .right("NOTIFICATIONS"), .left("LAST"),
+        ])
+        for part in unknown {
+            table.add([
+                part.kind, harmless(part.name), "\(part.notifications)",
+                RFC3339.format(part.lastReceivedAt),
+            ])
+        }
+        return table.text
     }
 
     private var batchTable: String {
@@ -163,6 +186,9 @@ struct StatusText {
         if facts.batch == nil {
             members.append(.init(name: "batches", value: .array(facts.batches.map(batchJSON))))
         }
+        if let notifications = facts.notifications {
+            members.append(.init(name: "notifications", value: notifications.json))
+        }
         return .object(members)
     }
 
@@ -175,6 +201,30 @@ struct StatusText {
             "submitted_at": .string(RFC3339.format(batch.submittedAt)),
             "decided_by": .text(batch.decidedBy),
             "decided_at": .text(batch.decidedAt.map(RFC3339.format)),
+        ])
+    }
+}
+
+extension StatusQueries.Notifications {
+    fileprivate var text: String {
+        var parts = ["\(waiting) waiting"]
+        if setAside > 0 { parts.append("\(setAside) set aside") }
+        if notUnderstood > 0 { parts.append("\(notUnderstood) not understood") }
+        return parts.joined(separator: ", ")
+    }
+
+    fileprivate var json: JSONValue {
+        .object([
+            "waiting": .integer(waiting), "set_aside": .integer(setAside),
+            "not_understood": .integer(notUnderstood),
+            "unknown": .array(
+                unknown.map { part in
+                    .object([
+                        "kind": .string(part.kind), "name": .string(part.name),
+                        "notifications": .integer(part.notifications),
+                        "last_received_at": .string(RFC3339.format(part.lastReceivedAt)),
+                    ])
+                }),
         ])
     }
 }

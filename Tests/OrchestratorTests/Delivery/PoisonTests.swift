@@ -108,7 +108,9 @@ import Testing
 extension DeliveryWorld {
     /// What the receiver leaves behind: the evidence, and work for the projector. A `status` beyond 32 bits
     /// can't be stored.
-    func receive(_ uuid: String, of id: String, at: Int64 = 1) async throws {
+    func receive(
+        _ uuid: String, of id: String, at: Int64 = 1, type: String = "SUBSCRIBED"
+    ) async throws {
         let transaction = Self.jws(
             """
             {"originalTransactionId":"\(id)","transactionId":"\(id)","type":"Auto-Renewable Subscription",
@@ -117,14 +119,15 @@ extension DeliveryWorld {
             """)
         let payload = Self.jws(
             """
-            {"notificationType":"SUBSCRIBED","notificationUUID":"\(uuid)","signedDate":\(at * 1000),
+            {"notificationType":"\(type)","subtype":"INITIAL_BUY","notificationUUID":"\(uuid)","signedDate":\(at * 1000),
             "data":{"status":1,"signedTransactionInfo":"\(transaction)"}}
             """)
         let stored = try await NotificationStore(pool: service).storeArrivals(
             [
                 Arrival(
-                    notificationUUID: uuid, signedAtMilliseconds: at * 1000, type: "SUBSCRIBED",
-                    originalTransactionID: id, understood: true, evidence: .whole(payload))
+                    notificationUUID: uuid, signedAtMilliseconds: at * 1000, type: type,
+                    subtype: "INITIAL_BUY", originalTransactionID: id, understood: true,
+                    evidence: .whole(payload))
             ], receivedAt: now.milliseconds)
         #expect(stored == [true])
     }

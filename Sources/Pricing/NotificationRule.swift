@@ -1,0 +1,65 @@
+/// One row of the table of App Store Server Notifications V2: what a type with a subtype tells us, and what we do
+/// with it. The table decides what is understood, and what becomes work for the fold.
+///
+/// From Apple's pages `notificationType` and `subtype`, and the changelogs after them.
+package struct NotificationRule: Hashable, Sendable {
+    /// Which body the notification carries, and what has to be in it.
+    package enum Body: String, Hashable, Sendable, CaseIterable {
+        /// `data` with a transaction or a renewal of a subscription.
+        case subscription
+        /// `data` with a transaction of any product; a subscription's is a statement about it.
+        case purchase
+        /// `data` without anything signed in it.
+        case data
+        case summary
+        case appData
+        case externalPurchaseToken
+    }
+
+    /// What folding it can change.
+    package enum Effect: String, Hashable, Sendable, CaseIterable {
+        /// The state of a change of ours, beside the facts.
+        case lifecycle
+        /// What is known of the subscription; a change of ours follows only where it was due anyway.
+        case facts
+        /// Kept as evidence, and never folded.
+        case nothing
+    }
+
+    package let type: String
+    /// nil: the type without a subtype.
+    package let subtype: String?
+    package let body: Body
+    package let effect: Effect
+    /// What it tells, in a sentence.
+    package let meaning: String
+
+    init(
+        _ type: String, _ subtype: String? = nil, _ body: Body, _ effect: Effect, _ meaning: String
+    ) {
+        self.type = type
+        self.subtype = subtype
+        self.body = body
+        self.effect = effect
+        self.meaning = meaning
+    }
+
+    private struct Key: Hashable {
+        let type: String
+        let subtype: String?
+    }
+
+    private static let byKey = Dictionary(
+        all.map { (Key(type: $0.type, subtype: $0.subtype), $0) },
+        uniquingKeysWith: { first, _ in first })
+    private static let types = Set(all.map(\.type))
+
+    /// The row; nil where type or subtype is unknown. An empty subtype is none.
+    package static func find(type: String?, subtype: String?) -> NotificationRule? {
+        guard let type else { return nil }
+        return byKey[Key(type: type, subtype: subtype.flatMap { $0.isEmpty ? nil : $0 })]
+    }
+
+    /// Whether there is a row of that type, whatever the subtype.
+    package static func isKnown(type: String) -> Bool { types.contains(type) }
+}
