@@ -77,6 +77,8 @@ package struct NotificationStore: Sendable {
             guard version != expectedSchemaVersion else { return nil }
             return
                 "the schema is at version \(version), this program needs \(expectedSchemaVersion)"
+        } catch let error as PostgresError {
+            return "the database is away: \(reason(error))"
         } catch {
             return "the database is away: \(error)"
         }
@@ -134,7 +136,22 @@ private func arrivalError(_ error: PostgresError) -> ArrivalError {
     if error.isAboutData { return .refused(error.description) }
     // Class 40: deadlock and its like; XX: internal, as of a damaged page.
     switch error.sqlState?.classCode {
-    case "40", "XX": return .disturbed(error.description)
-    case nil, .some: return .unavailable(error.description)
+    case "40", "XX": return .disturbed(reason(error))
+    case nil, .some: return .unavailable(reason(error))
+    }
+}
+
+/// Where nobody could be reached libpq alone knows why: a wrong host, a refused password. It names host and
+/// user, and never the password.
+private func reason(_ error: PostgresError) -> String {
+    switch error.code {
+    case .cannotConnect, .connectionLost:
+        [error.description, error.message].compactMap { $0 }
+            .filter { !$0.isEmpty }.joined(separator: ": ")
+    case .badConnectionString, .commitOutcomeUnknown, .server, .closed, .transactionMisused,
+        .transactionAborted, .nulInText, .unrepresentableValue, .tooLarge, .wrongCall,
+        .missingColumn,
+        .unexpectedNull, .undecodableColumn, .unexpectedRowCount, .poolTimedOut, .poolClosed:
+        error.description
     }
 }

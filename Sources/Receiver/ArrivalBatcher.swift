@@ -104,8 +104,8 @@ package actor ArrivalBatcher {
     }
 
     /// A batch that fails for what one of its arrivals may have caused is tried one by one: each
-    /// costs its own sender only.
-    private func commitAll(_ batch: [Arrival]) async -> Settled {
+    /// costs its own sender only. Who was disturbed gets one more try, alone or not.
+    private func commitAll(_ batch: [Arrival], isLastTry: Bool = false) async -> Settled {
         let outcome = await commitWithinDeadline(batch)
         switch outcome {
         case .answered(.success(let isNew)):
@@ -115,7 +115,7 @@ package actor ArrivalBatcher {
                         ? .success(isNew[index]) : .failure(.unavailable("the batch was cut short"))
                 })
         case .answered(.failure(let error)):
-            guard batch.count > 1, error.mayLieInOneArrival else {
+            guard !isLastTry, error.isWorthAnotherTry(of: batch.count) else {
                 return Settled(results: batch.map { _ in .failure(error) })
             }
             var all = Settled(results: [])
@@ -124,7 +124,7 @@ package actor ArrivalBatcher {
                     all.results.append(.failure(Self.hanging(limits.commitDeadline)))
                     continue
                 }
-                let one = await commitAll([arrival])
+                let one = await commitAll([arrival], isLastTry: true)
                 all.results += one.results
                 all.didHang = one.didHang
             }
@@ -197,9 +197,10 @@ extension Arrival {
 }
 
 extension ArrivalError {
-    fileprivate var mayLieInOneArrival: Bool {
+    fileprivate func isWorthAnotherTry(of arrivals: Int) -> Bool {
         switch self {
-        case .refused, .disturbed: true
+        case .refused: arrivals > 1
+        case .disturbed: true
         case .unavailable: false
         }
     }

@@ -34,46 +34,59 @@ package final class Metrics: Sendable {
 
     /// Adds to a counter; `by: 0` makes it exist before the first event.
     package func increment(_ name: String, labels: [String: String] = [:], by amount: Int = 1) {
-        update(name, labels) { old in
-            if case .counter(let count)? = old { return .counter(count &+ amount) }
-            return .counter(amount)
+        update(name, labels, first: .counter(0)) { value in
+            if case .counter(let count) = value {
+                value = .counter(count &+ amount)
+            } else {
+                value = .counter(amount)
+            }
         }
     }
 
     /// Sets a gauge.
     package func set(_ name: String, labels: [String: String] = [:], to value: Double) {
-        update(name, labels) { _ in .gauge(value) }
+        update(name, labels, first: .gauge(value)) { $0 = .gauge(value) }
     }
 
     /// Adds one timing to a histogram.
     package func observe(_ name: String, labels: [String: String] = [:], seconds: Double) {
-        update(name, labels) { old in
-            var buckets = [Int](repeating: 0, count: Self.bucketBounds.count)
+        update(name, labels, first: .counter(0)) { value in
+            var buckets: [Int]
             var (count, sum) = (0, 0.0)
-            if case .timing(let oldBuckets, let oldCount, let oldSum)? = old {
+            if case .timing(let oldBuckets, let oldCount, let oldSum) = value {
                 (buckets, count, sum) = (oldBuckets, oldCount, oldSum)
+                // The only owner of the buckets is then the variable, and they change in place.
+                value = .counter(0)
+            } else {
+                buckets = [Int](repeating: 0, count: Self.bucketBounds.count)
             }
             for (index, bound) in Self.bucketBounds.enumerated() where seconds <= bound {
                 buckets[index] += 1
             }
-            return .timing(buckets: buckets, count: count + 1, sum: sum + seconds)
+            value = .timing(buckets: buckets, count: count + 1, sum: sum + seconds)
         }
     }
 
+    /// `first` is what a series begins with, before its first change.
     private func update(
-        _ name: String, _ labels: [String: String], _ change: (Value?) -> Value
+        _ name: String, _ labels: [String: String], first: Value, _ change: (inout Value) -> Void
     ) {
         let key = Self.labelText(labels)
         state.withLock { state in
-            let old = state.families[name]?[key]
-            if old == nil {
-                guard state.seriesCount < Self.seriesMax else {
-                    state.dropped += 1
-                    return
-                }
-                state.seriesCount += 1
+            if let family = state.families.index(forKey: name),
+                let series = state.families.values[family].index(forKey: key)
+            {
+                change(&state.families.values[family].values[series])
+                return
             }
-            state.families[name, default: [:]][key] = change(old)
+            guard state.seriesCount < Self.seriesMax else {
+                state.dropped += 1
+                return
+            }
+            state.seriesCount += 1
+            var value = first
+            change(&value)
+            state.families[name, default: [:]][key] = value
         }
     }
 
@@ -127,7 +140,8 @@ package final class Metrics: Sendable {
     }
 
     private static func labelText(_ labels: [String: String]) -> String {
-        labels.sorted { $0.key < $1.key }
+        guard !labels.isEmpty else { return "" }
+        return labels.sorted { $0.key < $1.key }
             .map { "\($0.key)=\"\(escaped($0.value))\"" }
             .joined(separator: ",")
     }

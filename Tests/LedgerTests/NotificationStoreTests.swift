@@ -138,10 +138,21 @@ import Testing
             }
         }
 
-        guard case .unavailable? = error else {
+        guard case .unavailable(let why)? = error else {
             Issue.record("another error: \(String(describing: error))")
             return
         }
+        #expect(why.contains("No such file or directory"))
+    }
+
+    @Test func obstacle_whenDatabaseIsAway_tellsWhatLibpqSays() async throws {
+        let obstacle = try await Self.withStore(conninfo: "host=/nowhere password=s3cret") {
+            await $0.obstacle()
+        }
+
+        #expect(obstacle?.hasPrefix("the database is away: ") == true)
+        #expect(obstacle?.contains("No such file or directory") == true)
+        #expect(obstacle?.contains("s3cret") == false)
     }
 
     @Test func storeArrivals_whenRunAsTheService_hasTheRightsItNeeds() async throws {

@@ -66,6 +66,29 @@ import Testing
         }
     }
 
+    /// What PostgreSQL says when the month's partition appears between the plan and the row.
+    @Test func post_whenAPartitionAppearsMeanwhile_isTriedAgainAndStored() async throws {
+        try await withReceiver { world, owner in
+            try await owner.script(
+                """
+                CREATE SEQUENCE tries;
+                GRANT USAGE ON SEQUENCE tries TO PUBLIC;
+                CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF nextval('tries') = 1 THEN
+                        RAISE EXCEPTION 'violates partition constraint' USING ERRCODE = '23514';
+                    END IF;
+                    RETURN NEW;
+                END $$;
+                CREATE TRIGGER fail_once BEFORE INSERT ON repricer.notifications
+                    FOR EACH ROW EXECUTE FUNCTION fail_once();
+                """)
+            let stored = try await world.post(Self.body)
+
+            #expect(stored.status == 200)
+            try await expectStoredOnce(owner)
+        }
+    }
+
     @Test func post_whenItsBackendIsKilledMidBatch_answers503AndStoresOnceLater() async throws {
         try await withReceiver { world, owner in
             let locker = try await Self.locker()

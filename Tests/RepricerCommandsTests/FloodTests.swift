@@ -34,7 +34,7 @@ import Testing
 
         #expect(deaths > 5)
         #expect(flood.answered.count == 300)
-        #expect(flood.otherStatuses.subtracting([503]).isEmpty)
+        #expect(flood.refusals == [])
     }
 
     /// Notifications on a few subscriptions, each with its id and its body.
@@ -105,7 +105,7 @@ private final class Flood: Sendable {
     private struct State {
         var waiting: [Message]
         var answered: Set<String> = []
-        var otherStatuses: Set<Int> = []
+        var refusals: Set<String> = []
         var answers = 0
     }
 
@@ -118,7 +118,8 @@ private final class Flood: Sendable {
     }
 
     var answered: Set<String> { state.withLock { $0.answered } }
-    var otherStatuses: Set<Int> { state.withLock { $0.otherStatuses } }
+    /// Answers that a good message must never get: neither 200 nor "come again".
+    var refusals: Set<String> { state.withLock { $0.refusals } }
     var isOver: Bool { state.withLock { $0.waiting.isEmpty } }
 
     /// Returns when nothing is left, or the server gone; `onAnswer` hears the number of answers of this pour.
@@ -157,7 +158,10 @@ private final class Flood: Sendable {
             if response.status == 200 {
                 state.answered.insert(message.id)
             } else {
-                state.otherStatuses.insert(response.status)
+                if response.status != 503 {
+                    let text = String(decoding: response.body, as: UTF8.self)
+                    state.refusals.insert("\(response.status) \(text)")
+                }
                 state.waiting.insert(message, at: 0)
             }
             state.answers += 1
