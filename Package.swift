@@ -37,7 +37,7 @@ let package = Package(
         module("JOSE", ["COpenSSL", "JSONReading"]),
         module("HTTP", ["COpenSSL", "ServiceKit"]),
         module("AppStore", ["JOSE", "HTTP", "JSONReading", "Pricing", "ServiceKit"]),
-        module("Ledger", ["Postgres", "Pricing", "ServiceKit"]),
+        module("Ledger", ["JSONReading", "Postgres", "Pricing", "ServiceKit"]),
         module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
         module("Reports", ["Ledger", "Pricing"]),
         module(
@@ -62,19 +62,25 @@ let package = Package(
         .target(
             name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],
             path: "Tests/TestSupport", swiftSettings: strict),
+        .target(
+            name: "FoldStories", dependencies: ["Pricing"], path: "Tests/FoldStories",
+            swiftSettings: strict),
+        .executableTarget(
+            name: "fold-orders", dependencies: ["FoldStories"], path: "Tests/FoldOrders",
+            swiftSettings: strict),
         tests("ServiceKit"),
         tests("JSONReading"),
-        tests("Pricing"),
+        tests("Pricing", ["FoldStories"]),
         tests("Postgres", ["TestSupport"]),
         tests("JOSE"),
         tests("HTTP", ["ServiceKit"]),
         tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
-        tests("Ledger", ["TestSupport", "Postgres", "Pricing", "ServiceKit"]),
+        tests("Ledger", ["TestSupport", "FoldStories", "Postgres", "Pricing", "ServiceKit"]),
         tests(
             "Orchestrator",
             [
-                "TestSupport", "Postgres", "Ledger", "Pricing", "AppStore", "JOSE", "HTTP",
-                "ServiceKit", "SandboxStore",
+                "TestSupport", "FoldStories", "Postgres", "Ledger", "Pricing", "AppStore", "JOSE",
+                "HTTP", "ServiceKit", "SandboxStore",
             ]),
         tests("Reports", ["TestSupport", "Postgres", "Ledger", "Pricing"]),
         tests(

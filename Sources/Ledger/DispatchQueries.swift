@@ -145,6 +145,16 @@ package enum DispatchQueries {
             isPaused: try row.bool("is_paused"))
     }
 
+    /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.
+    package static func putOff(_ id: String, until: Int64) -> SQL {
+        """
+        -- name: putOffUnreadable
+        UPDATE repricer.price_changes SET next_attempt_at = \(timestamp: until),
+            reason = 'facts_unreadable'
+        WHERE original_transaction_id = \(id) AND state = 'queued'
+        """
+    }
+
     /// Ends a change before any call, with the row code that the new judgement gave.
     package static func end(
         _ id: String, _ changeID: String, _ state: ChangeState, reason: String, at: Int64

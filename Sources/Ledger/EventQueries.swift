@@ -19,29 +19,55 @@ package enum EventQueries {
         try connection.query(
             """
             -- name: inboxBuckets
-            SELECT DISTINCT bucket FROM repricer.inbox WHERE error IS NULL
+            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket)
+            WHERE EXISTS (
+                SELECT 1 FROM repricer.inbox i
+                WHERE i.bucket = b.bucket::smallint AND i.error IS NULL)
             """
         ).map { try $0.int("bucket") }
     }
 
-    /// The subscriptions of a bucket that have waited longest.
+    /// The subscriptions of a bucket that have waited longest: those of its first `limit` notifications, and so
+    /// a small question however much waits.
     package static func waitingSubscriptions(
         bucket: Int, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
         try connection.query(
             """
             -- name: waitingSubscriptions
-            SELECT original_transaction_id FROM repricer.inbox
-            WHERE bucket = \(bucket)::smallint AND error IS NULL
-            GROUP BY original_transaction_id
-            ORDER BY min(received_at) LIMIT \(limit)
+            SELECT DISTINCT first.original_transaction_id FROM (
+                SELECT original_transaction_id FROM repricer.inbox
+                WHERE bucket = \(bucket)::smallint AND error IS NULL
+                ORDER BY received_at LIMIT \(limit)
+            ) first
             """
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// What waits for these subscriptions.
+    /// What waits for these subscriptions, in the order of signing, so that a subscription with more than `limit`
+    /// is folded in pieces that follow one another.
     package static func waiting(
-        _ ids: [String], on connection: isolated PostgresConnection
+        _ ids: [String], limit: Int = 1000, on connection: isolated PostgresConnection
+    ) throws -> [Waiting] {
+        try waiting(
+            """
+            i.original_transaction_id = ANY (\(ids)::text[]) AND i.error IS NULL
+            ORDER BY i.original_transaction_id, i.signed_at LIMIT \(limit)
+            """, on: connection)
+    }
+
+    /// One of them, if it still waits.
+    package static func waiting(
+        _ id: String, uuid: String, on connection: isolated PostgresConnection
+    ) throws -> [Waiting] {
+        try waiting(
+            """
+            i.original_transaction_id = \(id) AND i.notification_uuid = \(uuid) AND i.error IS NULL
+            """, on: connection)
+    }
+
+    private static func waiting(
+        _ condition: SQL, on connection: isolated PostgresConnection
     ) throws -> [Waiting] {
         let rows = try connection.query(
             """
@@ -51,7 +77,7 @@ package enum EventQueries {
             FROM repricer.inbox i
             JOIN repricer.notifications n
                 ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
-            WHERE i.original_transaction_id = ANY (\(ids)::text[]) AND i.error IS NULL
+            WHERE \(fragment: condition)
             """)
         let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
         return try zip(rows, evidence).map { row, evidence in
@@ -84,7 +110,7 @@ package enum EventQueries {
     package static func insert(
         _ events: [SubscriptionEvent], on connection: isolated PostgresConnection
     ) throws -> [SubscriptionEvent] {
-        let statements = try events.map { try JSONText.encode($0) }
+        let statements = events.map { StatementText.text($0) }
         let new = try connection.query(
             """
             -- name: insertSubscriptionEvents
@@ -138,7 +164,7 @@ package enum EventQueries {
             """)
         var events: [String: [SubscriptionEvent]] = [:]
         for row in rows {
-            let event = try JSONText.decode(SubscriptionEvent.self, try row.text("statement"))
+            let event = try StatementText.event(try row.text("statement"))
             events[try row.text("original_transaction_id"), default: []].append(event)
         }
         // Sorted here and not by the server: its collation may order evidence ids in another way.

@@ -3,36 +3,11 @@ package import Pricing
 
 /// What a fold of many subscriptions writes: one statement a table, however many subscriptions and lines.
 package struct FoldWrites: Sendable {
-    /// One subscription after its fold.
-    package struct Folded: Sendable {
-        package var state: SubscriptionState
-        package var transitions: [Transition]
-        /// Changes that this fold moved.
-        package var moved: [TrackedChange]
-        /// Changes that had ended and are open again by a late statement, or by a refund taken back.
-        package var reopened: [TrackedChange]
-        /// Cancellations that this fold opened, settled or withdrew.
-        package var cancellations: [DependentCancellation]
-
-        package init(
-            state: SubscriptionState, transitions: [Transition], moved: [TrackedChange],
-            reopened: [TrackedChange], cancellations: [DependentCancellation]
-        ) {
-            self.state = state
-            self.transitions = transitions
-            self.moved = moved
-            self.reopened = reopened
-            self.cancellations = cancellations
-        }
-
-        var id: String { state.facts.originalTransactionID }
-    }
-
-    private var folded: [Folded] = []
+    private var folded: [SubscriptionFold] = []
 
     package init() {}
 
-    package mutating func append(_ one: Folded) { folded.append(one) }
+    package mutating func append(_ one: SubscriptionFold) { folded.append(one) }
 
     /// To be sent in one pipeline; in this order.
     package func statements() throws -> [SQL] {
@@ -54,6 +29,7 @@ package struct FoldWrites: Sendable {
         }
         let lines = folded.flatMap { one in one.transitions.map { (one.id, $0) } }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
+        statements += folded.compactMap(Self.correctHistory)
         let charges = folded.flatMap { one in one.state.charges.map { (one.id, $0) } }
         if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
         statements += folded.flatMap { one in
@@ -156,6 +132,35 @@ package struct FoldWrites: Sendable {
         """
     }
 
+    /// See `SubscriptionFold.correction`. Nothing where no line contradicts.
+    private static func correctHistory(_ fold: SubscriptionFold) -> SQL? {
+        guard let latest = fold.correctedBy, !fold.moved.isEmpty else { return nil }
+        return """
+            -- name: correctHistory
+            INSERT INTO repricer.price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT c.original_transaction_id, c.change_id,
+                newest.occurred_at + interval '1 millisecond', c.state, \(latest.source.rawValue)::text,
+                \(latest.key.evidenceID)::text,
+                \(SubscriptionFold.correctionReason)::text || newest.state
+            FROM repricer.price_changes c, LATERAL (
+                SELECT h.occurred_at, h.state, bool_or(h.state = c.state) OVER () AS holds
+                FROM repricer.price_change_history h
+                WHERE h.original_transaction_id = c.original_transaction_id
+                    AND h.change_id = c.change_id
+                    AND h.occurred_at = (
+                        SELECT max(m.occurred_at) FROM repricer.price_change_history m
+                        WHERE m.original_transaction_id = c.original_transaction_id
+                            AND m.change_id = c.change_id)
+                ORDER BY h.state LIMIT 1
+            ) newest
+            WHERE c.original_transaction_id = \(fold.id)
+                AND c.change_id = ANY (\(uuids: fold.moved.map(\.changeID))::uuid[])
+                AND NOT newest.holds
+            ON CONFLICT DO NOTHING
+            """
+    }
+
     private static func saveCharges(_ charges: [(id: String, charge: Charge)]) -> SQL {
         """
         -- name: saveCharges
@@ -171,8 +176,9 @@ package struct FoldWrites: Sendable {
             \(charges.map(\.charge.currency))::text[],
             \(timestamps: charges.map { $0.charge.revokedAt?.milliseconds })::timestamptz[])
         ON CONFLICT (original_transaction_id, transaction_id, sku) DO UPDATE
-            SET revoked_at = EXCLUDED.revoked_at
-            WHERE known.revoked_at IS DISTINCT FROM EXCLUDED.revoked_at
+            SET purchased_at = EXCLUDED.purchased_at, price_milliunits = EXCLUDED.price_milliunits,
+                currency = EXCLUDED.currency, revoked_at = EXCLUDED.revoked_at
+            WHERE known IS DISTINCT FROM EXCLUDED
         """
     }
 
@@ -219,7 +225,7 @@ package struct FoldWrites: Sendable {
 
     /// A request of unknown outcome whose changes a notification has settled needs no further call. One with a
     /// call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
-    private static func closeRequests(_ folded: [Folded]) -> SQL {
+    private static func closeRequests(_ folded: [SubscriptionFold]) -> SQL {
         """
         -- name: closeSettledRequests
         UPDATE repricer.price_change_requests r
@@ -304,4 +310,8 @@ func arrayText(_ elements: [String]) -> String {
         return element.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
     }
     return quoted.isEmpty ? "{}" : "{\"" + quoted.joined(separator: "\",\"") + "\"}"
+}
+
+extension SubscriptionFold {
+    fileprivate var id: String { state.facts.originalTransactionID }
 }

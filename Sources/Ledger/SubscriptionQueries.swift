@@ -56,6 +56,17 @@ package enum SubscriptionQueries {
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Stored] {
+        let loaded = try loadReadable(ids, on: connection)
+        if let first = loaded.unreadable.first {
+            throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
+        }
+        return loaded.stored
+    }
+
+    /// As `load`, and by id why a row can't be read: one must not stop the others.
+    package static func loadReadable(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> (stored: [String: Stored], unreadable: [String: String]) {
         let rows = try connection.query(
             """
             -- name: loadSubscriptions
@@ -63,12 +74,17 @@ package enum SubscriptionQueries {
             WHERE original_transaction_id = ANY (\(ids)::text[])
             """)
         var stored: [String: Stored] = [:]
+        var unreadable: [String: String] = [:]
         stored.reserveCapacity(rows.count)
         for row in rows {
-            let subscription = try read(row)
-            stored[subscription.facts.originalTransactionID] = subscription
+            let id = try row.text("original_transaction_id")
+            do {
+                stored[id] = try read(row)
+            } catch  where isDataFault(error) {
+                unreadable[id] = "\(error)"
+            }
         }
-        return stored
+        return (stored, unreadable)
     }
 
     /// The SKUs set to renew on any subscription of the same customers, by customer token. A subscription that
@@ -81,7 +97,8 @@ package enum SubscriptionQueries {
             -- name: renewingSKUsOfCustomers
             SELECT s.app_account_token, item ->> 'sku' AS sku
             FROM repricer.subscriptions s, jsonb_array_elements(s.items) item
-            WHERE s.app_account_token = ANY (\(tokens)::text[]) AND (item ->> 'renews')::boolean
+            WHERE s.app_account_token = ANY (\(tokens)::text[])
+                AND item -> 'renews' = 'true'::jsonb AND item ->> 'sku' IS NOT NULL
                 AND s.auto_renews IS NOT FALSE AND coalesce(s.status IN (1, 3, 4), true)
             """)
         var skus: [String: Set<String>] = [:]
@@ -159,7 +176,7 @@ package enum SubscriptionQueries {
                 \(timestamps: facts.map { $0.expiresAt?.milliseconds })::timestamptz[],
                 \(timestamps: facts.map { $0.renewalAt?.milliseconds })::timestamptz[],
                 \(texts: facts.map(\.consistencyToken))::text[],
-                \(jsons: try facts.map { try JSONText.encode($0.items) })::jsonb[],
+                \(jsons: facts.map { StatementText.text($0.items) })::jsonb[],
                 \(jsons: try states.map { try JSONText.encode($0.increases) })::jsonb[],
                 \(states.map { arrayText($0.seenSKUs) })::text[],
                 \(timestamps: facts.map { $0.signedAt?.milliseconds })::timestamptz[],

@@ -40,7 +40,14 @@ extension SubscriptionEvent {
             sieve.pass(&renewal)
             event.renewal = renewal
         }
-        event.ignored = sieve.ignored.isEmpty ? nil : Array(sieve.ignored.prefix(20))
+        if var legacy = event.legacy {
+            sieve.check(&legacy.expiresAt, "expires_date")
+            sieve.check(&legacy.gracePeriodExpiresAt, "grace_period_expires_date")
+            event.legacy = legacy
+        }
+        if !sieve.ignored.isEmpty {
+            event.ignored = Array(((ignored ?? []) + sieve.ignored).prefix(20))
+        }
         return event
     }
 }
@@ -149,7 +156,7 @@ private struct Sieve {
         ignored.append(name)
     }
 
-    private mutating func check(_ instant: inout Instant?, _ name: String) {
+    mutating func check(_ instant: inout Instant?, _ name: String) {
         guard let value = instant, !value.isOnCalendar else { return }
         instant = nil
         ignored.append(name)

@@ -12,6 +12,9 @@ struct Claimer: Sendable {
     let owner: String
     let leaseFor: Duration
 
+    /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
+    static let unreadableWait: Int64 = 60_000
+
     struct Claim: Sendable {
         var requests: [RequestQueries.Held] = []
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
@@ -25,14 +28,18 @@ struct Claimer: Sendable {
                 bucket: bucket, limit: limit, realNow: realNow, on: connection)
             guard !ids.isEmpty else { return Claim() }
             let open = try DispatchQueries.openChanges(ids, on: connection)
-            let stored = try SubscriptionQueries.load(ids, on: connection)
+            let (stored, unreadable) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
             let judge = Judge(
                 rules: try rules.rules(at: now, on: connection).inForce(at: now),
                 environment: environment, now: now)
             var claim = Claim()
-            var statements: [LedgerStatement] = []
+            // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
+            var statements = unreadable.keys.sorted().map {
+                DispatchQueries.putOff($0, until: realNow + Self.unreadableWait)
+            }
+            claim.judged += unreadable.count
             for id in ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
                 let judged = judged(changes, subscription, siblings, by: judge)

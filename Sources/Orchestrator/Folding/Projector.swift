@@ -12,8 +12,10 @@ package struct Projector: Service {
     private let limits: Limits
 
     package struct Limits: Sendable {
-        /// Subscriptions a transaction.
-        package var subscriptionsPerFold = 100
+        /// Notifications a transaction: about 4 MB of packed evidence.
+        package var notificationsPerFold = 1000
+        /// Buckets folded at the same time, each on a connection of its own.
+        package var workers = 2
         /// Wait of an idle projector; a poll, since no wake-up is ever needed.
         package var idleWait: Duration = .milliseconds(50)
         package var failureWait: Duration = .seconds(1)
@@ -48,22 +50,51 @@ package struct Projector: Service {
         let buckets = try await pool.withConnection { connection in
             try await connection.read { try EventQueries.bucketsWithWork(on: $0) }
         }
+        // Each worker takes every n-th bucket: two never ask for the same subscriptions.
+        let workers = max(1, min(limits.workers, buckets.count))
+        return try await withThrowingTaskGroup(of: Progress.self) { group in
+            for worker in 0..<workers {
+                group.addTask {
+                    try await fold(
+                        buckets: stride(from: worker, to: buckets.count, by: workers)
+                            .map { buckets[$0] })
+                }
+            }
+            var all = Progress()
+            for try await one in group {
+                all.folded += one.folded
+                all.failure = all.failure ?? one.failure
+            }
+            if let failure = all.failure { throw failure }
+            return all.folded
+        }
+    }
+
+    private struct Progress: Sendable {
         var folded = 0
         var failure: (any Error)?
+    }
+
+    private func fold(buckets: [Int]) async throws -> Progress {
+        var progress = Progress()
         for bucket in buckets {
             do {
-                folded += try await fold(bucket: bucket)
+                progress.folded += try await fold(bucket: bucket)
             } catch let error as LedgerDatabaseError where !error.isConnectionLoss {
-                failure = failure ?? error
+                progress.failure = progress.failure ?? error
             }
         }
-        if let failure { throw failure }
-        return folded
+        return progress
     }
 
     private struct Outcome {
         var folded = 0
         var setAside = 0
+
+        static func += (sum: inout Outcome, more: Outcome) {
+            sum.folded += more.folded
+            sum.setAside += more.setAside
+        }
     }
 
     private func fold(bucket: Int) async throws -> Int {
@@ -85,32 +116,46 @@ package struct Projector: Service {
     }
 
     private func foldTogether(bucket: Int) async throws -> Outcome {
-        let limit = limits.subscriptionsPerFold
+        let limits = limits
         return try await pool.withTransaction { connection in
             let waiting = try EventQueries.waitingSubscriptions(
-                bucket: bucket, limit: limit, on: connection)
+                bucket: bucket, limit: limits.notificationsPerFold, on: connection)
             guard !waiting.isEmpty else { return Outcome() }
-            try SubscriptionQueries.create(waiting, on: connection)
-            let ids = try SubscriptionQueries.lockFree(waiting, on: connection)
-            return try Self.fold(try EventQueries.waiting(ids, on: connection), on: connection)
+            return try Self.fold(
+                waiting, limit: limits.notificationsPerFold, on: connection)
         }
     }
 
-    /// Folds each notification in a transaction of its own, and sets aside the ones that can't be.
+    /// Folds each subscription in a transaction of its own, and where one fails each of its notifications; sets
+    /// aside those that can't be folded.
     private func foldApart(bucket: Int) async throws -> Outcome {
-        let limit = limits.subscriptionsPerFold
-        let waiting = try await pool.withConnection { connection in
-            try await connection.read { connection in
-                let ids = try EventQueries.waitingSubscriptions(
-                    bucket: bucket, limit: limit, on: connection)
-                return try EventQueries.waiting(ids, on: connection)
+        let limit = limits.notificationsPerFold
+        let ids = try await pool.withConnection { connection in
+            try await connection.read {
+                try EventQueries.waitingSubscriptions(bucket: bucket, limit: limit, on: $0)
             }
         }
         var outcome = Outcome()
+        for id in ids.sorted() {
+            do {
+                outcome += try await pool.withTransaction {
+                    try Self.fold([id], limit: limit, on: $0)
+                }
+            } catch  where isDataFault(error) {
+                outcome += try await foldEach(of: id)
+            }
+        }
+        return outcome
+    }
+
+    private func foldEach(of id: String) async throws -> Outcome {
+        let limit = limits.notificationsPerFold
+        let waiting = try await pool.withConnection { connection in
+            try await connection.read { try EventQueries.waiting([id], limit: limit, on: $0) }
+        }
+        var outcome = Outcome()
         for notification in waiting {
-            let one = try await foldAlone(notification)
-            outcome.folded += one.folded
-            outcome.setAside += one.setAside
+            outcome += try await foldAlone(notification)
         }
         return outcome
     }
@@ -121,11 +166,12 @@ package struct Projector: Service {
         do {
             return try await pool.withTransaction { connection in
                 try SubscriptionQueries.create([id], on: connection)
-                let ids = try SubscriptionQueries.lockFree([id], on: connection)
+                guard try !SubscriptionQueries.lockFree([id], on: connection).isEmpty else {
+                    return Outcome()
+                }
                 // Another projector may have folded it meanwhile.
-                let still = try EventQueries.waiting(ids, on: connection)
-                    .filter { $0.notificationUUID == uuid }
-                return try Self.fold(still, on: connection)
+                return try Self.fold(
+                    try EventQueries.waiting(id, uuid: uuid, on: connection), on: connection)
             }
         } catch  where isDataFault(error) {
             let why = "can't be folded: \(error)"
@@ -135,6 +181,16 @@ package struct Projector: Service {
             }
             return Outcome(setAside: 1)
         }
+    }
+
+    /// Folds what waits for those of the subscriptions that nobody else holds.
+    private static func fold(
+        _ waiting: [String], limit: Int, on connection: isolated LedgerConnection
+    ) throws -> Outcome {
+        try SubscriptionQueries.create(waiting, on: connection)
+        let ids = try SubscriptionQueries.lockFree(waiting, on: connection)
+        return try fold(
+            try EventQueries.waiting(ids, limit: limit, on: connection), on: connection)
     }
 
     /// Folds notifications of locked subscriptions and takes them out of the inbox.
@@ -170,16 +226,18 @@ package struct Projector: Service {
             // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
             let signed = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
             let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
+            var why = "the stored payload no longer reads as a statement on this subscription"
             if let event, event.originalTransactionID == waiting.originalTransactionID {
-                events.append(event)
-            } else {
-                faults.append(
-                    Fault(
-                        id: waiting.originalTransactionID, uuid: waiting.notificationUUID,
-                        why:
-                            "the stored payload no longer reads as a statement on this subscription"
-                    ))
+                do {
+                    events.append(try event.storable())
+                    continue
+                } catch {
+                    why = "can't be folded: \(error)"
+                }
             }
+            faults.append(
+                Fault(
+                    id: waiting.originalTransactionID, uuid: waiting.notificationUUID, why: why))
         }
         return (events, faults)
     }

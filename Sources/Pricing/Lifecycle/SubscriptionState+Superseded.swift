@@ -12,7 +12,10 @@ extension SubscriptionState {
                 return other.sku == changes[index].sku && otherSentAt > sentAt
                     && other.callProgress.state.isWithApple
             }.min { ($0.sentAt ?? sentAt) < ($1.sentAt ?? sentAt) }
-            guard let later, let end = later.sentAt, at.map({ $0 >= end }) ?? true else { continue }
+            guard let later, let laterSentAt = later.sentAt, at.map({ $0 >= laterSentAt }) ?? true
+            else { continue }
+            // One that a reversed refund opened again ends after that, so that its history ends in its state.
+            let end = max(laterSentAt, changes[index].progress.since.advanced(by: 1))
             changes[index].supersede(at: end)
             lines.append(
                 Transition(

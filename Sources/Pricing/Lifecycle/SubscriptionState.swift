@@ -117,11 +117,12 @@ package struct Charges: Hashable, Sendable, RandomAccessCollection {
     package var endIndex: Int { list.endIndex }
     package subscript(position: Int) -> Charge { list[position] }
 
-    /// The newest statement on a transaction knows best whether it is revoked: a reversed refund takes the mark off.
+    /// The newest statement on a transaction knows best, also whether it is revoked: a reversed refund takes the
+    /// mark off.
     mutating func note(_ charge: Charge) {
         let key = Key(transactionID: charge.transactionID, sku: charge.sku)
         if let place = places[key] {
-            list[place].revokedAt = charge.revokedAt
+            list[place] = charge
         } else {
             places[key] = list.count
             list.append(charge)

@@ -30,6 +30,28 @@ import Testing
         await world.close()
     }
 
+    @Test func claim_subscriptionWhoseFactsCannotBeRead_stopsNoOther() async throws {
+        let world = try await World.make()
+        // All in one bucket, so that one claim meets them together.
+        let ids = try await world.idsOfOneBucket(5)
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(
+            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        let owner = try await TestDatabase.connect()
+        _ = try await owner.execute(
+            """
+            UPDATE repricer.subscriptions SET items = '[{"sku": 1, "renews": "odd"}]'
+            WHERE original_transaction_id = \(ids[0])
+            """)
+        await owner.close()
+
+        try await world.deliver(world.scheduler())
+
+        #expect(try await world.changes().filter { $0 == "A scheduled" }.count == 4)
+        #expect(try await world.changes().contains("A queued facts_unreadable"))
+        await world.close()
+    }
+
     @Test func projector_notificationThatCannotBeStored_isSetAsideAndStopsNoOther() async throws {
         let world = try await World.make()
         let ids = (1...40).map { "10000000\($0)" }
@@ -137,6 +159,17 @@ extension DeliveryWorld {
             .replacingOccurrences(of: "+", with: "-").replacingOccurrences(of: "/", with: "_")
             .replacingOccurrences(of: "=", with: "")
         return "e30.\(part).AA"
+    }
+
+    func idsOfOneBucket(_ count: Int) async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT n::text AS id FROM generate_series(1, 2000) n
+                WHERE repricer.bucket_of(n::text) = 7 ORDER BY n LIMIT \(count)
+                """
+            ).map { try $0.text("id") }
+        }
     }
 
     /// The notifications set aside or waiting.

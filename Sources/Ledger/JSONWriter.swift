@@ -1,0 +1,111 @@
+/// Writes JSON into one buffer. A member that is nil is left out, as `Codable` leaves it out.
+struct JSONWriter {
+    private var bytes: [UInt8] = []
+    private var needsComma = false
+
+    init() { bytes.reserveCapacity(1024) }
+
+    var text: String { String(decoding: bytes, as: UTF8.self) }
+
+    mutating func object(_ members: (inout JSONWriter) -> Void) {
+        open(UInt8(ascii: "{"))
+        members(&self)
+        close(UInt8(ascii: "}"))
+    }
+
+    mutating func list<Element>(
+        _ elements: [Element], _ write: (Element, inout JSONWriter) -> Void
+    ) {
+        open(UInt8(ascii: "["))
+        for element in elements { write(element, &self) }
+        close(UInt8(ascii: "]"))
+    }
+
+    mutating func key(_ name: StaticString, _ value: (inout JSONWriter) -> Void) {
+        label(name)
+        value(&self)
+    }
+
+    mutating func text(_ name: StaticString, _ value: String?) {
+        guard let value else { return }
+        label(name)
+        quoted(value)
+    }
+
+    mutating func number(_ name: StaticString, _ value: Int64?) {
+        guard let value else { return }
+        label(name)
+        digits(value)
+        needsComma = true
+    }
+
+    mutating func flag(_ name: StaticString, _ value: Bool?) {
+        guard let value else { return }
+        label(name)
+        bytes.append(contentsOf: (value ? "true" : "false").utf8)
+        needsComma = true
+    }
+
+    mutating func texts(_ name: StaticString, _ values: [String]) {
+        label(name)
+        list(values) { $1.quoted($0) }
+    }
+
+    mutating func list<Element>(
+        _ name: StaticString, _ elements: [Element], _ write: (Element, inout JSONWriter) -> Void
+    ) {
+        label(name)
+        list(elements, write)
+    }
+
+    private mutating func open(_ mark: UInt8) {
+        if needsComma { bytes.append(UInt8(ascii: ",")) }
+        bytes.append(mark)
+        needsComma = false
+    }
+
+    private mutating func close(_ mark: UInt8) {
+        bytes.append(mark)
+        needsComma = true
+    }
+
+    private mutating func label(_ name: StaticString) {
+        if needsComma { bytes.append(UInt8(ascii: ",")) }
+        bytes.append(UInt8(ascii: "\""))
+        name.withUTF8Buffer { bytes.append(contentsOf: $0) }
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    private mutating func digits(_ value: Int64) {
+        if value < 0 { bytes.append(UInt8(ascii: "-")) }
+        var rest = value.magnitude
+        let start = bytes.count
+        repeat {
+            bytes.append(UInt8(ascii: "0") + UInt8(rest % 10))
+            rest /= 10
+        } while rest > 0
+        bytes[start...].reverse()
+    }
+
+    private mutating func quoted(_ text: String) {
+        if needsComma { bytes.append(UInt8(ascii: ",")) }
+        bytes.append(UInt8(ascii: "\""))
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+                bytes.append(UInt8(ascii: "\\"))
+                bytes.append(byte)
+            case 0..<0x20:
+                let digits = Array("0123456789abcdef".utf8)
+                bytes.append(contentsOf: "\\u00".utf8)
+                bytes.append(digits[Int(byte >> 4)])
+                bytes.append(digits[Int(byte & 15)])
+            default: bytes.append(byte)
+            }
+        }
+        bytes.append(UInt8(ascii: "\""))
+        needsComma = true
+    }
+}

@@ -1,0 +1,103 @@
+/// One subscription's fold of statements that arrived, whatever their order: it goes on from what is stored, or
+/// begins again where one that arrived is older than what was folded.
+package struct SubscriptionFold: Sendable {
+    package var state: SubscriptionState
+    package var transitions: [Transition]
+    /// Changes that this fold moved.
+    package var moved: [TrackedChange]
+    /// Changes that had ended and are open again by a late statement, or by a refund taken back.
+    package var reopened: [TrackedChange]
+    /// Cancellations that this fold opened, settled or withdrew.
+    package var cancellations: [DependentCancellation]
+    /// The latest of the late statements, where the fold began again: `moved` may need a `correction`.
+    package var correctedBy: SubscriptionEvent?
+
+    /// Whether a fold of these must begin again.
+    package static func isLate(
+        _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?
+    ) -> Bool {
+        guard let folded else { return false }
+        return arrived.contains { $0.key < folded }
+    }
+
+    /// - Parameters:
+    ///   - before: What is stored: facts, changes, cancellations. Its charges and renames are not asked.
+    ///   - arrived: New statements, each once.
+    ///   - all: Every statement kept, those that arrived too, where `isLate`; nil where not.
+    package init(
+        _ before: SubscriptionState, arrived: [SubscriptionEvent], all: [SubscriptionEvent]?
+    ) {
+        var state: SubscriptionState
+        if all == nil {
+            state = before
+            state.charges = Charges()
+            state.renames = []
+            state.cancellations = before.cancellations.compactMap(\.asToldByStatements)
+        } else {
+            state = SubscriptionState(
+                originalTransactionID: before.facts.originalTransactionID, changes: before.changes)
+        }
+        let events = (all ?? arrived).sorted { $0.key < $1.key }
+        transitions = Lifecycle.fold(events, into: &state)
+        if all != nil {
+            state.cancellations += before.cancellations.withdrawn(where: state.cancellations)
+        }
+        let former = Dictionary(before.changes.map { ($0.changeID, $0) }) { first, _ in first }
+        let moved = state.changes.filter { $0 != former[$0.changeID] }
+        self.state = state
+        self.moved = moved
+        correctedBy = all == nil ? nil : arrived.max { $0.key < $1.key }
+        reopened = moved.filter { change in
+            !change.progress.state.isFinal
+                && former[change.changeID]?.progress.state.isFinal == true
+        }
+        cancellations = state.cancellations.filter { !before.cancellations.contains($0) }
+    }
+
+    /// The line of history that a change needs whose newest line says another state: a late statement changed the
+    /// verdict, and the former one stays in the history. So the newest line of a change is always its state.
+    package static func correction(
+        of change: TrackedChange, newest: ChangeState, at: Instant, by latest: SubscriptionEvent
+    ) -> Transition? {
+        guard newest != change.progress.state else { return nil }
+        return Transition(
+            changeID: change.changeID, state: change.progress.state, at: at.advanced(by: 1),
+            evidenceKind: latest.source, evidenceID: latest.key.evidenceID,
+            reason: correctionReason + newest.rawValue)
+    }
+
+    package static let correctionReason = "corrected by a late statement: was "
+}
+
+extension [DependentCancellation] {
+    /// Those that a fold from the beginning no longer brings forth.
+    fileprivate func withdrawn(where told: [DependentCancellation]) -> [DependentCancellation] {
+        compactMap { former in
+            let isStillTold = told.contains {
+                $0.changeID == former.changeID && $0.dependentSKU == former.dependentSKU
+            }
+            guard !isStillTold else { return nil }
+            var withdrawn = former
+            withdrawn.state = .notNeeded
+            withdrawn.detail = "a later statement shows that the parent was not declined"
+            return withdrawn
+        }
+    }
+}
+
+extension DependentCancellation {
+    /// What a fold from the beginning would have made of it: one withdrawn is none, and one that the canceller
+    /// gave up (no statement settled it) is still to be proved.
+    fileprivate var asToldByStatements: DependentCancellation? {
+        switch state {
+        case .notNeeded: return nil
+        case .discrepancy where settledByEvidence == nil:
+            var open = self
+            open.state = .requested
+            open.settledAt = nil
+            open.detail = nil
+            return open
+        case .requested, .confirmed, .cancelSent, .discrepancy: return self
+        }
+    }
+}

@@ -1,0 +1,137 @@
+package import Pricing
+
+/// A story as a projector meets it: shuffled, in pieces, some statements told again.
+package struct ArrivalOrder: Sendable {
+    package let pieces: [[SubscriptionEvent]]
+
+    package init(_ events: [SubscriptionEvent], random: inout StoryRandom) {
+        var order = events.shuffled(using: &random)
+        for _ in 0..<random.pick(0...max(1, events.count / 2)) {
+            guard let again = events.randomElement(using: &random) else { break }
+            order.insert(again, at: random.pick(0...order.count))
+        }
+        var pieces: [[SubscriptionEvent]] = []
+        var rest = order[...]
+        let pieceMax = random.chance(50) ? 3 : order.count
+        while !rest.isEmpty {
+            let count = random.pick(1...max(1, min(rest.count, pieceMax)))
+            pieces.append(Array(rest.prefix(count)))
+            rest = rest.dropFirst(count)
+        }
+        self.pieces = pieces
+    }
+}
+
+/// What is stored of one subscription, kept as the database keeps it.
+package struct StoredSubscription: Sendable {
+    package private(set) var state: SubscriptionState
+    package private(set) var charges: [String: Charge] = [:]
+    package private(set) var history: Set<Transition> = []
+    private var kept: [SubscriptionEvent] = []
+    private var keys: Set<SubscriptionEvent.Key> = []
+
+    package init(id: String, changes: [TrackedChange]) {
+        state = SubscriptionState(
+            facts: SubscriptionFacts(originalTransactionID: id), changes: changes)
+    }
+
+    package mutating func arrive(_ piece: [SubscriptionEvent]) {
+        let new = piece.filter { keys.insert($0.key).inserted }
+        guard !new.isEmpty else { return }
+        kept += new
+        let isLate = SubscriptionFold.isLate(new, after: state.foldedThrough)
+        let fold = SubscriptionFold(state, arrived: new, all: isLate ? kept : nil)
+        state = fold.state
+        for charge in fold.state.charges {
+            charges["\(charge.transactionID) \(charge.sku)"] = charge
+        }
+        history.formUnion(fold.transitions)
+        guard let latest = fold.correctedBy else { return }
+        for change in fold.moved {
+            guard let newest = newestLines(of: change.changeID),
+                !newest.states.contains(change.progress.state), let state = newest.states.first,
+                let line = SubscriptionFold.correction(
+                    of: change, newest: state, at: newest.at, by: latest)
+            else { continue }
+            history.insert(line)
+        }
+    }
+
+    private func newestLines(of changeID: String) -> (at: Instant, states: [ChangeState])? {
+        let lines = history.filter { $0.changeID == changeID }
+        guard let at = lines.map(\.at).max() else { return nil }
+        return (at, lines.filter { $0.at == at }.map(\.state))
+    }
+
+    /// How this one differs from what the ordered story gives; nil where it does not.
+    package func difference(from ordered: StoredSubscription) -> String? {
+        if state.facts != ordered.state.facts { return "facts" }
+        if state.increases != ordered.state.increases { return "increases" }
+        if state.seenSKUs != ordered.state.seenSKUs { return "seen SKUs" }
+        if state.changes != ordered.state.changes { return "changes" }
+        if state.foldedThrough != ordered.state.foldedThrough { return "folded through" }
+        if charges != ordered.charges { return "charges" }
+        if Set(needed(state)) != Set(needed(ordered.state)) { return "cancellations" }
+        // A verdict that a late statement corrected stays in the history; what holds must be there.
+        if !ordered.history.isSubset(of: history) { return "history" }
+        return nil
+    }
+
+    private func needed(_ state: SubscriptionState) -> [DependentCancellation] {
+        state.cancellations.filter { $0.state != .notNeeded }
+    }
+
+    /// A change whose newest line of history says another state; nil where there is none.
+    package var contradiction: String? {
+        for change in state.changes {
+            guard let newest = newestLines(of: change.changeID),
+                !newest.states.contains(change.progress.state)
+            else { continue }
+            return
+                "\(change.changeID) is \(change.progress.state), its history says \(newest.states)"
+        }
+        return nil
+    }
+}
+
+package enum FoldOrders {
+    /// Folds `count` random orders of random stories and compares each with the ordered one; the first
+    /// difference, with the seed that makes it again.
+    package static func firstDifference(count: Int, seed: UInt64, ordersPerStory: Int = 20)
+        -> String?
+    {
+        var told = 0
+        var story: UInt64 = 0
+        while told < count {
+            let storySeed = seed &+ story
+            story += 1
+            if let difference = differences(
+                seed: storySeed, orders: min(ordersPerStory, count - told))
+            {
+                return "story \(storySeed): \(difference)"
+            }
+            told += ordersPerStory
+        }
+        return nil
+    }
+
+    package static func differences(seed: UInt64, orders: Int) -> String? {
+        let story = RandomStory(seed: seed, steps: 4 + Int(seed % 9))
+        var ordered = StoredSubscription(id: "1", changes: story.changes)
+        ordered.arrive(story.events)
+        var random = StoryRandom(seed: seed ^ 0xA5A5_A5A5)
+        for order in 0..<orders {
+            var stored = StoredSubscription(id: "1", changes: story.changes)
+            for piece in ArrivalOrder(story.events, random: &random).pieces {
+                stored.arrive(piece)
+            }
+            if let difference = stored.difference(from: ordered) {
+                return "order \(order): \(difference)"
+            }
+            if let contradiction = stored.contradiction {
+                return "order \(order): \(contradiction)"
+            }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,40 @@
+import FoldStories
+import Foundation
+import Pricing
+import Testing
+
+@testable import Ledger
+
+@Suite struct StatementTextTests {
+    @Test func statements_ofRandomStories_readBackAsWritten_andAsCodableReadsThem() throws {
+        for seed in 0..<60 as Range<UInt64> {
+            for event in RandomStory(seed: seed).events {
+                let text = StatementText.text(event)
+                #expect(try StatementText.event(text) == event)
+                #expect(try JSONText.decode(SubscriptionEvent.self, text) == event)
+                #expect(try StatementText.event(try JSONText.encode(event)) == event)
+            }
+        }
+    }
+
+    @Test func items_ofRandomStories_readBackAsWritten() throws {
+        for seed in 0..<60 as Range<UInt64> {
+            let story = RandomStory(seed: seed)
+            var stored = StoredSubscription(id: "1", changes: story.changes)
+            stored.arrive(story.events)
+            let text = StatementText.text(stored.state.facts.items)
+
+            let items = Array(text.utf8).withUnsafeBytes { StoredItems.items($0) }
+
+            #expect(items == stored.state.facts.items)
+        }
+    }
+
+    @Test func statement_withEveryKindOfCharacter_readsBack() throws {
+        var event = try #require(RandomStory(seed: 1).events.first)
+        event.type = "\u{1}\"\\/\n é 🎬 \u{2028}"
+        event.ignored = ["a", "b"]
+
+        #expect(try StatementText.event(StatementText.text(event)) == event)
+    }
+}

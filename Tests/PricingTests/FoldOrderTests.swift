@@ -1,0 +1,38 @@
+import FoldStories
+import Pricing
+import Testing
+
+@Suite struct FoldOrderTests {
+    /// The release build folds 100,000 (`Deploy/test`, step orders); here as many as a debug build does in a
+    /// few seconds.
+    @Test func fold_randomOrdersWithRepeats_endAsTheOrderedStoryDoes() {
+        #expect(FoldOrders.firstDifference(count: 2000, seed: 1) == nil)
+    }
+
+    /// The generator is only worth what it tells: every state and detour occurs.
+    @Test func stories_ofManySeeds_reachEveryState() {
+        var states: Set<ChangeState> = []
+        var reasons: Set<String> = []
+        var cancellations: Set<DependentCancellation.State> = []
+        for seed in 0..<600 as Range<UInt64> {
+            let story = RandomStory(seed: seed, steps: 4 + Int(seed % 9))
+            var stored = StoredSubscription(id: "1", changes: story.changes)
+            stored.arrive(story.events)
+            states.formUnion(stored.history.map(\.state))
+            reasons.formUnion(stored.history.compactMap(\.reason))
+            cancellations.formUnion(stored.state.cancellations.map(\.state))
+        }
+
+        #expect(
+            states.isSuperset(of: [
+                .scheduled, .pendingConsent, .accepted, .effective, .declined, .cancelled, .lapsed,
+                .invalidated,
+            ]))
+        #expect(
+            reasons.isSuperset(of: [
+                "cycle_reset", "item_replaced", "postponed_by_offer", "renewal_extended",
+                "refund_reversed", "item_missing_at_renewal", "parent_declined",
+            ]))
+        #expect(cancellations.isSuperset(of: [.requested, .confirmed]))
+    }
+}

@@ -1,0 +1,87 @@
+import Pricing
+import Testing
+
+private typealias Story = LifecycleStory
+
+/// Genuine signatures over nonsense: folded without what means nothing, or set aside by name.
+@Suite struct StorableTests {
+    private static func odd(_ change: (inout SubscriptionEvent) -> Void) -> SubscriptionEvent {
+        var event = Story.event(
+            5, "DID_RENEW", purchasedOn: 1, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        change(&event)
+        return event
+    }
+
+    private static let year1 = Instant(milliseconds: -62_135_596_800_000)
+    private static let year300000 = Instant(milliseconds: 9_404_947_584_000_000)
+    private static let long = String(repeating: "x", count: 100_000)
+
+    private static let cases: [(String, SubscriptionEvent)] = [
+        ("transaction.items.price", odd { $0.transaction?.items[0].price = -1 }),
+        ("transaction.items.price", odd { $0.transaction?.items[0].price = .max }),
+        ("renewal.items.price", odd { $0.renewal?.items?[0].price = .min }),
+        (
+            "renewal.items.priceIncreaseInfo.price",
+            odd { $0.renewal?.items?[0].increasePrice = -15990 }
+        ),
+        ("transaction.purchaseDate", odd { $0.transaction?.purchasedAt = year1 }),
+        ("transaction.revocationDate", odd { $0.transaction?.revokedAt = year300000 }),
+        ("renewal.renewalDate", odd { $0.renewal?.renewalAt = year300000 }),
+        ("transaction.expiresDate", odd { $0.transaction?.expiresAt = Story.at(0) }),
+        ("transaction.storefront", odd { $0.transaction?.storefront = long }),
+        ("transaction.transactionId", odd { $0.transaction?.transactionID = long }),
+        ("renewal.appAccountToken", odd { $0.renewal?.appAccountToken = long }),
+        ("renewal.consistencyToken", odd { $0.renewal?.consistencyToken = long }),
+        ("type", odd { $0.type = long }),
+        ("status", odd { $0.status = .max }),
+        ("transaction.items", odd { $0.transaction?.items.append(.init(sku: "A", price: 1)) }),
+        ("transaction.items", odd { $0.transaction?.items.append(.init(sku: "")) }),
+        ("renewal.items", odd { $0.renewal?.items?.append(.init(sku: long)) }),
+    ]
+
+    @Test(arguments: cases.indices)
+    func statement_withAValueThatMeansNothing_isStoredWithoutIt(index: Int) throws {
+        let (name, event) = Self.cases[index]
+
+        let storable = try event.storable()
+
+        #expect(storable.ignored == [name])
+        #expect(try storable.storable() == storable)
+        #expect(Story.fold([Story.bought, storable]).state.facts.items.map(\.sku) == ["A"])
+    }
+
+    @Test func statement_plain_isStoredAsItIs() throws {
+        #expect(try Story.pending.storable() == Story.pending)
+    }
+
+    @Test func statement_withoutAMomentOrASubscription_isRefusedByName() {
+        var early = Story.bought
+        early.key.signedAt = Self.year1
+        var nobody = Story.bought
+        nobody.originalTransactionID = Self.long
+
+        #expect(throws: StatementFault.noMoment(milliseconds: -62_135_596_800_000)) {
+            try early.storable()
+        }
+        #expect(throws: StatementFault.noSubscription) { try nobody.storable() }
+    }
+
+    @Test func fold_thousandItemsInManyStatements_staysBounded() {
+        let skus = (0..<1000).map { "SKU\($0)" }
+        let events = (0..<20).map { number in
+            Story.event(
+                Int64(number), "DID_RENEW", purchasedOn: Int64(number),
+                charged: skus.map { Story.charged($0) }, renewing: skus.map { Story.renewing($0) })
+        }
+        let clock = ContinuousClock()
+
+        var state: SubscriptionState?
+        let time = clock.measure { state = Story.fold(events).state }
+
+        #expect(state?.facts.items.count == 1000)
+        #expect(state?.charges.count == 20_000)
+        // Two seconds would be a hundred times what it takes; a product of the two counts takes longer still.
+        #expect(time < .seconds(20))
+    }
+}
