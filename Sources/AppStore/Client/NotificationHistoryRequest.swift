@@ -120,6 +120,11 @@ package struct NotificationHistoryPage: Hashable, Sendable {
         /// The compact JWS as received, unverified: it goes the way of every notification.
         package var signedPayload: String
         package var sendAttempts: [SendAttempt]
+
+        package init(signedPayload: String, sendAttempts: [SendAttempt] = []) {
+            self.signedPayload = signedPayload
+            self.sendAttempts = sendAttempts
+        }
     }
 
     /// One attempt of the App Store to reach our server.
@@ -135,4 +140,13 @@ package struct NotificationHistoryPage: Hashable, Sendable {
     package var hasMore: Bool
     /// For the next page of the same question.
     package var paginationToken: String?
+
+    package init(
+        entries: [Entry], unreadable: Int = 0, hasMore: Bool, paginationToken: String? = nil
+    ) {
+        self.entries = entries
+        self.unreadable = unreadable
+        self.hasMore = hasMore
+        self.paginationToken = paginationToken
+    }
 }

@@ -15,7 +15,7 @@ package struct HistoryReader: Sendable {
         /// The next window begins this long before the last one's end: clocks differ, entries come late.
         package var overlap: Duration = .seconds(3600)
         /// From Apple's limit of days, for the time that a request needs.
-        package var edge: Duration = .seconds(600)
+        package var edge: Duration = .seconds(3600)
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(10))
         package var attemptsMax = 5
         /// Of one slice, after expired tokens.
@@ -69,10 +69,12 @@ package struct HistoryReader: Sendable {
         into summary: inout HistorySummary
     ) async throws {
         var window = window
-        try await save(window)
         while true {
+            // A question stays the same for all its pages, so its start is moved only before the first.
+            if window.pageToken == nil { window.sliceStart = max(window.sliceStart, oldestStart()) }
+            try await save(window)
             let end = sliceEnd(of: window)
-            try await readSlice(&window, until: end, into: &summary)
+            if window.sliceStart < end { try await readSlice(&window, until: end, into: &summary) }
             window.pageToken = nil
             if window.pass == .failures {
                 window.pass = .everything
@@ -82,7 +84,6 @@ package struct HistoryReader: Sendable {
             } else {
                 window.sliceStart = end - 1
             }
-            try await save(window)
         }
         // Nothing that Apple still has lies before the oldest instant, so a window from there joins always.
         let joins = window.start <= max(readThrough ?? .min, oldestStart())
@@ -119,12 +120,9 @@ package struct HistoryReader: Sendable {
         var sequence = PageSequence(
             resumingAt: window.pageToken, pagesMax: limits.pagesPerSliceMax)
         while true {
-            let start = max(window.sliceStart, oldestStart())
-            // The App Store has forgotten it by now.
-            guard start < end else { return }
             guard
                 let page = try await page(
-                    from: start, until: end, onlyFailures: window.pass == .failures,
+                    from: window.sliceStart, until: end, onlyFailures: window.pass == .failures,
                     token: window.pageToken)
             else {
                 restarts += 1
@@ -133,6 +131,8 @@ package struct HistoryReader: Sendable {
                 }
                 summary.restarts += 1
                 window.pageToken = nil
+                window.sliceStart = max(window.sliceStart, oldestStart())
+                guard window.sliceStart < end else { return }
                 sequence = PageSequence(resumingAt: nil, pagesMax: limits.pagesPerSliceMax)
                 try await save(window)
                 continue
@@ -148,7 +148,7 @@ package struct HistoryReader: Sendable {
         }
     }
 
-    /// One page, asked for until it comes; nil where the token is no longer good.
+    /// One page, asked for until it comes; nil where the token, or the start, is no longer good.
     private func page(
         from start: Int64, until end: Int64, onlyFailures: Bool, token: String?
     ) async throws -> NotificationHistoryPage? {
@@ -163,16 +163,18 @@ package struct HistoryReader: Sendable {
                     onlyFailures: onlyFailures, now: Instant(milliseconds: clock.nowMilliseconds()),
                     environment: environment)
             } catch {
+                // Its days ran out while it was read: the rest begins at a later start.
+                if case .startTooFarBack = error { return nil }
                 throw ReconcileError.refused("\(error)")
             }
             switch await calls.history(request, paginationToken: token) {
             case .answered(let page, _): return page
             case .throttled(let until, _): try await budget.block(until: until)
             case .refused(let code, let message, _):
-                if token != nil, code == .paginationTokenExpired || code == .invalidPaginationToken
-                {
-                    return nil
-                }
+                let isStaleToken =
+                    token != nil
+                    && (code == .paginationTokenExpired || code == .invalidPaginationToken)
+                if isStaleToken || code == .startDateTooFarInPast { return nil }
                 guard code.disposition(onRetry: true) == .retrySame else {
                     throw ReconcileError.refused("\(code): \(code.meaning ?? message)")
                 }

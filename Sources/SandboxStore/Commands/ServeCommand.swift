@@ -24,9 +24,10 @@ extension SandboxCommand {
 }
 
 /// Where notifications go, split into what the client connects to and what it asks for.
-struct NotifyURL: Hashable, Sendable {
+struct NotifyURL: Sendable {
     var base: String
     var target: String
+    var receiver: (host: String, port: Int)
 
     init(_ text: String) throws(SandboxError) {
         let parts = text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
@@ -35,6 +36,11 @@ struct NotifyURL: Hashable, Sendable {
         else { throw SandboxError(.usage, "--notify must be http://HOST:PORT/PATH or https://…") }
         base = "\(parts[0])//\(parts[2])"
         target = parts.count == 4 ? "/\(parts[3])" : "/"
+        let authority = parts[2].split(separator: ":")
+        receiver = (
+            String(authority.first ?? ""),
+            authority.count == 2 ? Int(authority[1]) ?? 80 : parts[0] == "https:" ? 443 : 80
+        )
     }
 }
 
@@ -69,7 +75,7 @@ struct Sandbox: Sendable {
         courier = Courier(
             keeper: keeper, statements: statements,
             client: try HTTPClient(baseURL: notify.base, limits: limits), target: notify.target,
-            isFast: rate > 1, log: log.with(component: "courier"))
+            receiver: notify.receiver, isFast: rate > 1, log: log.with(component: "courier"))
         let routes = Routes(
             keeper: keeper, courier: courier, statements: statements,
             bearer: BearerCheck(

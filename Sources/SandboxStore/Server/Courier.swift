@@ -1,3 +1,4 @@
+import Glibc
 import HTTP
 import ServiceKit
 
@@ -13,6 +14,8 @@ struct Courier: Service {
     var statements: Statements
     var client: HTTPClient
     var target: String
+    /// Where `client` connects to, for attempts that it would not make.
+    var receiver: (host: String, port: Int) = ("127.0.0.1", 80)
     /// A fast clock makes a second of the receiver's absence a day, which Apple would not see.
     var isFast: Bool
     var log: Log
@@ -45,7 +48,10 @@ struct Courier: Service {
                 continue
             }
             let payload = try statements.signed(delivery.event)
-            let result = await post(payload, uuid: delivery.event.notificationUUID)
+            let result =
+                delivery.hangsUp
+                ? await hangUp(payload)
+                : await post(payload, uuid: delivery.event.notificationUUID)
             // A delivery that the program's end cut short is made again after the restart.
             if Task.isCancelled { return }
             if let result {
@@ -62,6 +68,36 @@ struct Courier: Service {
                 try await keeper.delivered(delivery.index, .noResponse)
             }
         }
+    }
+
+    /// Sends the beginning of a request that promises more, and closes the connection.
+    private func hangUp(_ payload: String) async -> NotificationOutbox.Result {
+        let head =
+            "POST \(target) HTTP/1.1\r\nHost: \(receiver.host):\(receiver.port)\r\n"
+            + "Content-Type: application/json\r\nContent-Length: \(payload.utf8.count + 20)\r\n\r\n"
+        let half = Array((head + "{\"signedPayload\":\"" + payload.prefix(payload.count / 2)).utf8)
+        return Self.sendAndClose(half, to: receiver) ? .prematureClose : .socketIssue
+    }
+
+    /// A short write to a loopback socket; false where nobody listens.
+    private static func sendAndClose(
+        _ bytes: [UInt8], to receiver: (host: String, port: Int)
+    ) -> Bool {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(truncatingIfNeeded: receiver.port).bigEndian
+        let host = receiver.host == "localhost" ? "127.0.0.1" : receiver.host
+        guard inet_pton(AF_INET, host, &address.sin_addr) == 1 else { return false }
+        let isConnected = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
+        guard isConnected else { return false }
+        return send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) > 0
     }
 
     /// nil when nothing could be sent at all.

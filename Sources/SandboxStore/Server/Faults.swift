@@ -13,17 +13,31 @@ struct CallFault: Hashable, Sendable {
         case garbage
         /// A repeat of a request id is refused with 4000097.
         case refuseRepeats = "refuse_repeats"
+        /// The call is refused with `code`, one of Apple's that the store knows.
+        case refuse
+        /// A page token of the history has expired.
+        case expireToken = "expire_token"
+        /// The history says that there is more, without a token for it.
+        case noToken = "no_token"
+        /// An entry of the history is signed by strangers.
+        case forge
     }
 
     var kind: Kind
     /// Real seconds, for `late` and the drops: beyond a client's deadline unless ordered otherwise.
     var seconds: Double
+    /// What `refuse` answers.
+    var error: StoreError?
 }
 
 /// A fault of notifications.
 struct NotificationFault: Hashable, Sendable {
     enum Kind: String, Hashable, Sendable, CaseIterable {
-        case duplicate, reorder, delay, lose
+        case duplicate, reorder, delay
+        /// Never sent, and given up: only the history has it.
+        case lose
+        /// Each attempt hangs up in the middle of the request; after the last it is given up.
+        case hangUp = "hang_up"
     }
 
     var kind: Kind
@@ -56,7 +70,7 @@ struct FaultQueue: Sendable {
         let endpoint = fields.present("endpoint")?.string ?? "notifications"
         if endpoint == "notifications" {
             guard let kind = NotificationFault.Kind(rawValue: kind) else {
-                return "unknown kind; notifications know duplicate, reorder, delay, lose"
+                return "unknown kind; notifications know duplicate, reorder, delay, lose, hang_up"
             }
             let fault = NotificationFault(kind: kind, seconds: seconds > 0 ? seconds : 1)
             notifications.append((fault, count))
@@ -69,7 +83,11 @@ struct FaultQueue: Sendable {
         guard ["changePrice", "cancel", "status", "history", "test"].contains(endpoint) else {
             return "unknown endpoint"
         }
-        let fault = CallFault(kind: kind, seconds: seconds > 0 ? seconds : 35)
+        let error = fields.present("code")?.integer.flatMap { StoreError(rawValue: Int($0)) }
+        guard kind != .refuse || error != nil else {
+            return "refuse needs a code that the store knows"
+        }
+        let fault = CallFault(kind: kind, seconds: seconds > 0 ? seconds : 35, error: error)
         calls[endpoint, default: []].append((fault, count))
         return nil
     }

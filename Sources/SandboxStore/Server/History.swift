@@ -1,4 +1,5 @@
 import Foundation
+import JOSE
 
 /// `NotificationHistoryRequest`, checked.
 struct HistoryQuery: Sendable {
@@ -12,10 +13,13 @@ struct HistoryQuery: Sendable {
     var subtype: String?
     var transaction: String?
     var onlyFailures = false
-    var offset = 0
+    /// Where the page begins in the store's outbox: later notifications and retries move nothing.
+    var position = 0
 
+    /// `isTokenExpired` is a fault's doing; an old token is refused without it.
     init(
-        _ body: [UInt8], token: String?, now: Int64, isProduction: Bool
+        _ body: [UInt8], token: String?, now: Int64, realNow: Int64, isProduction: Bool,
+        isTokenExpired: Bool = false
     ) throws(StoreError) {
         guard let fields = JSONValue.parse(body)?.object else { throw .malformedPayload }
         guard let start = fields.present("startDate")?.integer else { throw .invalidStartDate }
@@ -32,24 +36,48 @@ struct HistoryQuery: Sendable {
         if case .bool(let only) = fields.present("onlyFailures") { onlyFailures = only }
         if type != nil, transaction != nil { throw .multipleFilters }
         if subtype != nil, type == nil { throw .invalidNotificationType }
-        if let token {
-            guard let number = Int(token), number >= 0 else { throw .invalidPaginationToken }
-            offset = number
+        if let type, !HistoryQuery.types.contains(type) { throw .invalidNotificationType }
+        if let transaction, Int64(transaction) == nil { throw .invalidTransactionID }
+        guard let token else { return }
+        guard let page = PageToken(token), page.question == question(body) else {
+            throw .invalidPaginationToken
         }
+        let isOld = realNow - page.givenAt > PageToken.lifeMilliseconds
+        guard !isOld, !isTokenExpired else { throw .paginationTokenExpired }
+        position = page.position
+        endDate = page.endDate
     }
 
-    func page(of entries: [NotificationOutbox.Entry]) -> HistoryPage {
+    /// Apple's notification types; a filter by another one is refused.
+    static let types: Set<String> = [
+        "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
+        "DID_FAIL_TO_RENEW", "DID_RENEW", "EXPIRED", "EXTERNAL_PURCHASE_TOKEN",
+        "GRACE_PERIOD_EXPIRED", "METADATA_UPDATE", "MIGRATION", "OFFER_REDEEMED", "ONE_TIME_CHARGE",
+        "PRICE_CHANGE", "PRICE_INCREASE", "REFUND", "REFUND_DECLINED", "REFUND_REVERSED",
+        "RENEWAL_EXTENDED", "RENEWAL_EXTENSION", "RESCIND_CONSENT", "REVOKE", "SUBSCRIBED", "TEST",
+    ]
+
+    private func question(_ body: [UInt8]) -> String { SHA256Hash.hex(body) }
+
+    /// The page from `position` on, with a token for the next one.
+    func page(
+        of entries: [NotificationOutbox.Entry], body: [UInt8], realNow: Int64
+    ) -> HistoryPage {
         var found: [NotificationOutbox.Entry] = []
-        var position = 0
-        for entry in entries where matches(entry) {
-            if position >= offset { found.append(entry) }
-            position += 1
-            if found.count > HistoryQuery.pageSize { break }
+        var next = position
+        while next < entries.count {
+            if matches(entries[next]) {
+                if found.count == HistoryQuery.pageSize { break }
+                found.append(entries[next])
+            }
+            next += 1
         }
-        let hasMore = found.count > HistoryQuery.pageSize
-        return HistoryPage(
-            entries: Array(found.prefix(HistoryQuery.pageSize)), hasMore: hasMore,
-            token: hasMore ? String(offset + HistoryQuery.pageSize) : nil)
+        guard next < entries.count else {
+            return HistoryPage(entries: found, hasMore: false, token: nil)
+        }
+        let token = PageToken(
+            position: next, endDate: endDate, question: question(body), givenAt: realNow)
+        return HistoryPage(entries: found, hasMore: true, token: token.text)
     }
 
     private func matches(_ entry: NotificationOutbox.Entry) -> Bool {
@@ -59,6 +87,38 @@ struct HistoryQuery: Sendable {
         if let subtype, subtype != event.subtype?.rawValue { return false }
         if let transaction, !event.subscription.owns(transaction) { return false }
         return !onlyFailures || !entry.attempts.contains { $0.result == .success }
+    }
+}
+
+/// Where the next page of one question begins; it says nothing to whoever holds it.
+struct PageToken: Hashable, Sendable {
+    /// Apple does not say how long a token lives; real time, whatever the store's clock says.
+    static let lifeMilliseconds: Int64 = 3_600_000
+
+    var position: Int
+    var endDate: Int64
+    var question: String
+    var givenAt: Int64
+
+    init(position: Int, endDate: Int64, question: String, givenAt: Int64) {
+        self.position = position
+        self.endDate = endDate
+        self.question = question
+        self.givenAt = givenAt
+    }
+
+    init?(_ text: String) {
+        guard let bytes = Base64URL.decode(text) else { return nil }
+        let parts = String(decoding: bytes, as: UTF8.self).split(separator: " ")
+        guard parts.count == 4, let position = Int(parts[0]), position >= 0,
+            let endDate = Int64(parts[1]), let givenAt = Int64(parts[3])
+        else { return nil }
+        self.init(
+            position: position, endDate: endDate, question: String(parts[2]), givenAt: givenAt)
+    }
+
+    var text: String {
+        Base64URL.encode(Array("\(position) \(endDate) \(question) \(givenAt)".utf8))
     }
 }
 

@@ -14,6 +14,7 @@ struct NotificationOutbox: Sendable {
         case tlsIssue = "TLS_ISSUE"
         case noResponse = "NO_RESPONSE"
         case socketIssue = "SOCKET_ISSUE"
+        case prematureClose = "PREMATURE_CLOSE"
         case invalidResponse = "INVALID_RESPONSE"
         case unsuccessful = "UNSUCCESSFUL_HTTP_RESPONSE_CODE"
         case other = "OTHER"
@@ -33,11 +34,14 @@ struct NotificationOutbox: Sendable {
         var isInFlight = false
         /// A fault keeps the first attempt back until then.
         var heldUntil: Int64?
+        /// A fault cuts every attempt off in its middle.
+        var hangsUp = false
     }
 
     struct Delivery: Sendable {
         var index: Int
         var event: StoreEvent
+        var hangsUp = false
     }
 
     /// Production retries; the test environment tries once.
@@ -69,7 +73,8 @@ struct NotificationOutbox: Sendable {
             guard !entries[index].isSettled, !entries[index].isInFlight else { continue }
             if let until = entries[index].heldUntil, until > now { continue }
             entries[index].isInFlight = true
-            return Delivery(index: index, event: entries[index].event)
+            return Delivery(
+                index: index, event: entries[index].event, hangsUp: entries[index].hangsUp)
         }
         return nil
     }
@@ -107,6 +112,7 @@ struct NotificationOutbox: Sendable {
         case .lose:
             entries[index].attempts.append(Attempt(at: now, result: .other))
             settle(index)
+        case .hangUp: entries[index].hangsUp = true
         case .delay, .reorder:
             let until = now + Int64(fault.seconds * Double(realSecond))
             entries[index].heldUntil = until

@@ -66,7 +66,10 @@ struct Routes: Sendable {
             return try await refuse(.internalError, endpoint, transaction, request, fault)
         case .http429:
             return try await tooMany(now + 1000, endpoint, transaction, request, fault)
-        case .dropAfter, .late, .garbage, .refuseRepeats, nil: break
+        case .refuse:
+            return try await refuse(
+                fault?.error ?? .internalError, endpoint, transaction, request, fault)
+        case .dropAfter, .late, .garbage, .refuseRepeats, .expireToken, .noToken, .forge, nil: break
         }
         if method == "POST", endpoint != "test", !isJSON(request) {
             return try await refuse(.malformedPayload, endpoint, transaction, request, fault)
@@ -79,7 +82,10 @@ struct Routes: Sendable {
             try? await Task.sleep(for: .seconds(fault?.seconds ?? 0))
             return response
         case .garbage: return .text(200, "<html>gateway</html>\u{0}{")
-        case .dropBefore, .http500, .http429, .refuseRepeats, nil: return response
+        case .dropBefore, .http500, .http429, .refuseRepeats, .refuse, .expireToken, .noToken,
+            .forge,
+            nil:
+            return response
         }
     }
 
@@ -96,7 +102,7 @@ struct Routes: Sendable {
                 await keeper.cancel(transaction: transaction, body: request.body, fault: fault))
         case "status":
             return try await status(transaction, request, fault)
-        case "history": return try await history(request)
+        case "history": return try await history(request, fault)
         case "test": return try await test()
         default: return try await testStatus(transaction)
         }
@@ -140,27 +146,39 @@ struct Routes: Sendable {
         }
     }
 
-    private func history(_ request: HTTPRequest) async throws -> HTTPResponse {
+    private func history(
+        _ request: HTTPRequest, _ fault: CallFault?
+    ) async throws -> HTTPResponse {
+        let realNow = SystemClock().nowMilliseconds()
+        let token = request.query["paginationToken"]?.first
         let query: HistoryQuery
         do throws(StoreError) {
             query = try HistoryQuery(
-                request.body, token: request.query["paginationToken"]?.first,
-                now: keeper.clock.nowMilliseconds(),
-                isProduction: statements.identity.environment == "Production")
+                request.body, token: token, now: keeper.clock.nowMilliseconds(), realNow: realNow,
+                isProduction: statements.identity.environment == "Production",
+                isTokenExpired: fault?.kind == .expireToken)
         } catch {
             return refusal(error)
         }
-        let page = await keeper.history(query)
-        let items = try page.entries.map { entry in
+        let page = await keeper.history(query, body: request.body, realNow: realNow)
+        var items = try page.entries.map { entry in
             HistoryPayload.Item(
                 signedPayload: try statements.signed(entry.event),
                 sendAttempts: entry.attempts.map {
                     .init(attemptDate: $0.at, sendAttemptResult: $0.result.rawValue)
                 })
         }
+        if fault?.kind == .forge, let first = items.indices.first {
+            // One changed character of the signature: what any forger achieves without Apple's key.
+            let payload = items[first].signedPayload
+            items[first].signedPayload =
+                payload.dropLast(8) + (payload.hasSuffix("AAAAAAAA") ? "BBBBBBBB" : "AAAAAAAA")
+        }
+        let hasNoToken = fault?.kind == .noToken
         return try json(
             HistoryPayload(
-                notificationHistory: items, hasMore: page.hasMore, paginationToken: page.token))
+                notificationHistory: items, hasMore: page.hasMore || hasNoToken,
+                paginationToken: hasNoToken ? nil : page.token))
     }
 
     private func test() async throws -> HTTPResponse {

@@ -206,8 +206,8 @@ actor StoreKeeper {
     }
 
     /// A filtered page of the notification history.
-    func history(_ query: HistoryQuery) -> HistoryPage {
-        query.page(of: outbox.entries)
+    func history(_ query: HistoryQuery, body: [UInt8], realNow: Int64) -> HistoryPage {
+        query.page(of: outbox.entries, body: body, realNow: realNow)
     }
 
     func addFault(_ body: [UInt8]) -> String? { faults.add(body) }

@@ -6,6 +6,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case invalidPaginationToken = 4_000_014
     case invalidStartDate = 4_000_015
     case invalidEndDate = 4_000_016
+    case paginationTokenExpired = 4_000_017
     case invalidNotificationType = 4_000_018
     case multipleFilters = 4_000_019
     case invalidStorefront = 4_000_028
@@ -34,10 +35,17 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case unauthorized = 4_010_000
     case subscriptionDoesNotExist = 4_030_008
     case notEligible = 4_030_010
+    case accountNotFound = 4_040_001
+    case accountNotFoundRetryable = 4_040_002
+    case appNotFound = 4_040_003
+    case appNotFoundRetryable = 4_040_004
+    case originalTransactionNotFound = 4_040_005
+    case originalTransactionNotFoundRetryable = 4_040_006
     case testNotificationNotFound = 4_040_008
     case transactionNotFound = 4_040_010
     case rateLimitExceeded = 4_290_000
     case internalError = 5_000_000
+    case internalErrorRetryable = 5_000_001
 
     var httpStatus: Int { rawValue / 10_000 }
 
@@ -49,6 +57,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .invalidPaginationToken: "The pagination token is not valid."
         case .invalidStartDate: "The start date is not valid."
         case .invalidEndDate: "The end date is not valid."
+        case .paginationTokenExpired: "The pagination token has expired."
         case .invalidNotificationType: "The notification type is not valid."
         case .multipleFilters: "Only one of transaction identifier and type may be given."
         case .invalidStorefront: "The storefront is not valid."
@@ -77,10 +86,18 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .unauthorized: "Unauthorized."
         case .subscriptionDoesNotExist: "The subscription doesn't exist."
         case .notEligible: "The subscription isn't eligible for the requested change."
+        case .accountNotFound: "Account not found."
+        case .accountNotFoundRetryable: "Account not found. Please try again."
+        case .appNotFound: "App not found."
+        case .appNotFoundRetryable: "App not found. Please try again."
+        case .originalTransactionNotFound: "Original transaction id not found."
+        case .originalTransactionNotFoundRetryable:
+            "Original transaction id not found. Please try again."
         case .testNotificationNotFound: "Test notification not found."
         case .transactionNotFound: "Transaction id not found."
         case .rateLimitExceeded: "Rate limit exceeded."
         case .internalError: "An unknown error occurred."
+        case .internalErrorRetryable: "An unknown error occurred. Please try again."
         }
     }
 
