@@ -21,15 +21,18 @@ extension Commands {
         let configuration = try invocation.configuration()
         let clock = try await configuration.makeClock(world: invocation.world)
         let perSecond = configuration.changePriceRate?.perSecond ?? 50
+        let silentAfter = configuration.silentAfter ?? .seconds(86_400)
         let named = invocation.arguments[statusBatch]
         return try await invocation.withPool(configuration) { pool in
             var batchID: String?
             if let named { batchID = try await BatchFinder.find(named, pool: pool).batchID }
             let id = batchID
             let look: @Sendable () async throws -> StatusText = {
-                StatusText(
-                    facts: try await StatusFacts.read(batchID: id, pool: pool),
-                    now: clock.nowMilliseconds(), changePricePerSecond: perSecond)
+                let now = clock.nowMilliseconds()
+                return StatusText(
+                    facts: try await StatusFacts.read(
+                        batchID: id, now: now, silentAfter: silentAfter, pool: pool),
+                    now: now, changePricePerSecond: perSecond)
             }
             let last =
                 invocation.arguments[watch]

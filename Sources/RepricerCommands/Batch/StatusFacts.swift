@@ -16,9 +16,10 @@ struct StatusFacts: Sendable, Equatable {
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for: notifications belong to none.
     let notifications: StatusQueries.Notifications?
+    let staleness: StalenessQueries.Staleness
 
     static func read(
-        batchID: String?, pool: PostgresPool
+        batchID: String?, now: Int64, silentAfter: Duration, pool: PostgresPool
     ) async throws -> StatusFacts {
         try await pool.withTransaction(.repeatableRead) { connection in
             let all = try BatchQueries.all(on: connection)
@@ -31,7 +32,9 @@ struct StatusFacts: Sendable, Equatable {
                 outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
-                    ? try StatusQueries.notifications(on: connection) : nil)
+                    ? try StatusQueries.notifications(on: connection) : nil,
+                staleness: try StalenessQueries.read(
+                    now: now, margin: silentAfter.milliseconds, on: connection))
         }
     }
 
@@ -80,6 +83,9 @@ struct StatusText {
             ("next send by", shown(facts.outlook.nextSendBy)),
             ("forecast end", shown(facts.outlook.lastDueEffectiveAt)),
             ("quota left", quotaText),
+            ("newest notification", shown(facts.staleness.newestNotificationAt)),
+            ("history read to", shown(facts.staleness.historyReadThrough)),
+            ("silent changes", "\(facts.staleness.silentChanges)"),
         ]
         if let notifications = facts.notifications {
             head.append(("notifications", notifications.text))
@@ -181,6 +187,16 @@ struct StatusText {
                 name: "forecast_end",
                 value: .text(facts.outlook.lastDueEffectiveAt.map(RFC3339.format))),
             .init(name: "quota_left", value: .number(quotaLeft)),
+            .init(
+                name: "newest_notification_at",
+                value: .text(facts.staleness.newestNotificationAt.map(RFC3339.format))),
+            .init(
+                name: "oldest_unfolded_at",
+                value: .text(facts.staleness.oldestUnfoldedAt.map(RFC3339.format))),
+            .init(
+                name: "history_read_through",
+                value: .text(facts.staleness.historyReadThrough.map(RFC3339.format))),
+            .init(name: "silent_changes", value: .integer(facts.staleness.silentChanges)),
             .init(name: "now", value: .string(RFC3339.format(now))),
         ]
         if facts.batch == nil {

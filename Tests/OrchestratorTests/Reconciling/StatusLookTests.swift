@@ -62,7 +62,7 @@ import Testing
 
         #expect([early.silent, late.silent, again.silent] == [0, 1, 0])
         #expect(late.looks.drifted == 1)
-        #expect(late.looks.driftFields["items.renews"] == 1)
+        #expect(late.looks.driftFields["items"] == 1)
         #expect(try await world.changes().first?.hasPrefix("A scheduled") == false)
         await world.close()
     }
