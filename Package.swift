@@ -80,7 +80,7 @@ let package = Package(
             "Orchestrator",
             [
                 "TestSupport", "FoldStories", "Postgres", "Ledger", "Pricing", "AppStore", "JOSE",
-                "HTTP", "ServiceKit", "SandboxStore",
+                "HTTP", "ServiceKit", "SandboxStore", "Receiver",
             ]),
         tests("Reports", ["TestSupport", "Postgres", "Ledger", "Pricing"]),
         tests(
