@@ -106,7 +106,10 @@ import Testing
     @Test(arguments: [
         ("{}", "kind is missing"), ("[]", "the body is no JSON object"),
         ("{\"kind\":\"lose\",\"count\":0}", "count must be 1 or more"),
-        ("{\"kind\":\"boom\"}", "unknown kind; notifications know duplicate, reorder, delay, lose, hang_up"),
+        (
+            "{\"kind\":\"boom\"}",
+            "unknown kind; notifications know duplicate, reorder, delay, lose, hang_up"
+        ),
         ("{\"endpoint\":\"x\",\"kind\":\"late\"}", "unknown endpoint"),
         ("{\"kind\":\"delay\",\"seconds\":-1}", "seconds must be 0 to 86400"),
         ("{\"kind\":\"delay\",\"seconds\":0.5}", nil),
