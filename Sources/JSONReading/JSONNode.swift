@@ -84,25 +84,36 @@ package struct JSONNode: Sendable {
     package var elements: [JSONNode]? { entry.kind == .array ? children : nil }
 
     /// Whether this text is the one given; false for everything that is no text.
-    package func holds(_ name: StaticString) -> Bool {
+    package func holds(_ name: StaticString) -> Bool { document.holds(name, at: entry) }
+
+    /// Whether it is a text that can be read: no other type, and no lone surrogate in it.
+    package var isText: Bool {
+        switch entry.kind {
+        case .text: true
+        case .escapedText: text != nil
+        case .null, .true, .false, .number, .array, .object: false
+        }
+    }
+
+    func place(in names: JSONNames) -> Int? {
         let entry = entry
         switch entry.kind {
-        case .text: return document.holds(name, at: entry)
-        case .escapedText:
-            return name.withUTF8Buffer { name in
-                (JSONEscape.unescaped(content(entry))?.utf8).map { $0.elementsEqual(name) } ?? false
+        case .text:
+            return document.bytes.withUnsafeBufferPointer { bytes in
+                names.index(
+                    of: UnsafeBufferPointer(rebasing: bytes[Int(entry.start)..<Int(entry.end)]))
             }
-        case .null, .true, .false, .number, .array, .object: return false
+        case .escapedText:
+            return JSONEscape.unescaped(content(entry)).flatMap { text in
+                Array(text.utf8).withUnsafeBufferPointer { names.index(of: $0) }
+            }
+        case .null, .true, .false, .number, .array, .object: return nil
         }
     }
 
     /// The last value of that name; nil where there is none, and for everything that is no object.
     package subscript(name: StaticString) -> JSONNode? {
-        var found: Int?
-        forEachMember { key, value in
-            if key.holds(name) { found = value.index }
-        }
-        return found.map { JSONNode(document: document, index: $0) }
+        document.lastMember(name, of: index).map { JSONNode(document: document, index: $0) }
     }
 
     /// How often an object holds the name.
@@ -140,15 +151,41 @@ package struct JSONNode: Sendable {
 }
 
 extension JSONDocument {
-    fileprivate func holds(_ name: StaticString, at entry: JSONEntry) -> Bool {
-        guard Int(entry.end - entry.start) == name.utf8CodeUnitCount else { return false }
-        var offset = Int(entry.start)
-        return name.withUTF8Buffer { name in
-            for byte in name {
-                guard bytes[offset] == byte else { return false }
-                offset += 1
+    /// The index of the last value of that name in an object; nil where there is none.
+    fileprivate func lastMember(_ name: StaticString, of object: Int) -> Int? {
+        guard entries[object].kind == .object else { return nil }
+        let end = Int(entries[object].next)
+        return entries.withUnsafeBufferPointer { entries in
+            var found: Int?
+            var index = object + 1
+            while index < end {
+                if holds(name, at: entries[index]) { found = index + 1 }
+                index = Int(entries[index + 1].next)
             }
-            return true
+            return found
+        }
+    }
+
+    fileprivate func holds(_ name: StaticString, at entry: JSONEntry) -> Bool {
+        switch entry.kind {
+        case .text:
+            guard Int(entry.end - entry.start) == name.utf8CodeUnitCount else { return false }
+            return bytes.withUnsafeBufferPointer { bytes in
+                name.withUTF8Buffer { name in
+                    var place = Int(entry.start)
+                    for byte in name {
+                        guard bytes[place] == byte else { return false }
+                        place += 1
+                    }
+                    return true
+                }
+            }
+        case .escapedText:
+            let content = bytes[Int(entry.start)..<Int(entry.end)]
+            return name.withUTF8Buffer { name in
+                JSONEscape.unescaped(content).map { $0.utf8.elementsEqual(name) } ?? false
+            }
+        case .null, .true, .false, .number, .array, .object: return false
         }
     }
 }

@@ -98,6 +98,19 @@ import Testing
         )
     }
 
+    @Test func verify_whenNestedIsNoText_doesNotTakeHalfAPairForAWhole() throws {
+        for odd: Any in [7, ["a": 1], [String](), true] {
+            for name in ["signedTransactionInfo", "signedRenewalInfo"] {
+                let notification = try verify(Fixture.notification(Fixture.data([name: odd])))
+                #expect(notification.event == nil)
+                #expect(!notification.understood)
+            }
+        }
+        let alone = try verify(Fixture.notification(Fixture.data(["signedRenewalInfo": NSNull()])))
+        #expect(alone.event?.renewal == nil)
+        #expect(alone.understood)
+    }
+
     @Test func verify_whenSubscriptionIsUnnamed_hasNoEvent() throws {
         let unnamed = Fixture.renewal(["originalTransactionId": NSNull()])
 

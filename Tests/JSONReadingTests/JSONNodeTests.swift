@@ -100,4 +100,23 @@ import Testing
 
         #expect(names == ["a", "b", "c"])
     }
+
+    @Test func forEachMember_ofNames_findsTheirPlaces() throws {
+        let names: [StaticString] = ["", "a", "ab", "ba", "price", "pricf", "é"]
+        let text = #"{"price":1,"":2,"\u0061":3,"ba":4,"e\u0301":5,"\u00e9":6,"pric":7,"\ud800":8}"#
+        var places: [Int?] = []
+
+        try #require(read(text)).forEachMember(of: JSONNames(names)) { place, _, _ in
+            places.append(place)
+        }
+
+        #expect(places == [4, 0, 1, 3, nil, 6, nil, nil])
+    }
+
+    @Test func isText_whenSurrogateIsAlone_isFalse() throws {
+        let texts = ["\"a\"", "\"\\n\"", "\"\\ud800\"", "1", "[\"a\"]"]
+
+        #expect(
+            try texts.map { try #require(read($0)).isText } == [true, true, false, false, false])
+    }
 }

@@ -29,8 +29,8 @@ struct NotificationParts {
         let wire = JSONDocument.read(payload).flatMap(WireNotification.init)
         self.init(
             payload: payload, rawSignedPayload: rawSignedPayload, wire: wire,
-            transaction: Self.nested(wire?.data?.signedTransactionInfo),
-            renewal: Self.nested(wire?.data?.signedRenewalInfo))
+            transaction: Self.nested(wire?.data?.json["signedTransactionInfo"]),
+            renewal: Self.nested(wire?.data?.json["signedRenewalInfo"]))
     }
 
     init(
@@ -43,8 +43,9 @@ struct NotificationParts {
         pair = SignedPair(transaction: transaction, renewal: renewal)
     }
 
-    private static func nested(_ jws: String?) -> Nested {
-        guard let jws else { return .absent }
+    private static func nested(_ value: JSONNode?) -> Nested {
+        guard let value, !value.isNull else { return .absent }
+        guard let jws = value.text else { return .unreadable }
         // What is no JWS is refused by the verifier; here it only has nothing to say.
         return Nested((try? CompactJWS(parsing: jws)).flatMap { JSONDocument.read($0.payload) })
     }

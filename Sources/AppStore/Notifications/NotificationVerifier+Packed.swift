@@ -25,8 +25,8 @@ extension NotificationVerifier {
         }
         return NotificationParts(
             payload: contents.payload, rawSignedPayload: "", wire: wire,
-            transaction: contents.nested(wire.data?.signedTransactionInfo),
-            renewal: contents.nested(wire.data?.signedRenewalInfo)
+            transaction: contents.nested(wire.data?.json["signedTransactionInfo"]),
+            renewal: contents.nested(wire.data?.json["signedRenewalInfo"])
         ).notification(receivedAt: receivedAt)
     }
 }
@@ -37,8 +37,9 @@ extension PackedPayload.Contents {
         ([payload] + nested).allSatisfy { JSONDocument.read($0) != nil }
     }
 
-    fileprivate func nested(_ text: String?) -> NotificationParts.Nested {
-        guard let text else { return .absent }
+    fileprivate func nested(_ value: JSONNode?) -> NotificationParts.Nested {
+        guard let value, !value.isNull else { return .absent }
+        guard let text = value.text else { return .unreadable }
         // What was not taken apart still stands there as it was.
         let payload = payload(markedBy: text) ?? (try? CompactJWS(parsing: text))?.payload
         return NotificationParts.Nested(payload.flatMap { JSONDocument.read($0) })

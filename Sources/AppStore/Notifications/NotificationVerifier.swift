@@ -114,7 +114,8 @@ package struct NotificationVerifier: Sendable {
     private func nested(
         _ name: StaticString, of body: WireNotification.Body?, now: Int64
     ) throws(NotificationError) -> NotificationParts.Nested {
-        guard let jws = body?.json[name]?.textBytes else { return .absent }
+        guard let value = body?.json[name], !value.isNull else { return .absent }
+        guard let jws = value.textBytes else { return .unreadable }
         do {
             return NotificationParts.Nested(try verifier.signedJSON(of: jws.span, now: now).json)
         } catch {

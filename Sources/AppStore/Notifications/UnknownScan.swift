@@ -23,71 +23,62 @@ struct UnknownScan {
     }
 
     private mutating func compare(_ json: JSONNode, _ shape: WireShape) {
-        json.forEachMember { name, value in
-            guard let field = Self.field(name, in: shape) else {
-                add(.field, place(name.text ?? name.raw))
+        json.forEachMember(of: shape.names) { place, name, value in
+            guard let place else {
+                add(.field, self.place(name.text ?? name.raw))
                 return
             }
             // An explicit null says as little as an absent field.
-            if value.isNull { return }
-            path.append(field.name)
-            compare(value, field.form)
-            path.removeLast()
+            if !value.isNull { compare(value, shape.fields[place]) }
         }
-        if let required = shape.required, json[required]?.text == nil {
+        if let required = shape.required, json[required]?.isText != true {
             add(.shape, place("\(required):absent"))
         }
     }
 
-    private static func field(_ name: JSONNode, in shape: WireShape) -> WireShape.Field? {
-        guard let bytes = name.textBytes else { return nil }
-        let index = shape.candidates(bytes).first { name.holds(shape.fields[$0].name) }
-        return index.map { shape.fields[$0] }
-    }
-
-    private mutating func compare(_ value: JSONNode, _ form: WireShape.Form) {
-        switch form {
-        case .text: require(value.textBytes != nil, value)
-        case .integer: require(value.int64 != nil, value)
-        case .instant: require(value.int64RoundedDown != nil, value)
-        case .boolean: require(value.boolean != nil, value)
-        case .texts: compareElements(of: value) { $0.require($1.textBytes != nil, $1) }
+    private mutating func compare(_ value: JSONNode, _ field: WireShape.Field) {
+        switch field.form {
+        case .text: require(value.isText, field, value)
+        case .integer: require(value.int64 != nil, field, value)
+        case .instant: require(value.int64RoundedDown != nil, field, value)
+        case .boolean: require(value.boolean != nil, field, value)
+        case .texts:
+            guard let elements = value.elements else { return require(false, field, value) }
+            for element in elements { require(element.isText, field, element) }
         case .word(let words):
-            guard let text = value.textBytes else { return require(false, value) }
-            if !words.contains(where: value.holds) {
-                addValue(String(decoding: text, as: UTF8.self))
-            }
+            guard value.isText else { return require(false, field, value) }
+            if !words.contains(where: value.holds) { add(field, value.text ?? "") }
         case .code(let codes):
-            guard let code = value.int64 else { return require(false, value) }
-            if !codes.contains(code) { addValue("\(code)") }
-        case .object(let shape):
-            require(value.kind == .object, value)
-            compare(value, shape)
+            guard let code = value.int64 else { return require(false, field, value) }
+            if !codes.contains(code) { add(field, "\(code)") }
+        case .object(let shape): compare(value, shape, within: field)
         case .list(let shape):
-            compareElements(of: value) { scan, element in
-                scan.require(element.kind == .object, element)
-                scan.compare(element, shape)
-            }
+            guard let elements = value.elements else { return require(false, field, value) }
+            for element in elements { compare(element, shape, within: field) }
         }
     }
 
-    private mutating func compareElements(
-        of value: JSONNode, _ body: (inout UnknownScan, JSONNode) -> Void
+    private mutating func compare(
+        _ value: JSONNode, _ shape: WireShape, within field: WireShape.Field
     ) {
-        guard let elements = value.elements else { return require(false, value) }
-        for element in elements { body(&self, element) }
+        guard value.kind == .object else { return require(false, field, value) }
+        path.append(field.name)
+        compare(value, shape)
+        path.removeLast()
     }
 
-    private mutating func require(_ isAsDocumented: Bool, _ value: JSONNode) {
+    private mutating func require(
+        _ isAsDocumented: Bool, _ field: WireShape.Field, _ value: JSONNode
+    ) {
         if isAsDocumented { return }
-        add(.shape, "\(place(nil)):\(value.kind)")
+        add(.shape, place("\(field.name):\(value.kind)"))
     }
 
-    private mutating func addValue(_ value: String) {
-        add(.value, "\(place(nil))=\(value.prefix(Self.valueLengthMax))")
+    private mutating func add(_ field: WireShape.Field, _ value: String) {
+        add(.value, place("\(field.name)=\(value.prefix(Self.valueLengthMax))"))
     }
 
-    private func place(_ member: String?) -> String {
-        (path.map(\.description) + [member].compactMap { $0 }).joined(separator: ".")
+    private func place(_ member: String) -> String {
+        (path.map(\.description) + [member]).joined(separator: ".")
     }
 }

@@ -1,0 +1,49 @@
+/// Names of members to be told apart quickly: most are alone in their place of a table by length,
+/// first and last byte.
+package struct JSONNames: Sendable {
+    private static let placeCount = 256
+    private static let none = UInt16.max
+
+    private let texts: [[UInt8]]
+    /// The first name of each place, and the name after each one in the same place.
+    private var heads: [UInt16]
+    private var nexts: [UInt16]
+
+    /// At most 65,535 names.
+    package init(_ names: [StaticString]) {
+        texts = names.map { name in name.withUTF8Buffer { Array($0) } }
+        heads = Array(repeating: Self.none, count: Self.placeCount)
+        nexts = Array(repeating: Self.none, count: names.count)
+        for (index, text) in texts.enumerated() {
+            let place = text.withUnsafeBufferPointer { Self.place($0) }
+            nexts[index] = heads[place]
+            heads[place] = UInt16(truncatingIfNeeded: index)
+        }
+    }
+
+    private static func place(_ name: UnsafeBufferPointer<UInt8>) -> Int {
+        guard let first = name.first, let last = name.last else { return 0 }
+        return (name.count &* 31 &+ Int(first) &* 7 &+ Int(last)) & (placeCount - 1)
+    }
+
+    /// The index of the name in the list; nil for one that is not in it.
+    func index(of name: UnsafeBufferPointer<UInt8>) -> Int? {
+        var candidate = heads[Self.place(name)]
+        while candidate != Self.none {
+            let index = Int(candidate)
+            if texts[index].count == name.count, texts[index].elementsEqual(name) { return index }
+            candidate = nexts[index]
+        }
+        return nil
+    }
+}
+
+extension JSONNode {
+    /// Calls with each member in order, and the place of its name in the list; nil where it is not in
+    /// it. Not at all for what is no object.
+    package func forEachMember(
+        of names: JSONNames, _ body: (_ place: Int?, _ name: JSONNode, _ value: JSONNode) -> Void
+    ) {
+        forEachMember { name, value in body(name.place(in: names), name, value) }
+    }
+}
