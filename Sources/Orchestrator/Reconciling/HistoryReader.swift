@@ -12,6 +12,8 @@ package struct HistoryReader: Sendable {
     package struct Limits: Sendable {
         /// A slice is what an expired page token costs.
         package var sliceFor: Duration = .seconds(86_400)
+        /// Failures are few.
+        package var failuresSliceFor: Duration = .seconds(30 * 86_400)
         /// The next window begins this long before the last one's end: clocks differ, entries come late.
         package var overlap: Duration = .seconds(3600)
         /// From Apple's limit of days, for the time that a request needs.
@@ -76,13 +78,13 @@ package struct HistoryReader: Sendable {
             let end = sliceEnd(of: window)
             if window.sliceStart < end { try await readSlice(&window, until: end, into: &summary) }
             window.pageToken = nil
-            if window.pass == .failures {
+            if end < window.end {
+                window.sliceStart = end - 1
+            } else if window.pass == .failures {
                 window.pass = .everything
                 window.sliceStart = window.start
-            } else if end >= window.end {
-                break
             } else {
-                window.sliceStart = end - 1
+                break
             }
         }
         // Nothing that Apple still has lies before the oldest instant, so a window from there joins always.
@@ -98,10 +100,12 @@ package struct HistoryReader: Sendable {
     }
 
     private func sliceEnd(of window: HistoryQueries.Window) -> Int64 {
-        switch window.pass {
-        case .failures: window.end
-        case .everything: min(window.end, window.sliceStart + limits.sliceFor.milliseconds)
-        }
+        let span =
+            switch window.pass {
+            case .failures: limits.failuresSliceFor
+            case .everything: limits.sliceFor
+            }
+        return min(window.end, window.sliceStart + span.milliseconds)
     }
 
     private func save(_ window: HistoryQueries.Window) async throws {
@@ -120,19 +124,23 @@ package struct HistoryReader: Sendable {
         var sequence = PageSequence(
             resumingAt: window.pageToken, pagesMax: limits.pagesPerSliceMax)
         while true {
-            guard
-                let page = try await page(
-                    from: window.sliceStart, until: end, onlyFailures: window.pass == .failures,
-                    token: window.pageToken)
-            else {
-                restarts += 1
-                guard restarts <= limits.restartsMax else {
-                    throw ReconcileError.brokenAnswer("page tokens expire again and again")
+            let answer = try await page(
+                from: window.sliceStart, until: end, onlyFailures: window.pass == .failures,
+                token: window.pageToken)
+            guard case .page(let page) = answer else {
+                if case .staleStart = answer {
+                    // Further on each time, so this ends, whatever Apple's clock says.
+                    let next = window.sliceStart + limits.edge.milliseconds
+                    window.sliceStart = max(next, oldestStart())
+                    guard window.sliceStart < end else { return }
+                } else {
+                    restarts += 1
+                    guard restarts <= limits.restartsMax else {
+                        throw ReconcileError.brokenAnswer("page tokens expire again and again")
+                    }
                 }
                 summary.restarts += 1
                 window.pageToken = nil
-                window.sliceStart = max(window.sliceStart, oldestStart())
-                guard window.sliceStart < end else { return }
                 sequence = PageSequence(resumingAt: nil, pagesMax: limits.pagesPerSliceMax)
                 try await save(window)
                 continue
@@ -148,10 +156,18 @@ package struct HistoryReader: Sendable {
         }
     }
 
-    /// One page, asked for until it comes; nil where the token, or the start, is no longer good.
+    private enum PageAnswer {
+        case page(NotificationHistoryPage)
+        /// The token has expired, or belongs to another question.
+        case staleToken
+        /// The span's start has become too old while it was read.
+        case staleStart
+    }
+
+    /// One page, asked for until it comes.
     private func page(
         from start: Int64, until end: Int64, onlyFailures: Bool, token: String?
-    ) async throws -> NotificationHistoryPage? {
+    ) async throws -> PageAnswer {
         var failures = 0
         var random = SystemRandomNumberGenerator()
         while true {
@@ -164,17 +180,18 @@ package struct HistoryReader: Sendable {
                     environment: environment)
             } catch {
                 // Its days ran out while it was read: the rest begins at a later start.
-                if case .startTooFarBack = error { return nil }
+                if case .startTooFarBack = error { return .staleStart }
                 throw ReconcileError.refused("\(error)")
             }
             switch await calls.history(request, paginationToken: token) {
-            case .answered(let page, _): return page
+            case .answered(let page, _): return .page(page)
             case .throttled(let until, _): try await budget.block(until: until)
             case .refused(let code, let message, _):
                 let isStaleToken =
                     token != nil
                     && (code == .paginationTokenExpired || code == .invalidPaginationToken)
-                if isStaleToken || code == .startDateTooFarInPast { return nil }
+                if isStaleToken { return .staleToken }
+                if code == .startDateTooFarInPast { return .staleStart }
                 guard code.disposition(onRetry: true) == .retrySame else {
                     throw ReconcileError.refused("\(code): \(code.meaning ?? message)")
                 }

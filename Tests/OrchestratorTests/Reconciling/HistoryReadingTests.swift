@@ -187,6 +187,21 @@ import Testing
         await world.close()
     }
 
+    @Test func history_ofAnAppleWhoseClockIsAhead_beginsLaterUntilItIsTaken() async throws {
+        let world = try await World.make()
+        let history = ScriptedHistory(
+            Self.entries(3), faults: [0: .refused(4_000_012), 1: .refused(4_000_012)])
+        let door = ScriptedDoor()
+
+        let read = try await run(world, history, door)
+
+        #expect(read.failure == nil)
+        #expect(door.stored.count == 3)
+        let starts = history.asked.prefix(3).map(\.request.startAt.milliseconds)
+        #expect(starts == [0, 1, 2].map { (starts.first ?? 0) + $0 * Self.hour })
+        await world.close()
+    }
+
     @Test func history_sinceYesterday_doesNotClaimTheDaysBefore() async throws {
         let world = try await World.make()
 

@@ -15,7 +15,7 @@ import Testing
 /// The simulated App Store over TLS, all of whose notifications are lost; only its history has them.
 @Suite(.database) struct LostNotificationsTests {
     private static let firstID: Int64 = 2_000_000_000_010_000
-    private static let subscribers: Int64 = 12
+    private static let subscribers: Int64 = 6
 
     @Test func changes_whoseNotificationsAreAllLost_endByReconcilingAlone() async throws {
         let world = try await DeliveryWorld.make()
@@ -35,13 +35,13 @@ import Testing
         try await world.deliver(world.scheduler(calls: LiveStoreCalls(client: store.client)))
         #expect(try await world.changes().allSatisfy { $0.hasPrefix("A scheduled") })
 
-        world.clock.advance(by: .seconds(120 * 86_400))
+        world.clock.advance(by: .seconds(75 * 86_400))
         _ = await store.keeper.tick()
         let reconciler = { (door: any NotificationDoor) in
             world.reconciler(
                 store.client, door, store: LiveStoreCalls(client: store.client))
         }
-        let torn = try #require(try await reconciler(TearingDoor(door, after: 30)).runOnce())
+        let torn = try #require(try await reconciler(TearingDoor(door, after: 10)).runOnce())
         let whole = try #require(try await reconciler(door).runOnce())
         let again = try #require(try await reconciler(door).runOnce())
 
