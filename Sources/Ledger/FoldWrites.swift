@@ -29,7 +29,7 @@ package struct FoldWrites: Sendable {
         }
         let lines = folded.flatMap { one in one.transitions.map { (one.id, $0) } }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
-        statements += folded.compactMap(Self.correctHistory)
+        if !moved.isEmpty { statements.append(Self.correctHistory(folded)) }
         let charges = folded.flatMap { one in one.state.charges.map { (one.id, $0) } }
         if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
         statements += folded.flatMap { one in
@@ -133,30 +133,34 @@ package struct FoldWrites: Sendable {
     }
 
     /// See `SubscriptionFold.correction`. Nothing where no line contradicts.
-    private static func correctHistory(_ fold: SubscriptionFold) -> SQL? {
-        guard let latest = fold.correctedBy, !fold.moved.isEmpty else { return nil }
+    private static func correctHistory(_ folded: [SubscriptionFold]) -> SQL {
+        let moved = folded.flatMap { fold in
+            fold.moved.map { (id: fold.id, changeID: $0.changeID, latest: fold.latest) }
+        }
         return """
             -- name: correctHistory
             INSERT INTO repricer.price_change_history
                 (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
             SELECT c.original_transaction_id, c.change_id,
-                newest.occurred_at + interval '1 millisecond', c.state, \(latest.source.rawValue)::text,
-                \(latest.key.evidenceID)::text,
+                newest.occurred_at + interval '1 millisecond', c.state, t.evidence_kind, t.evidence_id,
                 \(SubscriptionFold.correctionReason)::text || newest.state
-            FROM repricer.price_changes c, LATERAL (
+            FROM unnest(
+                \(moved.map(\.id))::text[], \(uuids: moved.map(\.changeID))::uuid[],
+                \(texts: moved.map { $0.latest?.source.rawValue })::text[],
+                \(texts: moved.map { $0.latest?.key.evidenceID })::text[]
+            ) AS t (id, change_id, evidence_kind, evidence_id)
+            JOIN repricer.price_changes c
+                ON c.original_transaction_id = t.id AND c.change_id = t.change_id,
+            LATERAL (
                 SELECT h.occurred_at, h.state, bool_or(h.state = c.state) OVER () AS holds
                 FROM repricer.price_change_history h
-                WHERE h.original_transaction_id = c.original_transaction_id
-                    AND h.change_id = c.change_id
+                WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
                     AND h.occurred_at = (
                         SELECT max(m.occurred_at) FROM repricer.price_change_history m
-                        WHERE m.original_transaction_id = c.original_transaction_id
-                            AND m.change_id = c.change_id)
+                        WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id)
                 ORDER BY h.state LIMIT 1
             ) newest
-            WHERE c.original_transaction_id = \(fold.id)
-                AND c.change_id = ANY (\(uuids: fold.moved.map(\.changeID))::uuid[])
-                AND NOT newest.holds
+            WHERE NOT newest.holds
             ON CONFLICT DO NOTHING
             """
     }

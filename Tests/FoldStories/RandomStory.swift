@@ -41,6 +41,8 @@ private struct Teller {
     var random: StoryRandom
     let id: String
     let storefront: String
+    /// How far our clock is ahead of Apple's, in milliseconds.
+    let clockAhead: Int64
     var now = Instant(milliseconds: 1_772_323_200_000)
     var items: [Item] = []
     var charged: [TransactionStatement.Item] = []
@@ -60,6 +62,7 @@ private struct Teller {
         random = StoryRandom(seed: seed)
         self.id = id
         storefront = random.chance(30) ? "KOR" : "USA"
+        clockAhead = Int64(random.pick(-200...200)) * 1000
         purchasedAt = now
         expiresAt = now.advanced(by: 30 * Self.day)
         for _ in 0..<random.pick(1...3) { addItem() }
@@ -162,14 +165,15 @@ extension Teller {
     }
 
     private mutating func changePrice() {
-        guard let index = anItem(&random), items[index].increase == nil else { return }
+        guard let index = anItem(&random), items[index].increase == nil,
+            items[index].decreaseTo == nil
+        else { return }
         let isIncrease = random.chance(75)
         let new = items[index].price + (isIncrease ? 2000 : -500)
         let others = items.filter { $0.renews && $0.sku != items[index].sku }.map(\.sku)
         let dependents = isIncrease && random.chance(40) ? Array(others.prefix(1)) : []
         let isOurs = random.chance(85)
-        // Our clock may be off by some minutes, either way.
-        let sentAt = now.advanced(by: Int64(random.pick(-200...200)) * 1000)
+        let sentAt = now.advanced(by: clockAhead)
         let requestID = uuid(1)
         if isOurs {
             let progress = ChangeProgress(

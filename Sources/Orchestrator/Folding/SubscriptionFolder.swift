@@ -24,7 +24,8 @@ package enum SubscriptionFolder {
         let changes = try FoldQueries.sentChanges(ids, on: connection)
         let cancellations = try FoldQueries.cancellations(ids, on: connection)
         let late = ids.filter { id in
-            SubscriptionFold.isLate(byID[id, default: []], after: stored[id]?.foldedThrough)
+            SubscriptionFold.isLate(
+                byID[id, default: []], after: stored[id]?.foldedThrough, changes[id] ?? [])
         }
         let everything = late.isEmpty ? [:] : try EventQueries.all(late, on: connection)
 

@@ -9,15 +9,20 @@ package struct SubscriptionFold: Sendable {
     package var reopened: [TrackedChange]
     /// Cancellations that this fold opened, settled or withdrew.
     package var cancellations: [DependentCancellation]
-    /// The latest of the late statements, where the fold began again: `moved` may need a `correction`.
-    package var correctedBy: SubscriptionEvent?
+    /// The latest of those that arrived: what a `correction` names.
+    package var latest: SubscriptionEvent?
 
-    /// Whether a fold of these must begin again.
+    /// Whether a fold of these must begin again: one is older than what was folded, or than the end that a later
+    /// call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
     package static func isLate(
-        _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?
+        _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
+        _ changes: [TrackedChange]
     ) -> Bool {
-        guard let folded else { return false }
-        return arrived.contains { $0.key < folded }
+        guard let folded, let first = arrived.map(\.key).min() else { return false }
+        if first < folded { return true }
+        return changes.contains { change in
+            change.isSuperseded && change.progress.endedAt.map { first.signedAt < $0 } ?? false
+        }
     }
 
     /// - Parameters:
@@ -46,7 +51,7 @@ package struct SubscriptionFold: Sendable {
         let moved = state.changes.filter { $0 != former[$0.changeID] }
         self.state = state
         self.moved = moved
-        correctedBy = all == nil ? nil : arrived.max { $0.key < $1.key }
+        latest = arrived.max { $0.key < $1.key }
         reopened = moved.filter { change in
             !change.progress.state.isFinal
                 && former[change.changeID]?.progress.state.isFinal == true

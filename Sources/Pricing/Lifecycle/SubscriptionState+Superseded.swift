@@ -28,10 +28,16 @@ extension SubscriptionState {
     }
 }
 
+private let replacedByALaterChange = "replaced_by_a_later_change"
+
 extension TrackedChange {
+    var isSuperseded: Bool {
+        progress.state == .invalidated && progress.reason == replacedByALaterChange
+    }
+
     fileprivate mutating func supersede(at end: Instant) {
         progress.state = .invalidated
-        progress.reason = "replaced_by_a_later_change"
+        progress.reason = replacedByALaterChange
         progress.since = end
         progress.endedAt = end
     }
