@@ -3,6 +3,8 @@ package struct HTTPResponse: Sendable {
     package var status: Int
     package var headers: HTTPHeaders
     package var body: [UInt8]
+    /// No answer at all: the connection is reset instead. For simulations of a bad network.
+    package var isReset = false
 
     package init(status: Int, headers: HTTPHeaders = HTTPHeaders(), body: [UInt8] = []) {
         self.status = status

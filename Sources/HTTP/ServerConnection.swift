@@ -35,6 +35,10 @@ struct ServerConnection: Sendable {
                     return
                 }
                 let response = await answer(request)
+                guard !response.isReset else {
+                    socket.resetOnClose()
+                    return
+                }
                 var keepsAlive = wantsMore
                 var following: Received?
                 if wantsMore && stop.isStopping {

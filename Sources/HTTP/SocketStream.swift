@@ -29,6 +29,13 @@ final class SocketDescriptor: Sendable {
         shutdown(number, Int32(SHUT_RD))
     }
 
+    /// Closes with a reset instead of an orderly end.
+    func resetOnClose() {
+        var hard = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(
+            number, SOL_SOCKET, SO_LINGER, &hard, socklen_t(MemoryLayout<linger>.size))
+    }
+
     /// Makes every wait on the socket end; from any thread.
     func breakOff() {
         shutdown(number, Int32(SHUT_RDWR))

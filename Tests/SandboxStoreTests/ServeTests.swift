@@ -218,6 +218,68 @@ import Testing
         }
     }
 
+    @Test func connection_resetBeforeOrAfterTheEffect_givesNoAnswer() async throws {
+        try await withWorld { world in
+            for kind in ["reset_before", "reset_after", "hollow"] {
+                let order = "{\"endpoint\":\"changePrice\",\"kind\":\"\(kind)\"}"
+                _ = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
+            }
+            func isLost() async throws -> Bool {
+                do throws(HTTPClientError) {
+                    _ = try await world.client.send(
+                        HTTPRequest(
+                            method: "POST",
+                            target:
+                                "/advancedCommerce/v1/subscription/changePrice/\(Fixture.idText)",
+                            headers: HTTPHeaders([
+                                ("Content-Type", "application/json"),
+                                ("Authorization", (try? world.token()) ?? ""),
+                            ]),
+                            body: Fixture.body("[{\"SKU\":\"A\",\"price\":12990}]", reference: 1)))
+                    return false
+                } catch {
+                    return error.requestMayHaveArrived
+                }
+            }
+            func applied() async throws -> Int64? {
+                let state = try await world.send("GET", "/sandbox/state")
+                return JSONValue.parse(state.body)?.object?["appliedChanges"]?.integer
+            }
+
+            #expect(try await isLost())
+            #expect(try await applied() == 0)
+            #expect(try await isLost())
+            #expect(try await applied() == 1)
+            let hollow = try await world.change(12_990)
+            #expect(hollow.status == 200)
+            #expect(JSONValue.parse(hollow.body)?.object?["signedRenewalInfo"] == .null)
+        }
+    }
+
+    @Test func call_onTheWire_isWrittenDownAtBothEnds() async throws {
+        try await withWorld { world in
+            _ = try await world.change(12_990)
+            func lines(_ name: String) throws -> [[String: JSONValue]] {
+                let data = try Data(
+                    contentsOf: URL(fileURLWithPath: "\(world.folder.path)/\(name)"))
+                return [UInt8](data).split(separator: 0x0a).compactMap {
+                    JSONValue.parse(Array($0))?.object
+                }
+            }
+
+            let wire = try lines("wire.ndjson")
+            #expect(wire.map { $0["edge"]?.string } == ["began", "ended"])
+            #expect(wire.map { $0["call"]?.integer } == [1, 1])
+            #expect(wire.last?["status"]?.integer == 200)
+            let call = try #require(try lines("calls.ndjson").first)
+            #expect(call["call"]?.integer == 1)
+            let effect = try #require(call["effects"]?.array?.first?.object)
+            #expect(effect["newPrice"]?.integer == 12_990)
+            let event = try #require(try lines("events.ndjson").first)
+            #expect(event["kind"]?.string == "PRICE_CHANGE")
+        }
+    }
+
     @Test func store_afterARestart_goesOnWhereItWas() async throws {
         let folder = try TemporaryFolder()
         let before = Mutex("")

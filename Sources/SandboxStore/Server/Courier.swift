@@ -32,7 +32,7 @@ struct Courier: Service {
 
     private func keepTime() async throws {
         while !Task.isCancelled {
-            let next = await keeper.tick()
+            let next = try await keeper.tick()
             let now = keeper.clock.nowMilliseconds()
             let wait = min(max(0, (next ?? .max) - now), 3_600_000)
             let real = keeper.clock.realDuration(of: .milliseconds(wait))

@@ -9,8 +9,16 @@ struct CallFault: Hashable, Sendable {
         case http429 = "http_429"
         /// The request takes effect, its answer comes after `seconds`.
         case late
+        /// The request takes effect after `seconds`, then it is answered.
+        case slow
         /// The request takes effect, the answer is no JSON.
         case garbage
+        /// The request takes effect, the answer is JSON without the statements it should carry.
+        case hollow
+        /// The connection is reset, and the request has no effect.
+        case resetBefore = "reset_before"
+        /// The request takes effect; the connection is reset instead of its answer.
+        case resetAfter = "reset_after"
         /// A repeat of a request id is refused with 4000097.
         case refuseRepeats = "refuse_repeats"
         /// The call is refused with `code`, one of Apple's that the store knows.
@@ -24,7 +32,8 @@ struct CallFault: Hashable, Sendable {
     }
 
     var kind: Kind
-    /// Real seconds, for `late` and the drops: beyond a client's deadline unless ordered otherwise.
+    /// Real seconds, for `late`, `slow` and the drops: beyond a client's deadline unless ordered otherwise.
+    /// Before a reset: none unless ordered.
     var seconds: Double
     /// What `refuse` answers.
     var error: StoreError?
@@ -87,7 +96,9 @@ struct FaultQueue: Sendable {
         guard kind != .refuse || error != nil else {
             return "refuse needs a code that the store knows"
         }
-        let fault = CallFault(kind: kind, seconds: seconds > 0 ? seconds : 35, error: error)
+        let isReset = kind == .resetBefore || kind == .resetAfter
+        let fault = CallFault(
+            kind: kind, seconds: seconds > 0 || isReset ? seconds : 35, error: error)
         calls[endpoint, default: []].append((fault, count))
         return nil
     }

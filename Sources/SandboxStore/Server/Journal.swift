@@ -1,4 +1,5 @@
 import Foundation
+import ServiceKit
 import Synchronization
 
 /// Every received call, in order: the audit ledger, and what a restart replays.
@@ -17,6 +18,114 @@ struct CallRecord: Codable, Hashable, Sendable {
     var fault: String?
     /// The body of an applied call.
     var body: String?
+    /// The number of the call in `wire.ndjson`.
+    var call: Int64?
+    /// What an applied price change made of its items.
+    var effects: [ItemRecord]?
+}
+
+/// One item as an auditor needs it.
+struct ItemRecord: Codable, Hashable, Sendable {
+    var sku: String
+    /// Charged in the running period, milliunits.
+    var price: Int64
+    var isLeaving: Bool
+    var newPrice: Int64?
+    var effectiveAt: Int64?
+    /// nil: no increase is open.
+    var needsConsent: Bool?
+    var increaseStatus: String?
+    var dependentSKUs: [String]?
+
+    init(_ item: StoreItem) {
+        sku = item.sku
+        price = item.price
+        isLeaving = item.isLeaving
+        newPrice = item.change?.price
+        effectiveAt = item.change?.effectiveAt
+        let increase = item.change?.increase
+        needsConsent = increase?.needsConsent
+        increaseStatus = increase?.status.rawValue
+        dependentSKUs = increase?.dependentSKUs
+    }
+}
+
+/// One thing that happened to a subscription, and its items after it: `events.ndjson`. Never read by the store.
+struct EventRecord: Codable, Hashable, Sendable {
+    var uuid: String
+    var at: Int64
+    var kind: StoreEvent.Kind
+    var subtype: StoreEvent.Subtype?
+    var subscription: String
+    var status: Int
+    var autoRenews: Bool
+    var purchasedAt: Int64
+    var expiresAt: Int64
+    var items: [ItemRecord]
+
+    init(_ event: StoreEvent) {
+        uuid = event.notificationUUID
+        at = event.signedAt
+        kind = event.kind
+        subtype = event.subtype
+        subscription = event.subscription.id
+        status = event.subscription.status.rawValue
+        autoRenews = event.subscription.autoRenews
+        purchasedAt = event.subscription.purchasedAt
+        expiresAt = event.subscription.expiresAt
+        items = event.subscription.items.map(ItemRecord.init)
+    }
+}
+
+/// The beginning and the end of every call as the wire saw it: `wire.ndjson`. Never read by the store.
+final class WireJournal: Sendable {
+    private struct Edge: Codable {
+        var call: Int64
+        var edge: String
+        /// The store's clock, UTC milliseconds.
+        var at: Int64
+        /// The machine's clock, UTC milliseconds.
+        var realAt: Int64
+        var endpoint: String?
+        var transactionId: String?
+        var requestReferenceId: String?
+        /// nil: no answer was given, or the beginning.
+        var status: Int?
+    }
+
+    private let file: JournalFile
+    private let calls = Mutex<Int64>(0)
+    private let clock: any WallClock
+
+    init(path: String, clock: any WallClock) throws(SandboxError) {
+        file = try JournalFile(path: path)
+        self.clock = clock
+    }
+
+    /// Writes the beginning; returns the call's number in this run of the program.
+    func begin(
+        _ endpoint: String, _ transaction: String, reference: String?
+    ) throws(SandboxError) -> Int64 {
+        let (at, realAt) = now
+        let call = calls.withLock { count in
+            count += 1
+            return count
+        }
+        try file.append(
+            Edge(
+                call: call, edge: "began", at: at, realAt: realAt, endpoint: endpoint,
+                transactionId: transaction, requestReferenceId: reference))
+        return call
+    }
+
+    func end(_ call: Int64, status: Int?) throws(SandboxError) {
+        let (at, realAt) = now
+        try file.append(Edge(call: call, edge: "ended", at: at, realAt: realAt, status: status))
+    }
+
+    private var now: (at: Int64, realAt: Int64) {
+        (clock.nowMilliseconds(), SystemClock().nowMilliseconds())
+    }
 }
 
 /// One attempt to deliver one notification.

@@ -46,65 +46,87 @@ struct Routes: Sendable {
 
     private var notFound: HTTPResponse { .text(404, "no such endpoint\n") }
 
-    /// What all API calls share: method, token, rate, faults.
+    /// What all API calls share: method, token, rate, faults. Written down at both ends.
     private func api(
         _ request: HTTPRequest, method: String, _ endpoint: String, transaction: String = ""
     ) async throws -> HTTPResponse {
-        guard request.method == method else { return .text(405, "use \(method)\n") }
+        let number = try keeper.wire.begin(
+            endpoint, transaction, reference: StoreKeeper.reference(in: request.body))
+        let call = Call(
+            request: request, endpoint: endpoint, transaction: transaction, number: number)
+        let response = try await judged(call, method: method)
+        try keeper.wire.end(number, status: response.isReset ? nil : response.status)
+        return response
+    }
+
+    /// One API call on its way through the store.
+    private struct Call {
+        var request: HTTPRequest
+        var endpoint: String
+        var transaction: String
+        var number: Int64
+        var fault: CallFault?
+    }
+
+    private func judged(_ arrived: Call, method: String) async throws -> HTTPResponse {
+        var call = arrived
+        guard call.request.method == method else { return .text(405, "use \(method)\n") }
         let now = keeper.clock.nowMilliseconds()
-        guard isAuthorized(request, now: now) else {
-            return try await refuse(.unauthorized, endpoint, transaction, request, nil)
+        guard isAuthorized(call.request, now: now) else {
+            return try await refuse(.unauthorized, call)
         }
-        let (fault, retryAfter) = await keeper.begin(endpoint)
-        if let retryAfter { return try await tooMany(retryAfter, endpoint, transaction, request) }
+        let (fault, retryAfter) = await keeper.begin(call.endpoint)
+        if let retryAfter { return try await tooMany(retryAfter, call) }
+        call.fault = fault
         switch fault?.kind {
-        case .dropBefore:
+        case .dropBefore, .resetBefore:
             try await keeper.recordRefusal(
-                endpoint, transaction, request.body, nil, fault: fault)
+                call.endpoint, call.transaction, call.request.body, nil, fault: fault,
+                number: call.number)
             return await hangUp(fault)
-        case .http500:
-            return try await refuse(.internalError, endpoint, transaction, request, fault)
+        case .http500: return try await refuse(.internalError, call)
         case .http429:
-            return try await tooMany(now + 1000, endpoint, transaction, request, fault)
-        case .refuse:
-            return try await refuse(
-                fault?.error ?? .internalError, endpoint, transaction, request, fault)
-        case .dropAfter, .late, .garbage, .refuseRepeats, .expireToken, .noToken, .forge, nil: break
+            // A real second away, however fast the store's clock runs.
+            return try await tooMany(now + keeper.realSecond, call)
+        case .refuse: return try await refuse(fault?.error ?? .internalError, call)
+        case .slow: await pass(fault)
+        case .dropAfter, .resetAfter, .late, .garbage, .hollow, .refuseRepeats, .expireToken,
+            .noToken, .forge, nil:
+            break
         }
-        if method == "POST", endpoint != "test", !isJSON(request) {
-            return try await refuse(.malformedPayload, endpoint, transaction, request, fault)
+        if method == "POST", call.endpoint != "test", !isJSON(call.request) {
+            return try await refuse(.malformedPayload, call)
         }
-        let response = try await answer(endpoint, transaction, request, fault)
+        let response = try await answer(call)
         switch fault?.kind {
-        case .dropAfter: return await hangUp(fault)
+        case .dropAfter, .resetAfter: return await hangUp(fault)
         case .late:
-            // A cancelled wait ends early, when the program stops.
-            try? await Task.sleep(for: .seconds(fault?.seconds ?? 0))
+            await pass(fault)
             return response
         case .garbage: return .text(200, "<html>gateway</html>\u{0}{")
-        case .dropBefore, .http500, .http429, .refuseRepeats, .refuse, .expireToken, .noToken,
-            .forge,
-            nil:
+        case .hollow: return .json(200, "{\"signedRenewalInfo\":null,\"data\":{}}")
+        case .dropBefore, .resetBefore, .slow, .http500, .http429, .refuseRepeats, .refuse,
+            .expireToken, .noToken, .forge, nil:
             return response
         }
     }
 
-    private func answer(
-        _ endpoint: String, _ transaction: String, _ request: HTTPRequest, _ fault: CallFault?
-    ) async throws -> HTTPResponse {
-        switch endpoint {
+    private func answer(_ call: Call) async throws -> HTTPResponse {
+        switch call.endpoint {
         case "changePrice":
             return try answered(
                 await keeper.changePrice(
-                    transaction: transaction, body: request.body, fault: fault))
+                    transaction: call.transaction, body: call.request.body, fault: call.fault,
+                    number: call.number))
         case "cancel":
             return try answered(
-                await keeper.cancel(transaction: transaction, body: request.body, fault: fault))
-        case "status":
-            return try await status(transaction, request, fault)
-        case "history": return try await history(request, fault)
+                await keeper.cancel(
+                    transaction: call.transaction, body: call.request.body, fault: call.fault,
+                    number: call.number))
+        case "status": return try await status(call)
+        case "history": return try await history(call.request, call.fault)
         case "test": return try await test()
-        default: return try await testStatus(transaction)
+        default: return try await testStatus(call.transaction)
         }
     }
 
@@ -120,14 +142,14 @@ struct Routes: Sendable {
         }
     }
 
-    private func status(
-        _ transaction: String, _ request: HTTPRequest, _ fault: CallFault?
-    ) async throws -> HTTPResponse {
-        let wanted = request.query["status"] ?? []
+    private func status(_ call: Call) async throws -> HTTPResponse {
+        let wanted = call.request.query["status"] ?? []
         guard wanted.allSatisfy({ ["1", "2", "3", "4", "5"].contains($0) }) else {
             return refusal(.invalidStatus)
         }
-        switch try await keeper.status(transaction: transaction, fault: fault) {
+        let outcome = try await keeper.status(
+            transaction: call.transaction, fault: call.fault, number: call.number)
+        switch outcome {
         case .refused(let error, _): return refusal(error)
         case .answer(let answer):
             let parts = try statements.signed(answer)
@@ -210,20 +232,15 @@ struct Routes: Sendable {
         return media.lowercased() == "application/json"
     }
 
-    private func refuse(
-        _ error: StoreError, _ endpoint: String, _ transaction: String, _ request: HTTPRequest,
-        _ fault: CallFault?
-    ) async throws -> HTTPResponse {
-        try await keeper.recordRefusal(endpoint, transaction, request.body, error, fault: fault)
+    private func refuse(_ error: StoreError, _ call: Call) async throws -> HTTPResponse {
+        try await keeper.recordRefusal(
+            call.endpoint, call.transaction, call.request.body, error, fault: call.fault,
+            number: call.number)
         return refusal(error)
     }
 
-    private func tooMany(
-        _ retryAfter: Int64, _ endpoint: String, _ transaction: String, _ request: HTTPRequest,
-        _ fault: CallFault? = nil
-    ) async throws -> HTTPResponse {
-        var response = try await refuse(
-            .rateLimitExceeded, endpoint, transaction, request, fault)
+    private func tooMany(_ retryAfter: Int64, _ call: Call) async throws -> HTTPResponse {
+        var response = try await refuse(.rateLimitExceeded, call)
         // Apple's header is an instant in milliseconds, not the seconds of RFC 9110.
         response.headers["Retry-After"] = String(retryAfter)
         return response
@@ -245,10 +262,16 @@ struct Routes: Sendable {
         return bearer.isAuthorized(header, now: SystemClock().nowMilliseconds())
     }
 
-    /// A lost answer: silence until the client's deadline has passed, then a gateway's apology.
+    /// A lost answer: silence, then a gateway's apology or a broken connection.
     private func hangUp(_ fault: CallFault?) async -> HTTPResponse {
+        await pass(fault)
+        var response = HTTPResponse.text(504, "the answer was lost\n")
+        response.isReset = fault?.kind == .resetBefore || fault?.kind == .resetAfter
+        return response
+    }
+
+    private func pass(_ fault: CallFault?) async {
         // A cancelled wait ends early, when the program stops.
         try? await Task.sleep(for: .seconds(fault?.seconds ?? 0))
-        return .text(504, "the answer was lost\n")
     }
 }

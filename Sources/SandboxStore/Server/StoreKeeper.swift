@@ -13,12 +13,18 @@ actor StoreKeeper {
     private var seenReferences: Set<String> = []
     private let calls: JournalFile
     private let deliveries: JournalFile
+    private let events: JournalFile
+    /// Calls as the wire sees them, written by the routes.
+    let wire: WireJournal
+    /// Store milliseconds that pass in a real second.
+    let realSecond: Int64
 
     /// Replays the journal, so that a restarted store is the store that was stopped.
     init(
         store: StoreFile, folder: StoreFolder, clock: any WallClock, realSecond: Int64
     ) throws(SandboxError) {
         self.clock = clock
+        self.realSecond = realSecond
         let isProduction = store.identity.environment == "Production"
         engine = StoreEngine(
             options: store.options, now: store.start, subscriptions: store.subscriptions)
@@ -40,6 +46,8 @@ actor StoreKeeper {
         }
         calls = try JournalFile(path: folder.file("calls.ndjson"))
         deliveries = try JournalFile(path: folder.file("deliveries.ndjson"))
+        events = try JournalFile(path: folder.file("events.ndjson"))
+        wire = try WireJournal(path: folder.file("wire.ndjson"), clock: clock)
     }
 
     private static func replay(
@@ -69,14 +77,15 @@ actor StoreKeeper {
     }
 
     /// Lets the store's time pass; returns the instant of the next thing to do.
-    func tick() -> Int64? {
+    func tick() throws(SandboxError) -> Int64? {
         let now = clock.nowMilliseconds()
-        send(engine.advance(to: now), now: now)
+        try send(engine.advance(to: now), now: now)
         return engine.nextActionAt
     }
 
-    private func send(_ events: [StoreEvent], now: Int64) {
-        for event in events {
+    private func send(_ happened: [StoreEvent], now: Int64) throws(SandboxError) {
+        for event in happened {
+            try events.append(EventRecord(event))
             outbox.enqueue(event, at: event.signedAt)
             if let fault = faults.takeNotificationFault() {
                 outbox.apply(fault, to: event.notificationUUID, now: now)
@@ -98,9 +107,10 @@ actor StoreKeeper {
     }
 
     func changePrice(
-        transaction: String, body: [UInt8], fault: CallFault?
+        transaction: String, body: [UInt8], fault: CallFault?, number: Int64
     ) throws(SandboxError) -> Outcome {
-        try call("changePrice", transaction, body, fault) { (engine, repeated) throws(StoreError) in
+        try call("changePrice", transaction, body, fault, number) {
+            (engine, repeated) throws(StoreError) in
             let request = try ChangePriceRequest(body)
             if repeated, fault?.kind == .refuseRepeats { throw .repeatedRequestReferenceID }
             return try engine.changePrice(transaction: transaction, request: request)
@@ -108,9 +118,9 @@ actor StoreKeeper {
     }
 
     func cancel(
-        transaction: String, body: [UInt8], fault: CallFault?
+        transaction: String, body: [UInt8], fault: CallFault?, number: Int64
     ) throws(SandboxError) -> Outcome {
-        try call("cancel", transaction, body, fault) { (engine, _) throws(StoreError) in
+        try call("cancel", transaction, body, fault, number) { (engine, _) throws(StoreError) in
             guard let fields = JSONValue.parse(body)?.object else { throw .malformedPayload }
             let info = try RequestInfo(fields)
             let storefront = try ChangePriceRequest.storefront(in: fields)
@@ -119,8 +129,10 @@ actor StoreKeeper {
         }
     }
 
-    func status(transaction: String, fault: CallFault?) throws(SandboxError) -> Outcome {
-        try call("status", transaction, [], fault) { (engine, _) throws(StoreError) in
+    func status(
+        transaction: String, fault: CallFault?, number: Int64
+    ) throws(SandboxError) -> Outcome {
+        try call("status", transaction, [], fault, number) { (engine, _) throws(StoreError) in
             try engine.status(transaction: transaction)
         }
     }
@@ -128,7 +140,7 @@ actor StoreKeeper {
     /// Records a call that ended before the engine saw it.
     func recordRefusal(
         _ endpoint: String, _ transaction: String, _ body: [UInt8], _ error: StoreError?,
-        fault: CallFault?
+        fault: CallFault?, number: Int64?
     ) throws(SandboxError) {
         let reference = StoreKeeper.reference(in: body)
         try record(
@@ -137,28 +149,32 @@ actor StoreKeeper {
                 requestReferenceId: reference, status: error?.httpStatus ?? 0,
                 errorCode: error?.rawValue, applied: false,
                 repeated: reference.map(seenReferences.contains) ?? false,
-                fault: fault?.kind.rawValue))
+                fault: fault?.kind.rawValue, call: number))
     }
 
     private func call(
         _ endpoint: String, _ transaction: String, _ body: [UInt8], _ fault: CallFault?,
+        _ number: Int64,
         _ apply: (inout StoreEngine, Bool) throws(StoreError) -> StoreEngine.Answer
     ) throws(SandboxError) -> Outcome {
         let now = max(clock.nowMilliseconds(), engine.now)
-        send(engine.advance(to: now), now: now)
+        try send(engine.advance(to: now), now: now)
         let reference = StoreKeeper.reference(in: body)
         let repeated = reference.map(seenReferences.contains) ?? false
         var entry = CallRecord(
             at: now, endpoint: endpoint, transactionId: transaction,
             requestReferenceId: reference, status: 200, errorCode: nil, applied: true,
             repeated: repeated, fault: fault?.kind.rawValue,
-            body: body.isEmpty ? nil : String(decoding: body, as: UTF8.self))
+            body: body.isEmpty ? nil : String(decoding: body, as: UTF8.self), call: number)
         let result = Result { () throws(StoreError) in try apply(&engine, repeated) }
         switch result {
         case .success(let answer):
             if let reference { seenReferences.insert(reference) }
+            if endpoint == "changePrice" {
+                entry.effects = answer.subscription.items.map(ItemRecord.init)
+            }
             try record(entry)
-            send(engine.takeOutgoing(), now: now)
+            try send(engine.takeOutgoing(), now: now)
             return .answer(answer)
         case .failure(let error):
             entry.status = error.httpStatus
@@ -175,7 +191,7 @@ actor StoreKeeper {
         try calls.append(entry)
     }
 
-    private static func reference(in body: [UInt8]) -> String? {
+    static func reference(in body: [UInt8]) -> String? {
         JSONValue.parse(body)?.object?["requestInfo"]?.object?["requestReferenceId"]?.string
     }
 

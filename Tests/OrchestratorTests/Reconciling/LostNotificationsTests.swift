@@ -36,7 +36,7 @@ import Testing
         #expect(try await world.changes().allSatisfy { $0.hasPrefix("A scheduled") })
 
         world.clock.advance(by: .seconds(75 * 86_400))
-        _ = await store.keeper.tick()
+        _ = try await store.keeper.tick()
         let reconciler = { (door: any NotificationDoor) in
             world.reconciler(
                 store.client, door, store: LiveStoreCalls(client: store.client))

@@ -1,0 +1,458 @@
+"""The auditor: its own reading of the App Store's journals and of the tables. It shares no code with the product.
+
+Every check takes the evidence (see evidence.py) and returns how many things it looked at and what is wrong, each
+with the ids and instants that prove it. Instants are UTC milliseconds: `at` of the business clock, `began` and
+`ended` of the machine's.
+"""
+
+import collections
+import json
+
+FINAL = {
+    "effective", "declined", "cancelled", "lapsed", "invalidated", "rejected", "ineligible", "missed",
+    "aborted"}
+WAITING = {"scheduled", "pending_consent", "accepted"}
+# A call that the store holds longer than the client waits ends for the client there: 30 s from its own
+# beginning, which lies before the arrival at the store.
+CLIENT_DEADLINE = 29_000
+
+
+class Look:
+    """The evidence with the indexes that several checks need."""
+
+    def __init__(self, evidence):
+        self.calls = evidence["calls"]
+        self.events = evidence["events"]
+        self.changes = evidence["changes"]
+        self.requests = evidence["requests"]
+        self.batches = evidence["batches"]
+        self.rejects = evidence["rejects"]
+        self.dependents = evidence["dependents"]
+        self.inbox = evidence["inbox"]
+        self.files = evidence["files"]
+        self.limits = evidence["limits"]
+        self.end, self.grace = evidence["end"], evidence["grace"]
+        self.price_calls = [call for call in self.calls if call["endpoint"] == "changePrice"]
+        self.by_id = collections.defaultdict(list)
+        for call in self.price_calls:
+            self.by_id[call["id"]].append(call)
+        self.ids_of_change = collections.defaultdict(list)
+        for request in self.requests:
+            for change in request["change_ids"]:
+                self.ids_of_change[change].append(request)
+        self.change_by_id = {change["id"]: change for change in self.changes}
+        self.events_of = collections.defaultdict(list)
+        for event in self.events:
+            self.events_of[event["subscription"]].append(event)
+        self.reads_of = collections.defaultdict(list)
+        for call in self.calls:
+            if call["endpoint"] == "status" and call["applied"]:
+                self.reads_of[call["subscription"]].append(call)
+
+    def first_applications(self):
+        """(call, item) of each change that the store took, once for each id."""
+        seen = set()
+        for call in self.price_calls:
+            if call["applied"] and call["id"] not in seen:
+                seen.add(call["id"])
+                for item in call["items"]:
+                    yield call, item
+
+    def was_applied(self, request_id):
+        return any(call["applied"] for call in self.by_id.get(request_id, []))
+
+
+def rows_accounted(look):
+    """Every row of every file is one change with the same words, or one reject."""
+    wrong, counted = [], 0
+    ids = {batch["name"]: batch["batch_id"] for batch in look.batches}
+    changes = {(change["batch_id"], change["line"]): change for change in look.changes}
+    rejects = {(reject["batch_id"], reject["line"]) for reject in look.rejects}
+    for name, rows in look.files.items():
+        batch = ids.get(name)
+        for row in rows:
+            counted += 1
+            if batch is None:
+                wrong.append(f"{name}:{row['line']}: the batch is not stored")
+                continue
+            change = changes.pop((batch, row["line"]), None)
+            is_reject = (batch, row["line"]) in rejects
+            if (change is not None) == is_reject:
+                found = "both a change and a reject" if is_reject else "neither a change nor a reject"
+                wrong.append(f"{name}:{row['line']} {row['subscription']} {row['sku']}: {found}")
+            elif change and (change["subscription"], change["sku"], change["price"]) != (
+                    row["subscription"], row["sku"], row["price"]):
+                wrong.append(f"{name}:{row['line']}: the change {change['id']} says otherwise")
+    wrong += [f"{change['id']} stands in no file" for change in changes.values()]
+    return counted, wrong
+
+
+def states_sum(look):
+    """The states of a batch add up to its rows, and its rejects to what it says."""
+    wrong = []
+    stored = collections.Counter(change["batch_id"] for change in look.changes)
+    refused = collections.Counter(reject["batch_id"] for reject in look.rejects)
+    for batch in look.batches:
+        id = batch["batch_id"]
+        if stored[id] != batch["row_count"]:
+            wrong.append(f"{id}: {stored[id]} changes, {batch['row_count']} rows")
+        if refused[id] != batch["rejected_row_count"]:
+            wrong.append(f"{id}: {refused[id]} rejects, {batch['rejected_row_count']} said")
+    for change in look.changes:
+        if change["state"] not in FINAL | WAITING | {"queued", "sending", "unknown", "awaiting_approval"}:
+            wrong.append(f"{change['id']}: unknown state {change['state']}")
+    return len(look.batches), wrong
+
+
+def final_or_waiting(look):
+    """Every approved row is final, or waits for a renewal, for its instant, or for a pause to end."""
+    wrong, counted = [], 0
+    batches = {batch["batch_id"]: batch for batch in look.batches}
+    for change in look.changes:
+        batch = batches.get(change["batch_id"])
+        if batch is None or batch["state"] == "awaiting_approval":
+            continue
+        counted += 1
+        state = change["state"]
+        if (change["ended_at"] is not None) != (state in FINAL):
+            wrong.append(f"{change['id']}: {state}, but ended at {change['ended_at']}")
+        if state in FINAL:
+            if state not in ("effective", "declined", "cancelled", "lapsed") and not change["reason"]:
+                wrong.append(f"{change['id']}: {state} without a reason")
+            continue
+        if state in WAITING and change["due_effective_at"] > look.end - look.grace:
+            continue
+        if state in WAITING and is_in_retry(look, change):
+            continue
+        if state == "queued" and batch["is_paused"]:
+            continue
+        if state == "queued" and (change["send_after"] or 0) > look.end - look.grace:
+            continue
+        wrong.append(
+            f"{change['id']} of {change['subscription']}: {state} waits for nothing (reason"
+            f" {change['reason']}, due {change['due_effective_at']}, ended {look.end})")
+    return counted, wrong
+
+
+def is_in_retry(look, change):
+    """The store tries to charge the subscription: its renewal is late."""
+    events = look.events_of[change["subscription"]]
+    return bool(events) and events[-1]["status"] in (3, 4)
+
+
+def applied_once(look):
+    """No change was applied under two ids, and none more often than rows asked for it."""
+    wrong = []
+    asked = collections.Counter(
+        (change["subscription"], change["sku"], change["price"]) for change in look.changes)
+    applied = collections.defaultdict(list)
+    for call, item in look.first_applications():
+        applied[(call["subscription"], item["sku"], item["price"])].append(call)
+    for key, calls in applied.items():
+        if len(calls) > asked[key]:
+            ids = ", ".join(f"{call['id']} at {call['at']}" for call in calls)
+            wrong.append(f"{key[0]} {key[1]} {key[2]}: applied {len(calls)} times, asked"
+                         f" {asked[key]} times: {ids}")
+    return len(applied), wrong
+
+
+def one_id_an_intent(look):
+    """A change has a new id only after its earlier one was proved not to be applied."""
+    wrong, counted = [], 0
+    for change, requests in look.ids_of_change.items():
+        counted += 1
+        applied = [request["id"] for request in requests if look.was_applied(request["id"])]
+        if len(applied) > 1:
+            wrong.append(f"{change}: applied under {', '.join(applied)}")
+        for earlier, later in zip(requests, requests[1:]):
+            problem = unproved(look, earlier, later)
+            if problem:
+                wrong.append(f"{change}: {later['id']} follows {earlier['id']}, {problem}")
+    return counted, wrong
+
+
+def unproved(look, earlier, later):
+    """Why nobody could know that the earlier id was not applied; None when it was proved."""
+    calls = look.by_id.get(earlier["id"], [])
+    if any(call["applied"] for call in calls):
+        return "which was applied"
+    lost = [call for call in calls if not is_definite(call)]
+    if not lost:
+        return None
+    last = max(call["began"] for call in lost)
+    next_calls = look.by_id.get(later["id"], [])
+    until = min((call["began"] for call in next_calls), default=float("inf"))
+    reads = [
+        read for read in look.reads_of[earlier["subscription"]]
+        if last <= read["began"] <= until and read["fault"] in (None, "late", "slow")]
+    if reads or any(is_definite(call) and call["began"] >= last for call in calls):
+        return None
+    return f"whose call {lost[-1]['call']} had no answer, and nobody looked"
+
+
+def is_definite(call):
+    """The client was told that the call had no effect."""
+    return call["answer"] is not None and 400 <= call["answer"] < 500
+
+
+def ids_committed(look):
+    """Every id that reached the store stands in the ledger, with the very words of its call."""
+    wrong = []
+    known = {request["id"]: request for request in look.requests}
+    for id, calls in look.by_id.items():
+        request = known.get(id)
+        if request is None:
+            wrong.append(f"{id} of {calls[0]['subscription']}: called at {calls[0]['at']}, not stored")
+            continue
+        said = request["call"] if isinstance(request["call"], dict) else json.loads(request["call"])
+        words = sorted(
+            (item["sku"], item["price"], tuple(sorted(item["dependentSKUs"])))
+            for item in said["items"])
+        for call in calls:
+            if call["items"] and words != sorted(
+                    (item["sku"], item["price"], tuple(item["dependents"])) for item in call["items"]):
+                wrong.append(f"{id}: call {call['call']} says other than the ledger")
+            if call["code"] == 4000097 and call["fault"] != "refuse_repeats":
+                wrong.append(f"{id}: call {call['call']} repeats the id with other words")
+    return len(look.by_id), wrong
+
+
+def no_overlap(look):
+    """Never two calls in flight for one subscription: changes and cancellations."""
+    wrong, counted = [], 0
+    by_subscription = collections.defaultdict(list)
+    for call in look.calls:
+        if call["endpoint"] in ("changePrice", "cancel"):
+            counted += 1
+            by_subscription[call["subscription"]].append(call)
+    for subscription, calls in by_subscription.items():
+        calls.sort(key=lambda call: call["began"])
+        busy_until, holder = -1, None
+        for call in calls:
+            if call["began"] < busy_until:
+                wrong.append(
+                    f"{subscription}: call {call['call']} ({call['id']}) began at {call['began']},"
+                    f" call {holder['call']} ({holder['id']}, {holder['fault']}) ended at {busy_until}")
+            latest = call["began"] + CLIENT_DEADLINE
+            end = latest if call["ended"] is None else min(call["ended"], latest)
+            if end > busy_until:
+                busy_until, holder = end, call
+    return counted, wrong
+
+
+def rate_kept(look, window, factor, allowance=0):
+    """At most `limit` calls in every window of so many milliseconds of the business clock."""
+    wrong, counted = [], 0
+    for endpoint, limit in look.limits.items():
+        arrivals = sorted(call["at"] for call in look.calls if call["endpoint"] == endpoint)
+        counted += len(arrivals)
+        start, worst = 0, None
+        for index, at in enumerate(arrivals):
+            while at - arrivals[start] >= window:
+                start += 1
+            count = index - start + 1
+            if count > limit * factor:
+                if worst is None or at - worst[0] >= window:
+                    if worst:
+                        wrong.append(worst[1])
+                    worst = (at, None, 0)
+                if count > worst[2]:
+                    worst = (worst[0], f"{endpoint}: {count} calls from {arrivals[start]} to {at},"
+                             f" {limit * factor} allowed", count)
+        if worst:
+            wrong.append(worst[1])
+    return counted, wrong
+
+
+def rate_second(look):
+    """In every second."""
+    return rate_kept(look, 1000, 1)
+
+
+def rate_hour(look):
+    """In every hour."""
+    return rate_kept(look, 3_600_000, 3600)
+
+
+def applied_in_ledger(look):
+    """What the store applied and what the ledger counts as sent are the same changes: price, item, dependents."""
+    wrong, counted = [], 0
+    claimed = {}
+    for change in look.changes:
+        ids = [request["id"] for request in look.ids_of_change[change["id"]]]
+        applied = [id for id in ids if look.was_applied(id)]
+        counts_as_sent = change["state"] in WAITING | {"effective", "declined", "cancelled", "lapsed"} \
+            and change["request_reference_id"] is not None
+        counted += 1
+        for id in applied:
+            claimed[(id, change["sku"])] = change
+            if change["state"] in ("queued", "rejected", "ineligible", "missed", "aborted",
+                                   "awaiting_approval"):
+                wrong.append(f"{change['id']}: applied as {id}, but {change['state']}")
+        if counts_as_sent and not applied and change["state"] != "cancelled":
+            wrong.append(f"{change['id']}: {change['state']}, but the store applied none of {ids}")
+    for call, item in look.first_applications():
+        change = claimed.get((call["id"], item["sku"]))
+        if change is None:
+            wrong.append(f"{call['id']} {item['sku']}: applied at {call['at']}, no change knows it")
+        elif (change["price"], sorted(change["dependents"])) != (item["price"], item["dependents"]):
+            wrong.append(f"{call['id']} {item['sku']}: {item['price']} applied, {change['price']} asked")
+    return counted, wrong
+
+
+def fate(events, call, item):
+    """What became of an applied change, from the store's events up to some instant."""
+    told = {"end": None, "at": None, "asked": False, "informed": False}
+    for event in events:
+        if event["at"] < call["applied_at"]:
+            continue
+        found = next((entry for entry in event["items"] if entry["sku"] == item["sku"]), None)
+        if found and found.get("newPrice") == item["price"]:
+            if found.get("increaseStatus") == "PENDING":
+                told["asked"] = True
+            if found.get("increaseStatus") == "ACCEPTED" and not found.get("needsConsent"):
+                told["informed"] = True
+        if event["kind"] == "DID_RENEW":
+            if found is None:
+                told["end"], told["at"] = "declined", event["at"]
+                return told
+            if "newPrice" not in found and found["price"] == item["price"]:
+                told["end"], told["at"] = "effective", event["purchasedAt"]
+                return told
+        if event["kind"] in ("EXPIRED", "REFUND", "REVOKE"):
+            told["end"] = {
+                "PRICE_INCREASE": "declined", "BILLING_RETRY": "lapsed",
+            }.get(event.get("subtype"), "cancelled")
+            told["at"] = event["at"]
+            return told
+    return told
+
+
+def fates_of(look, call, item):
+    """The fates that the ledger may have heard of: the last events may still be on their way to it."""
+    events = look.events_of[call["subscription"]]
+    settled = [event for event in events if event["at"] < look.end - look.grace]
+    return [fate(events[:count], call, item) for count in range(len(settled), len(events) + 1)]
+
+
+def change_of(look, call, item):
+    for request in look.requests:
+        if request["id"] == call["id"]:
+            for id in request["change_ids"]:
+                change = look.change_by_id.get(id)
+                if change and change["sku"] == item["sku"]:
+                    return change
+    return None
+
+
+def ends_equal(look):
+    """What became of every applied change: the store and the ledger say the same, to the effective instant."""
+    wrong, counted = [], 0
+    for call, item in look.first_applications():
+        change = change_of(look, call, item)
+        if change is None:
+            continue
+        counted += 1
+        fates = fates_of(look, call, item)
+        said = (change["state"] if change["state"] in FINAL else None, change["effective_at"])
+        if not any(said == (told["end"], told["at"] if told["end"] == "effective" else None)
+                   for told in fates):
+            told = fates[-1]
+            wrong.append(
+                f"{change['id']} {call['subscription']} {item['sku']}: the store says {told['end']} at"
+                f" {told['at']}, the ledger {change['state']} at {change['effective_at']}"
+                f" ({change['reason']})")
+    return counted, wrong
+
+
+def verdicts_equal(look):
+    """Whether the subscriber was asked for consent or only informed: the store and the ledger say the same."""
+    wrong, counted = [], 0
+    for call, item in look.first_applications():
+        change = change_of(look, call, item)
+        if change is None or change["direction"] != "increase":
+            continue
+        counted += 1
+        asked = change["consent_asked_at"] is not None or change["acceptance"] == "consented"
+        informed = change["acceptance"] == "informed"
+        fates = fates_of(look, call, item)
+        if not any((asked, informed) == (told["asked"], told["informed"]) for told in fates):
+            wrong.append(
+                f"{change['id']} {call['subscription']} {item['sku']}: the store asked"
+                f" {fates[-1]['asked']}, informed {fates[-1]['informed']}; the ledger asked {asked},"
+                f" informed {informed} ({change['state']})")
+    return counted, wrong
+
+
+def dependents_proved(look):
+    """Every dependent of a declined parent is gone at the store, and the ledger holds the proof."""
+    wrong, counted = [], 0
+    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents}
+    for call, item in look.first_applications():
+        change = change_of(look, call, item)
+        if change is None or change["state"] != "declined":
+            continue
+        for sku in item["dependents"]:
+            if (change["id"], sku) not in known:
+                wrong.append(f"{change['id']}: the dependent {sku} was not cancelled")
+    for (change, sku), entry in known.items():
+        counted += 1
+        parent = look.change_by_id.get(change)
+        # A parent that left with its subscription before consent took its dependents with it.
+        if parent is None or parent["state"] not in ("declined", "cancelled", "lapsed"):
+            wrong.append(f"{change}: {sku} is cancelled, its parent is not gone")
+            continue
+        is_fresh = (parent["ended_at"] or 0) > look.end - look.grace
+        if entry["state"] != "confirmed":
+            if not is_fresh:
+                wrong.append(f"{change}: {sku} is {entry['state']}: {entry['detail']}")
+            continue
+        events = look.events_of[parent["subscription"]]
+        if events and events[-1]["status"] in (1, 3, 4) and any(
+                found["sku"] == sku and not found["isLeaving"] for found in events[-1]["items"]):
+            wrong.append(f"{change}: {sku} is confirmed as gone, and the store has it")
+    return counted, wrong
+
+
+def nothing_stuck(look):
+    """No notification was set aside."""
+    wrong = [f"{entry['notification_uuid']}: {entry['error']}" for entry in look.inbox if entry["error"]]
+    return len(look.events), wrong
+
+
+CHECKS = [
+    rows_accounted, states_sum, final_or_waiting, applied_once, one_id_an_intent, ids_committed,
+    no_overlap, rate_second, rate_hour, applied_in_ledger, ends_equal, verdicts_equal,
+    dependents_proved, nothing_stuck]
+
+
+def audit(evidence):
+    """(name, what it means, counted, violations) of every check."""
+    look = Look(evidence)
+    results = []
+    for check in CHECKS:
+        counted, wrong = check(look)
+        sentence = " ".join(check.__doc__.split())
+        results.append((check.__name__, sentence, counted, wrong))
+    return results
+
+
+def figures(evidence):
+    """Counts that say how much of the trouble reached the product."""
+    look = Look(evidence)
+    return {
+        "calls": len(look.calls),
+        "price_calls": len(look.price_calls),
+        "repeated_calls": sum(call["repeated"] for call in look.price_calls),
+        "ids": len(look.by_id),
+        "calls_with_fault": sum(call["fault"] is not None for call in look.calls),
+        "applied": sum(1 for _ in look.first_applications()),
+        "events": len(look.events),
+        "states": dict(collections.Counter(change["state"] for change in look.changes)),
+        "forecast_consent_off": sum(
+            1 for call, item in look.first_applications()
+            if (change := change_of(look, call, item)) and item["sku"] in call["effects"]
+            and change["forecast_consent"] != (
+                {True: "required", False: "not_required", None: "none"}[
+                    call["effects"][item["sku"]].get("needsConsent")])),
+    }

@@ -1,0 +1,364 @@
+"""Kills, lost answers and an auditor: runs rounds of trouble until the time is over, and audits each."""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+
+import audit
+import evidence
+import selfcheck
+from trouble import Trouble
+from world import Broken, World
+
+DAY = 86_400_000
+ROUND_SECONDS_MAX = 300
+
+
+@dataclasses.dataclass
+class Plan:
+    """One round."""
+
+    seed: int
+    kind: str
+    seconds: int
+    subscriptions: int
+    calendar: list
+    settings: dict
+    limits: dict
+    # The last events of the store that the ledger may not have heard of yet, business milliseconds.
+    grace: int
+    replicas: int
+    kills_per_minute: float
+    fault_pause: float = 0.5
+    batches: int = 4
+
+
+def make_plan(kind, seconds, seed, options):
+    """`test`: shortened periods on a true clock, so that the rate binds. `quarter`: Production's calendar, hurried."""
+    common = {
+        "seed": seed, "kind": kind, "seconds": seconds, "replicas": options.replicas,
+        "kills_per_minute": options.kills_per_minute, "batches": max(3, seconds // 15)}
+    if kind == "test":
+        rate = 10
+        return Plan(
+            **common, subscriptions=max(120, rate * seconds // 2),
+            calendar=["--month", str(max(12, seconds // 6))],
+            settings={
+                "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": rate,
+                "REPRICER_RECONCILE_EVERY": "15s", "REPRICER_SILENT_AFTER": "20s"},
+            limits={"changePrice": rate, "status": rate}, grace=15_000)
+    speed = round(90 * 86_400 / (seconds + 20))
+    return Plan(
+        **common, subscriptions=max(150, 3 * seconds),
+        calendar=["--clock", f"2026-03-02T00:00:00Z@{speed}"], settings={},
+        limits={"changePrice": 50, "status": 50}, grace=15 * speed * 1000)
+
+
+def split(path, plan, chance):
+    """The sample's rows in several files: mostly a subscription's rows together, at times apart."""
+    with open(path, encoding="utf-8") as file:
+        header, *rows = file.read().splitlines()
+    parts = [[] for _ in range(plan.batches)]
+    home = {}
+    for row in rows:
+        transaction = row.split(",", 1)[0]
+        if transaction not in home or chance.random() < 0.15:
+            home[transaction] = chance.randrange(plan.batches)
+        parts[home[transaction]].append(row)
+    files = []
+    for number, part in enumerate(parts):
+        if part:
+            name = f"{path[:-4]}-{number}.csv"
+            with open(name, "w", encoding="utf-8") as file:
+                file.write("\n".join([header, *part]) + "\n")
+            files.append(name)
+    return files
+
+
+def until_done(seconds, act):
+    """Tries again what the trouble interrupts."""
+    end = time.time() + seconds
+    while True:
+        problem = act()
+        if problem is None:
+            return
+        if time.time() > end:
+            raise Broken(problem)
+        time.sleep(0.2)
+
+
+def submit(world, path, name):
+    """As ana, approved by ben; both as often as it takes."""
+    state = {}
+
+    def store():
+        done = world.ask(
+            "submit", path, "--name", name, "--accept-valid", user="ana")
+        if done.returncode == 0:
+            state["batch"] = done.stdout.strip().split("\n")[-1]
+            return None
+        if done.returncode == 3:
+            return None
+        return f"submit of {path} exits with {done.returncode}: {done.stderr[-300:]}"
+
+    def approve():
+        done = world.ask("approve", state["batch"], user="ben")
+        if done.returncode == 0:
+            return None
+        try:
+            # An approval whose answer was lost is an approval.
+            found = world.cluster.sql(
+                f"SELECT state FROM repricer.batches WHERE batch_id = '{state['batch']}'")
+            if found == ["approved"]:
+                return None
+        except OSError:
+            pass
+        return f"approve exits with {done.returncode}: {done.stderr[-300:]}"
+
+    until_done(90, store)
+    if "batch" in state:
+        world.submitted.append((name, path))
+        until_done(90, approve)
+
+
+UNSETTLED = """SELECT
+    (SELECT count(*) FROM repricer.price_change_requests WHERE state IN ('sending', 'unknown')) AS calls,
+    (SELECT count(*) FROM repricer.price_changes c JOIN repricer.batches b USING (batch_id)
+        WHERE c.state = 'queued' AND c.is_ready AND NOT b.is_paused) AS ready,
+    (SELECT count(*) FROM repricer.inbox WHERE error IS NULL) AS inbox,
+    (SELECT count(*) FROM repricer.dependent_cancellations
+        WHERE state IN ('requested', 'cancel_sent')) AS dependents,
+    (SELECT count(*) FROM repricer.price_changes WHERE ended_at IS NULL) AS open"""
+
+
+def settle(world):
+    """Waits until nothing is under way; what never comes is the auditor's to name."""
+    keys = ["calls", "ready", "inbox", "dependents"]
+    if world.plan.kind == "quarter":
+        keys.append("open")
+    end = time.time() + world.plan.seconds * 0.5 + 90
+    reconciled = 0
+    while time.time() < end:
+        try:
+            counts = world.cluster.rows(UNSETTLED)[0]
+        except OSError:
+            time.sleep(0.5)
+            continue
+        if not any(counts[key] for key in keys):
+            if reconciled == 2:
+                return counts
+            # Notifications that were lost come from the history, and by it newer facts.
+            until_done(60, lambda: reconcile(world))
+            reconciled += 1
+        elif world.plan.kind == "quarter" and not any(counts[key] for key in keys[:-1]):
+            until_done(60, lambda: reconcile(world))
+            time.sleep(3)
+        else:
+            time.sleep(0.5)
+    return counts
+
+
+def reconcile(world):
+    done = world.ask("reconcile", user="repricerd")
+    return None if done.returncode == 0 else f"reconcile exits with {done.returncode}"
+
+
+def close(world):
+    """The store first: what it still told is folded before the replicas drain."""
+    world.ended_at = world.store.state()["now"]
+    if isinstance(world.ended_at, str):
+        world.ended_at = evidence.instant(world.ended_at)
+    world.store.stop()
+    end = time.time() + 30
+    while time.time() < end and not world._is_folded():
+        time.sleep(0.1)
+    stops = []
+    for replica in world.replicas:
+        code, seconds = replica.stop()
+        if code != 0 or seconds > 10:
+            stops.append(f"replica {replica.number}: exit code {code} after {seconds:.1f} s")
+    return stops
+
+
+def run_round(plan, options, say):
+    """Figures and results of one round."""
+    folder = f"{options.home}/round-{plan.seed}-{plan.kind}"
+    world = World(options.root, options.programs, folder, plan, say)
+    try:
+        began = time.time()
+        world.build()
+        say(f"{plan.kind}, seed {plan.seed}: {plan.subscriptions} subscriptions,"
+            f" up in {time.time() - began:.0f} s; trouble for {plan.seconds} s")
+        trouble = Trouble(world)
+        chance = world.chance["batches"]
+        files = split(world.batch_file, plan, chance)
+        trouble.start()
+        start = time.time()
+        try:
+            for number, path in enumerate(files):
+                due = start + plan.seconds * 0.7 * number / len(files)
+                wait(due, trouble, start, world, say)
+                submit(world, path, f"Torture {plan.seed} {number}")
+            wait(start + plan.seconds, trouble, start, world, say)
+        finally:
+            seconds = time.time() - start
+            trouble.stop()
+        for replica in world.replicas:
+            if not replica.is_alive:
+                trouble.counts["died by itself"] += 1
+                replica.start()
+        left = settle(world)
+        stops = close(world)
+        found = evidence.gather(world)
+        results = audit.audit(found)
+        results.append((
+            "drained", "SIGTERM ends a replica in 10 s with exit code 0.", plan.replicas, stops))
+        by_themselves = trouble.counts["died by itself"]
+        results.append((
+            "stayed_alive", "No replica ended unless it was killed.", plan.replicas,
+            [f"{by_themselves} times, see replica*.log"] if by_themselves else []))
+        numbers = audit.figures(found)
+        numbers["trouble"] = dict(sorted(trouble.counts.items()))
+        numbers["kills"], numbers["seconds"] = trouble.kills, round(seconds)
+        numbers["postgres_restart_seconds_max"] = round(max(world.cluster.restarts, default=0), 1)
+        numbers["left"] = left
+        with open(f"{folder}/evidence.json", "w") as file:
+            json.dump(found, file)
+        with open(f"{folder}/violations.json", "w") as file:
+            json.dump({name: wrong for name, _, _, wrong in results if wrong}, file, indent=1)
+        with open(f"{folder}/trouble.log", "w") as file:
+            for at, what, detail in trouble.log:
+                file.write(f"{round(at * 1000)} {what} {detail}\n")
+        return numbers, results, folder
+    finally:
+        world.close()
+
+
+def wait(until, trouble, start, world, say):
+    """Sleeps, with a line of progress every ten seconds."""
+    while time.time() < until:
+        if trouble.failure:
+            raise trouble.failure
+        time.sleep(min(0.2, max(0, until - time.time())))
+        if time.time() - wait.told >= 10:
+            wait.told = time.time()
+            seconds = time.time() - start
+            try:
+                states = world.cluster.sql(
+                    "SELECT string_agg(state || ' ' || n, ', ' ORDER BY state) FROM (SELECT state,"
+                    " count(*) AS n FROM repricer.price_changes GROUP BY state) AS s")
+            except OSError:
+                states = ["the database is away"]
+            say(f"  {seconds:.0f} s, {trouble.kills} kills"
+                f" ({trouble.kills / max(seconds, 1) * 60:.0f} a minute): {''.join(states)}")
+
+
+wait.told = 0
+
+
+def table(totals):
+    lines = [f"{'check':<22}{'looked at':>10}{'violations':>12}"]
+    for name, (counted, wrong) in totals.items():
+        lines.append(f"{name:<22}{counted:>10}{len(wrong):>12}")
+    return "\n".join(lines)
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(prog="Deploy/torture", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5, help="of trouble, in all (5)")
+    parser.add_argument("--seed", type=int, help="of everything that is drawn; printed when left out")
+    parser.add_argument("--world", choices=["test", "quarter", "both"], default="both")
+    parser.add_argument("--kills-per-minute", type=float, default=40)
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--json", help="also writes the totals to this file")
+    parser.add_argument("--programs", help="folder of repricer and appstore-sandbox")
+    parser.add_argument("--self-check", action="store_true",
+                        help="shows that the auditor finds what it looks for; starts nothing")
+    parser.add_argument("--audit", metavar="FILE", help="audits a kept evidence.json again")
+    options = parser.parse_args(words)
+    options.root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    options.home = f"{options.root}/.repricer/torture"
+    options.programs = os.path.abspath(options.programs or f"{options.root}/.build/release")
+    return options
+
+
+def main(words):
+    options = parse(words)
+    if options.self_check:
+        return selfcheck.run()
+    if options.audit:
+        with open(options.audit) as file:
+            results = audit.audit(json.load(file))
+        return report({name: (counted, wrong) for name, _, counted, wrong in results})
+    if selfcheck.run(quiet=True) != 0:
+        return 1
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    print(f"torture: seed {seed}, {options.minutes:g} minutes", flush=True)
+    shutil.rmtree(options.home, ignore_errors=True)
+    totals, kills, seconds, turn = collections.OrderedDict(), 0, 0, 0
+    wanted, numbers_of_rounds = options.minutes * 60, []
+    kinds = ["test", "quarter"] if options.world == "both" else [options.world]
+    while seconds < wanted - 5:
+        length = min(ROUND_SECONDS_MAX, round(wanted - seconds))
+        if options.world == "both" and turn == 0 and length > wanted * 0.6:
+            length = round(wanted * 0.6)
+        plan = make_plan(kinds[turn % len(kinds)], length, seed + turn, options)
+        numbers, results, folder = run_round(plan, options, lambda text: print(text, flush=True))
+        turn += 1
+        kills, seconds = kills + numbers["kills"], seconds + numbers["seconds"]
+        numbers_of_rounds.append(numbers)
+        print(f"  {json.dumps(numbers)}", flush=True)
+        failed = False
+        for name, _, counted, wrong in results:
+            sums = totals.setdefault(name, [0, []])
+            sums[0] += counted
+            sums[1] += [f"seed {plan.seed} {plan.kind}: {text}" for text in wrong]
+            failed = failed or bool(wrong)
+        if failed:
+            print(f"  violations; everything is kept in {folder}", flush=True)
+        else:
+            shutil.rmtree(folder)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({
+                "seed": seed, "kills": kills, "seconds": seconds, "rounds": numbers_of_rounds,
+                "checks": {name: {"counted": sums[0], "violations": len(sums[1])}
+                           for name, sums in totals.items()}}, file)
+    code = report(totals)
+    print(f"seed {seed}: {kills} kills in {seconds} s of trouble,"
+          f" {kills / max(seconds, 1) * 60:.0f} a minute", flush=True)
+    return code
+
+
+def report(totals):
+    print(table(totals))
+    code = 0
+    for name, (_, wrong) in totals.items():
+        for text in wrong[:10]:
+            print(f"{name}: {text}")
+        if len(wrong) > 10:
+            print(f"{name}: and {len(wrong) - 10} more")
+        code = 1 if wrong else code
+    return code
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Broken as broken:
+        print(f"torture: {broken}; see .repricer/torture", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,371 @@
+"""The world under torture: a private PostgreSQL, the simulated App Store, replicas, and one address before them."""
+
+import ctypes
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.request
+
+PEOPLE = {"ana": "repricer_pricing", "ben": "repricer_pricing", "repricerd": "repricer_service"}
+
+
+class Broken(Exception):
+    """The world itself does not work: no verdict about the product."""
+
+
+def free_port(chance):
+    for _ in range(100):
+        port = chance.randint(20000, 29999)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise Broken("found no free port on 127.0.0.1")
+
+
+def adopt_orphans():
+    """Makes this process the parent of a daemon's orphans: in a container nobody else may reap them."""
+    become_subreaper = 36
+    ctypes.CDLL(None).prctl(become_subreaper, 1, 0, 0, 0)
+
+
+def reap(name):
+    """Buries the adopted dead of this name: the start of a PostgreSQL takes a zombie for a living one."""
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                pid, rest = file.read().split(" (", 1)
+            comm, rest = rest.rsplit(") ", 1)
+            if comm == name and rest.split()[0] == "Z" and int(rest.split()[1]) == os.getpid():
+                os.waitpid(int(pid), os.WNOHANG)
+        except (OSError, ValueError):
+            continue
+
+
+class Cluster:
+    """PostgreSQL as Deploy/postgres-private starts it: with its real durability settings."""
+
+    def __init__(self, root, folder):
+        self.script = f"{root}/Deploy/postgres-private"
+        self.folder = folder
+        self.psql = self._run("programs").strip() + "/psql"
+        self.stopping = False
+        self.restarts = []
+
+    def _run(self, *words, timeout=90):
+        done = subprocess.run(
+            [self.script, *words], capture_output=True, text=True, timeout=timeout)
+        if done.returncode != 0:
+            raise Broken(f"postgres-private {words[0]}: {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+    def start(self):
+        self._run("start", self.folder)
+        self.urls = {
+            user: self._run("url", self.folder, "repricer", user).strip()
+            for user in ["postgres", *PEOPLE]}
+        self.template = self._run("url", self.folder).strip()
+
+    def stop(self):
+        self.stopping = True
+        self._run("stop", self.folder)
+
+    def kill(self):
+        """kill -9 of the postmaster, then a start, as a service manager would do."""
+        try:
+            with open(f"{self.folder}/data/postmaster.pid") as file:
+                pid = int(file.readline())
+        except (OSError, ValueError):
+            return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        began = time.time()
+        problem = None
+        while time.time() - began < 60:
+            try:
+                reap("postgres")
+                # The orphans of the dead postmaster must be gone first: then a start succeeds.
+                self._run("start", self.folder)
+                self.restarts.append(time.time() - began)
+                return True
+            except (Broken, subprocess.TimeoutExpired) as error:
+                problem = error
+                time.sleep(0.2)
+        raise Broken(f"PostgreSQL did not come up again: {problem}")
+
+    def sql(self, text, user="postgres", url=None):
+        """The lines of an answer; an error when the database is away."""
+        done = subprocess.run(
+            [self.psql, "-XAqt", "-v", "ON_ERROR_STOP=1", url or self.urls[user]],
+            input=text, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise OSError(done.stderr.strip()[-300:])
+        return [line for line in done.stdout.split("\n") if line]
+
+    def rows(self, query):
+        text = f"SET timezone = 'UTC'; SELECT row_to_json(answer) FROM ({query}) AS answer;"
+        return [json.loads(line) for line in self.sql(text)]
+
+
+class Store:
+    """appstore-sandbox, on a port that it keeps."""
+
+    def __init__(self, programs, folder, port, log):
+        self.program = f"{programs}/appstore-sandbox"
+        self.folder, self.port, self.log = folder, port, log
+        self.process = None
+
+    def seed(self, subscriptions, seed, calendar, batch):
+        subprocess.run(
+            [self.program, "seed", "--data", self.folder, "--subscriptions", str(subscriptions),
+             "--seed", str(seed), *calendar, "--batch", batch],
+            check=True, stdout=subprocess.DEVNULL)
+
+    def start(self, notify, calendar):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [self.program, "serve", "--listen", f"127.0.0.1:{self.port}",
+                 "--data", self.folder, "--notify", notify, *calendar], stderr=log)
+        wait_for(30, "the simulated App Store", lambda: os.path.exists(self.settings_file))
+        self.trust = ssl.create_default_context(cafile=f"{self.folder}/tls-ca.pem")
+
+    @property
+    def settings_file(self):
+        return f"{self.folder}/sandbox.env"
+
+    def _ask(self, method, path, body=None):
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{self.port}{path}", method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=10, context=self.trust) as answer:
+            return answer.read()
+
+    def order(self, fault):
+        self._ask("POST", "/sandbox/faults", fault)
+
+    def clear_faults(self):
+        self._ask("DELETE", "/sandbox/faults")
+
+    def state(self):
+        return json.loads(self._ask("GET", "/sandbox/state"))
+
+    def stop(self):
+        if self.process:
+            stop_process(self.process, 20)
+            self.process = None
+
+
+class Replica:
+    """One `repricer serve` and those who replace it."""
+
+    def __init__(self, number, program, settings, port, log):
+        self.number, self.program, self.settings = number, program, settings
+        self.port, self.log = port, log
+        self.process = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                ["nice", self.program, "serve", "--env-file", self.settings],
+                stderr=log, stdout=log)
+
+    def kill(self):
+        """kill -9, and at once another one."""
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+    @property
+    def is_alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def is_ready(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    def stop(self):
+        """SIGTERM; the exit code and the seconds that it took."""
+        began = time.time()
+        code = stop_process(self.process, 30)
+        return code, time.time() - began
+
+
+class Door:
+    """One TCP address before all receivers, as a load balancer would be: it chooses a live one by chance."""
+
+    def __init__(self, port, receivers, chance):
+        self.port, self.receivers, self.chance = port, receivers, chance
+        self.listener = socket.create_server(("127.0.0.1", port), backlog=64)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        ports = list(self.receivers)
+        self.chance.shuffle(ports)
+        for port in ports:
+            try:
+                server = socket.create_connection(("127.0.0.1", port), timeout=2)
+            except OSError:
+                continue
+            server.settimeout(None)
+            back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
+            back.start()
+            self._pump(client, server)
+            back.join()
+            server.close()
+            break
+        client.close()
+
+    @staticmethod
+    def _pump(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+        except OSError:
+            pass
+        for end in (source, target):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+
+
+def stop_process(process, seconds):
+    if process.poll() is None:
+        process.terminate()
+    try:
+        return process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None
+
+
+def wait_for(seconds, what, question):
+    end = time.time() + seconds
+    while time.time() < end:
+        if question():
+            return
+        time.sleep(0.05)
+    raise Broken(f"{what} did not come up in {seconds} s")
+
+
+class World:
+    """Everything of one round, in one folder."""
+
+    def __init__(self, root, programs, folder, plan, say):
+        self.root, self.programs, self.folder = root, programs, folder
+        self.plan, self.say = plan, say
+        # Each part draws from its own chance, so that one's pace does not change another's draws.
+        self.chance = {
+            part: random.Random(f"{plan.seed} {part}")
+            for part in ("ports", "door", "kills", "faults", "batches")}
+        self.replicas, self.door, self.submitted = [], None, []
+
+    def build(self):
+        adopt_orphans()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder)
+        ports = self.chance["ports"]
+        self.cluster = Cluster(self.root, f"{self.folder}/postgres")
+        self.cluster.start()
+        self.cluster.sql("CREATE DATABASE repricer", url=self.cluster.template)
+        self._command("migrate", REPRICER_DATABASE_URL=self.cluster.urls["postgres"])
+        self.cluster.sql(
+            "".join(f"CREATE ROLE {user} LOGIN IN ROLE {role};" for user, role in PEOPLE.items()))
+        self.store = Store(
+            self.programs, f"{self.folder}/store", free_port(ports), f"{self.folder}/store.log")
+        self.batch_file = f"{self.folder}/batch.csv"
+        self.store.seed(
+            self.plan.subscriptions, self.plan.seed, self.plan.calendar, self.batch_file)
+        door_port = free_port(ports)
+        self.store.start(f"http://127.0.0.1:{door_port}/notifications", self.plan.calendar)
+        for user in PEOPLE:
+            self._write_settings(user, user, free_port(ports))
+        self._command(
+            "ingest", f"{self.store.folder}/subscriptions.ndjson", user="repricerd")
+        for number in range(self.plan.replicas):
+            port = free_port(ports)
+            settings = self._write_settings(f"replica{number}", "repricerd", port)
+            replica = Replica(
+                number, f"{self.programs}/repricer", settings, port,
+                f"{self.folder}/replica{number}.log")
+            replica.start()
+            self.replicas.append(replica)
+        self.door = Door(
+            door_port, [replica.port for replica in self.replicas], self.chance["door"])
+        for replica in self.replicas:
+            wait_for(60, "repricer serve", lambda: replica.is_ready)
+        wait_for(60, "the fold of the subscribers", self._is_folded)
+
+    def _is_folded(self):
+        return self.cluster.sql("SELECT count(*) FROM repricer.inbox") == ["0"]
+
+    def _write_settings(self, name, user, port):
+        path = f"{self.folder}/{name}.env"
+        with open(self.store.settings_file) as file:
+            text = file.read()
+        text += f"REPRICER_LISTEN=127.0.0.1:{port}\n"
+        text += f"REPRICER_DATABASE_URL={self.cluster.urls[user]}\n"
+        text += f"REPRICER_MIGRATIONS={self.root}/Migrations\n"
+        for name, value in self.plan.settings.items():
+            text += f"{name}={value}\n"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+        return path
+
+    def _command(self, verb, *words, user=None, **settings):
+        done = self.ask(verb, *words, user=user, **settings)
+        if done.returncode != 0:
+            raise Broken(f"repricer {verb} exits with {done.returncode}: {done.stderr[-500:]}")
+        return done.stdout
+
+    def ask(self, verb, *words, user=None, timeout=120, **settings):
+        command = ["nice", f"{self.programs}/repricer", verb]
+        if user:
+            command += ["--env-file", f"{self.folder}/{user}.env"]
+        environment = {
+            **os.environ, "REPRICER_MIGRATIONS": f"{self.root}/Migrations", **settings}
+        done = subprocess.run(
+            [*command, *words], capture_output=True, text=True, timeout=timeout, env=environment)
+        with open(f"{self.folder}/commands.log", "a") as log:
+            log.write(f"{verb} {' '.join(words)}: {done.returncode}\n{done.stderr[-2000:]}\n")
+        return done
+
+    def close(self):
+        for replica in self.replicas:
+            if replica.is_alive:
+                replica.process.kill()
+                replica.process.wait()
+        self.store_stopped = getattr(self, "store", None) and self.store.stop()
+        if self.door:
+            self.door.close()
+        if hasattr(self, "cluster"):
+            self.cluster.stop()
