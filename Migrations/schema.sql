@@ -13,6 +13,78 @@ CREATE FUNCTION report.as_of() RETURNS timestamp with time zone
 
 COMMENT ON FUNCTION report.as_of() IS 'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
+CREATE FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_head audit_head;
+    v_recorded_at timestamptz;
+    v_details json := json_strip_nulls(coalesce(p_details, '{}'));
+    v_hash text;
+BEGIN
+    SELECT * INTO STRICT v_head FROM audit_head FOR UPDATE;
+    v_recorded_at := clock_timestamp();
+    v_head.sequence := v_head.sequence + 1;
+    v_hash := audit_hash(v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
+        v_head.hash);
+    INSERT INTO audit_trail
+            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
+        VALUES (v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
+            v_head.hash, v_hash);
+    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
+    RETURN v_head.sequence;
+END
+$$;
+
+CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_measure record;
+    v_limit approval_limits;
+    v_exceeded text[];
+    v_best text[];
+    v_has_first boolean;
+BEGIN
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id AND approver = session_user) THEN
+        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    v_has_first := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
+    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
+    FOR v_limit IN
+        SELECT l.* FROM approval_limits l
+        WHERE l.approver = session_user
+            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = session_user)
+                AND EXISTS (SELECT FROM pg_roles r
+                    WHERE r.rolname = l.approver AND pg_has_role(session_user, r.oid, 'MEMBER'))
+        ORDER BY l.approver
+    LOOP
+        v_exceeded := limits_exceeded(v_limit, v_measure.rows, v_measure.basis_points,
+            v_measure.monthly_milliunits);
+        IF v_limit.needs_first AND NOT v_has_first THEN
+            v_exceeded := v_exceeded || format('%s approves as the second only', v_limit.approver);
+        END IF;
+        IF cardinality(v_exceeded) = 0 THEN
+            RETURN NULL;
+        END IF;
+        IF v_best IS NULL OR cardinality(v_exceeded) < cardinality(v_best) THEN
+            v_best := v_exceeded;
+        END IF;
+    END LOOP;
+    IF v_best IS NULL THEN
+        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN v_best;
+END
+$$;
+
 CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -21,6 +93,8 @@ DECLARE
     v_batch batches;
     v_rows bigint;
     v_line bigint;
+    v_exceeded text[];
+    v_first text;
 BEGIN
     PERFORM require_pricing();
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
@@ -56,6 +130,19 @@ BEGIN
             v_line, p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    -- Limits change rarely; one that changes now waits until this approval is judged by what it was.
+    LOCK TABLE approval_limits IN SHARE MODE;
+    v_exceeded := approval_shortfall(p_batch_id);
+    IF v_exceeded IS NOT NULL THEN
+        INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
+            VALUES (p_batch_id, session_user, p_at, v_exceeded);
+        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'batch:' || p_batch_id,
+            json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
+                'plan_hash', v_batch.plan_hash, 'exceeded', v_exceeded));
+        RETURN NULL;
+    END IF;
+    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
+        FROM first_approvals WHERE batch_id = p_batch_id;
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at
         WHERE batch_id = p_batch_id;
     -- One that ended while it waited stays ended: an older change of its item turned out to be open.
@@ -69,14 +156,108 @@ BEGIN
             (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
         SELECT original_transaction_id, change_id, p_at, 'queued', 'approval', session_user
         FROM queued;
-    INSERT INTO decisions (decided_at, action, batch_id) VALUES (p_at, 'approve', p_batch_id);
+    PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
+            'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first));
     RETURN v_rows;
 END
+$$;
+
+CREATE FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT encode(sha256(convert_to(string_agg(
+        octet_length(convert_to(v.value, 'UTF8')) || ':' || v.value || E'\n', '' ORDER BY v.place), 'UTF8')), 'hex')
+FROM unnest(ARRAY[
+    p_sequence::text,
+    to_char(p_occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    to_char(p_recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
+$$;
+
+CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) RETURNS record
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH facts AS (
+    SELECT coalesce(s.currency, c.currency) AS currency,
+        coalesce(i.price, c.current_price_milliunits)::numeric AS old, c.new_price_milliunits::numeric AS new,
+        CASE coalesce(s.period, c.period)
+            WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
+            WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
+            -- A period that nobody knows counts as the shortest.
+            ELSE 52.0 / 12 END AS a_month
+    FROM price_changes c
+    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
+        FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
+    WHERE c.batch_id = p_batch_id
+), money AS (
+    SELECT currency, count(*) AS rows,
+        -- From nothing to something is more than any percent.
+        max(CASE WHEN old > 0 THEN abs(new - old) * 10000 / old WHEN new <> old THEN 'Infinity' ELSE 0 END)
+            AS basis_points,
+        ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
+            sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
+    FROM facts GROUP BY currency
+)
+SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(m.basis_points), 0),
+    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}')
+FROM money m
 $$;
 
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
+
+CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM approval_limits WHERE approver = p_approver;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no approval limit of %', p_approver USING ERRCODE = 'no_data_found';
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'drop_limit', 'approver:' || p_approver, NULL);
+END
+$$;
+
+CREATE TABLE repricer.approval_limits (
+    approver text NOT NULL,
+    max_rows bigint,
+    max_basis_points bigint,
+    max_monthly_milliunits jsonb,
+    needs_first boolean DEFAULT false NOT NULL,
+    CONSTRAINT approval_limits_money CHECK ((jsonb_typeof(max_monthly_milliunits) = 'object'::text)),
+    CONSTRAINT approval_limits_name CHECK (((length(approver) >= 1) AND (length(approver) <= 63))),
+    CONSTRAINT approval_limits_numbers CHECK (((max_rows >= 0) AND (max_basis_points >= 0)))
+);
+
+COMMENT ON TABLE repricer.approval_limits IS 'Who may approve a batch, and up to which size. Written by set_approval_limit and drop_approval_limit.';
+
+CREATE FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
+    SELECT 1 AS place, format('%s rows, the limit is %s', p_rows, p_limit.max_rows) AS said
+        WHERE p_rows > p_limit.max_rows
+    UNION ALL
+    SELECT 2, format('a change of %s, the limit is %s %%',
+            CASE WHEN p_basis_points = 'Infinity' THEN 'a price of 0'
+                ELSE trim_scale(ceil(p_basis_points) / 100)::text || ' %' END,
+            trim_scale(p_limit.max_basis_points / 100.0))
+        WHERE p_basis_points > p_limit.max_basis_points
+    UNION ALL
+    SELECT 3, format('%s %s a month, the limit is %s', trim_scale(m.value::numeric / 1000), m.key,
+            trim_scale(coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0) / 1000))
+        FROM jsonb_each_text(p_monthly) AS m
+        WHERE p_limit.max_monthly_milliunits IS NOT NULL
+            AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
+$$;
 
 CREATE FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -118,6 +299,66 @@ BEGIN
 END
 $_$;
 
+CREATE FUNCTION repricer.record_rules_import(p_revision integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_import rule_imports;
+BEGIN
+    SELECT * INTO v_import FROM rule_imports WHERE revision = p_revision;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no version % of the rules', p_revision USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_import.imported_by <> session_user THEN
+        RAISE EXCEPTION 'user % did not import version % of the rules', session_user, p_revision
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF EXISTS (SELECT FROM audit_trail WHERE object = 'rules:' || p_revision) THEN
+        RAISE EXCEPTION 'version % of the rules is recorded already', p_revision
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM append_audit(session_user::text, v_import.imported_at, 'import_rules', 'rules:' || p_revision,
+        json_build_object('file', v_import.file, 'content_sha256', v_import.content_sha256));
+END
+$$;
+
+CREATE FUNCTION repricer.record_submission(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.submitted_by <> session_user THEN
+        RAISE EXCEPTION 'user % did not submit batch %', session_user, p_batch_id
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF EXISTS (SELECT FROM audit_trail WHERE object = 'batch:' || p_batch_id AND action = 'submit') THEN
+        RAISE EXCEPTION 'the submission of batch % is recorded already', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_batch.row_count,
+            'refused_rows', v_batch.rejected_row_count, 'plan_hash', v_batch.plan_hash,
+            'content_sha256', v_batch.content_sha256));
+END
+$$;
+
+CREATE FUNCTION repricer.refuse_audit_change() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
 CREATE FUNCTION repricer.require_pricing() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -129,6 +370,37 @@ BEGIN
     END IF;
 END
 $$;
+
+CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $_$
+DECLARE
+    v_wrong text;
+    v_new approval_limits;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_approver) THEN
+        RAISE EXCEPTION 'no database user or role %', p_approver USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT key INTO v_wrong FROM jsonb_each(p_max_monthly_milliunits)
+        WHERE key !~ '^[A-Z]{3}$'
+            OR CASE WHEN jsonb_typeof(value) = 'number' THEN value::text::numeric < 0 ELSE true END
+        LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the money limit of % is none', v_wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO approval_limits AS l
+            (approver, max_rows, max_basis_points, max_monthly_milliunits, needs_first)
+        VALUES (p_approver, p_max_rows, p_max_basis_points, p_max_monthly_milliunits, p_needs_first)
+        ON CONFLICT (approver) DO UPDATE SET max_rows = excluded.max_rows,
+            max_basis_points = excluded.max_basis_points,
+            max_monthly_milliunits = excluded.max_monthly_milliunits, needs_first = excluded.needs_first
+        RETURNING * INTO v_new;
+    PERFORM append_audit(session_user::text, p_at, 'set_limit', 'approver:' || p_approver,
+        json_build_object('max_rows', v_new.max_rows, 'max_basis_points', v_new.max_basis_points,
+            'max_monthly_milliunits', v_new.max_monthly_milliunits, 'needs_first', v_new.needs_first));
+END
+$_$;
 
 CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -144,8 +416,8 @@ BEGIN
             RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
         END IF;
     END IF;
-    INSERT INTO decisions (decided_at, action, batch_id)
-        VALUES (p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END, p_batch_id);
+    PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
+        coalesce('batch:' || p_batch_id, 'everything'), NULL);
 END
 $$;
 
@@ -201,9 +473,9 @@ BEGIN
             decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
             decision_reason = p_reason
         WHERE batch_id = p_batch_id;
-    INSERT INTO decisions (decided_at, action, batch_id, detail)
-        VALUES (p_at, CASE p_new_state WHEN 'rejected' THEN 'reject' ELSE 'abort' END, p_batch_id,
-            p_reason);
+    PERFORM append_audit(session_user::text, p_at,
+        CASE p_new_state WHEN 'rejected' THEN 'reject' ELSE 'abort' END, 'batch:' || p_batch_id,
+        json_build_object('withdrawn', v_rows, 'reason', p_reason));
     RETURN v_rows;
 END
 $$;
@@ -283,6 +555,7 @@ CREATE TABLE repricer.price_changes (
     current_sku text,
     current_dependent_skus text[],
     planned_effective_at timestamp with time zone,
+    submitted_by text DEFAULT SESSION_USER NOT NULL,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK ((((direction = 'increase'::text) AND (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))) OR ((direction = 'decrease'::text) AND (forecast_consent = 'none'::text)))),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
@@ -1349,6 +1622,30 @@ CREATE TABLE repricer.always_consent_storefronts (
 
 COMMENT ON TABLE repricer.always_consent_storefronts IS 'Append-only. Storefronts where every increase needs consent, or (is_required false) no longer does.';
 
+CREATE TABLE repricer.audit_head (
+    one_row boolean DEFAULT true NOT NULL,
+    sequence bigint NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT audit_head_one_row CHECK (one_row)
+);
+
+CREATE TABLE repricer.audit_trail (
+    sequence bigint NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    actor text NOT NULL,
+    action text NOT NULL,
+    object text NOT NULL,
+    details json NOT NULL,
+    previous_hash text NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT audit_trail_details_size CHECK ((octet_length((details)::text) <= 65536)),
+    CONSTRAINT audit_trail_instants CHECK ((((occurred_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (occurred_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((recorded_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (recorded_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)))),
+    CONSTRAINT audit_trail_sequence CHECK ((sequence > 0))
+);
+
+COMMENT ON TABLE repricer.audit_trail IS 'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
+
 CREATE TABLE repricer.consent_thresholds (
     storefront text NOT NULL,
     currency text NOT NULL,
@@ -1389,6 +1686,8 @@ CREATE TABLE repricer.decisions (
     batch_id uuid,
     detail text
 );
+
+COMMENT ON TABLE repricer.decisions IS 'Superseded by audit_trail, which holds its rows, too.';
 
 CREATE TABLE repricer.dependency_roles (
     original_transaction_id text NOT NULL,
@@ -1440,6 +1739,15 @@ CREATE TABLE repricer.exchange_rates (
 );
 
 COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
+
+CREATE TABLE repricer.first_approvals (
+    batch_id uuid NOT NULL,
+    approver text NOT NULL,
+    approved_at timestamp with time zone NOT NULL,
+    exceeded text[] NOT NULL
+);
+
+COMMENT ON TABLE repricer.first_approvals IS 'Append-only. Who approved a batch beyond their limits, and what exceeded which limit.';
 
 CREATE TABLE repricer.history_reading (
     one_row boolean DEFAULT true NOT NULL,
@@ -1590,11 +1898,26 @@ ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_c
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision);
 
+ALTER TABLE ONLY repricer.approval_limits
+    ADD CONSTRAINT approval_limits_pkey PRIMARY KEY (approver);
+
+ALTER TABLE ONLY repricer.audit_head
+    ADD CONSTRAINT audit_head_pkey PRIMARY KEY (one_row);
+
+ALTER TABLE ONLY repricer.audit_trail
+    ADD CONSTRAINT audit_trail_hash UNIQUE (hash);
+
+ALTER TABLE ONLY repricer.audit_trail
+    ADD CONSTRAINT audit_trail_pkey PRIMARY KEY (sequence);
+
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line);
 
 ALTER TABLE ONLY repricer.batches
     ADD CONSTRAINT batches_pkey PRIMARY KEY (batch_id);
+
+ALTER TABLE ONLY repricer.batches
+    ADD CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by);
 
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku);
@@ -1616,6 +1939,9 @@ ALTER TABLE ONLY repricer.dependent_cancellations
 
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
+
+ALTER TABLE ONLY repricer.first_approvals
+    ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
 ALTER TABLE ONLY repricer.history_reading
     ADD CONSTRAINT history_reading_pkey PRIMARY KEY (one_row);
@@ -1677,6 +2003,8 @@ ALTER TABLE ONLY repricer.subscription_events
 ALTER TABLE ONLY repricer.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id);
 
+CREATE INDEX audit_trail_object ON repricer.audit_trail USING btree (object, sequence);
+
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
 
 CREATE INDEX decisions_batch ON repricer.decisions USING btree (batch_id, decided_at);
@@ -1733,6 +2061,8 @@ ALTER INDEX repricer.notifications_not_understood ATTACH PARTITION repricer.noti
 
 ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
 
+CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON repricer.audit_trail FOR EACH STATEMENT EXECUTE FUNCTION repricer.refuse_audit_change();
+
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
@@ -1754,8 +2084,11 @@ ALTER TABLE ONLY repricer.dependent_cancellations
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
+ALTER TABLE ONLY repricer.first_approvals
+    ADD CONSTRAINT first_approvals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
 ALTER TABLE ONLY repricer.price_changes
-    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id) DEFERRABLE;
+    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by) DEFERRABLE;
 
 GRANT USAGE ON SCHEMA report TO repricer_pricing;
 GRANT USAGE ON SCHEMA report TO repricer_service;
@@ -1768,18 +2101,44 @@ GRANT ALL ON FUNCTION report.as_of() TO repricer_finance;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_pricing;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
+
+GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.record_rules_import(p_revision integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) TO repricer_pricing;
@@ -1993,6 +2352,12 @@ GRANT INSERT(is_required) ON TABLE repricer.always_consent_storefronts TO repric
 
 GRANT INSERT(source) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
 
+GRANT SELECT ON TABLE repricer.audit_head TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
 
@@ -2057,6 +2422,9 @@ GRANT INSERT(revision) ON TABLE repricer.exchange_rates TO repricer_pricing;
 GRANT INSERT(billionths_per_euro) ON TABLE repricer.exchange_rates TO repricer_pricing;
 
 GRANT INSERT(source) ON TABLE repricer.exchange_rates TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
 
 GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
 GRANT SELECT ON TABLE repricer.history_reading TO repricer_pricing;

@@ -64,11 +64,11 @@ package enum BatchQueries {
         """
     }
 
+    /// Adds the submission to the audit trail, from what is stored of the batch.
     package static func recordSubmission(_ batch: NewBatch) -> SQL {
         """
         -- name: recordSubmission
-        INSERT INTO repricer.decisions (decided_at, action, batch_id, detail)
-        VALUES (\(timestamp: batch.asOf), 'submit', \(uuid: batch.batchID), \(batch.planHash))
+        SELECT repricer.record_submission(\(uuid: batch.batchID))
         """
     }
 
@@ -105,15 +105,17 @@ package enum BatchQueries {
             isPaused: try row.bool("is_paused"), pausedReason: try row.textOrNil("paused_reason"))
     }
 
+    /// Returns how many changes were queued; nil: the batch exceeds this user's limits, and the approval was recorded
+    /// as the first.
     package static func approve(
         _ batchID: String, at: Int64, on connection: isolated PostgresConnection
-    ) throws -> Int64 {
+    ) throws -> Int64? {
         try connection.query(
             """
             -- name: approveBatch
             SELECT repricer.approve_batch(\(uuid: batchID), \(timestamp: at)) AS rows
             """
-        ).one().int64("rows")
+        ).one().int64OrNil("rows")
     }
 
     /// `newState` is `rejected` or `aborted`; returns how many changes were withdrawn.
@@ -164,6 +166,24 @@ package enum BatchQueries {
                 WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
                 GROUP BY state
                 """), by: "state")
+    }
+
+    /// Changes of a batch in these states by the UTC day on which Apple tells the customer; nil: it tells nobody.
+    package static func toldOn(
+        batchID: String, states: [String], on connection: isolated PostgresConnection
+    ) throws -> [(state: String, day: String?, rows: Int64)] {
+        try connection.query(
+            """
+            -- name: toldOn
+            SELECT state, to_char(coalesce(consent_asked_at,
+                    -- The lead before the renewal stays when the renewal moves.
+                    forecast_notice_at + (due_effective_at - forecast_effective_at))
+                AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, count(*) AS rows
+            FROM repricer.price_changes
+            WHERE batch_id = \(uuid: batchID) AND state = ANY (\(states))
+            GROUP BY 1, 2 ORDER BY 2 NULLS LAST, 1
+            """
+        ).map { (try $0.text("state"), try $0.textOrNil("day"), try $0.int64("rows")) }
     }
 
     private static func tally(_ rows: Rows, by column: String) throws -> [String: Int64] {

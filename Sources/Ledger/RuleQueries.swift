@@ -105,6 +105,12 @@ package enum RuleQueries {
         for rows in chunks(rules.exchangeRates) {
             _ = try connection.execute(insert(exchangeRates: rows, revision))
         }
+        // Last: it holds the end of the audit trail until the commit.
+        _ = try connection.query(
+            """
+            -- name: recordRulesImport
+            SELECT repricer.record_rules_import(\(revision)::integer)
+            """)
     }
 
     private static func chunks<Row>(_ rows: [Row]) -> [ArraySlice<Row>] {

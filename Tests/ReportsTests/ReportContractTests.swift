@@ -149,12 +149,12 @@ import Testing
                     INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id,
                         line, sku, direction, currency, storefront, period, current_price_milliunits,
                         new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
-                        due_effective_at, state_since)
+                        due_effective_at, state_since, submitted_by)
                     SELECT n::text, gen_random_uuid(),
                         CASE WHEN n > 2500 THEN '\(ReportFixture.otherBatch)'
                             ELSE '\(ReportFixture.batch)' END::uuid,
                         n, 'PLAN', 'increase', 'USD', 'USA', 'P1M', 1000, 2000, 'required',
-                        '2026-01-01Z', '2026-01-01Z', '2026-01-01Z', '2026-01-01Z'
+                        '2026-01-01Z', '2026-01-01Z', '2026-01-01Z', '2026-01-01Z', 'alice'
                     FROM generate_series(1, 2501) n;
                     """)
         await connection.close()

@@ -43,13 +43,13 @@ enum ReportFixture {
             INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line,
                 sku, direction, current_price_milliunits, new_price_milliunits, dependent_skus,
                 forecast_consent, forecast_effective_at, send_by, due_effective_at, state,
-                sent_at, consent_asked_at, acceptance, effective_at, state_since, currency,
-                storefront, period)
+                sent_at, consent_asked_at, acceptance, effective_at, state_since, submitted_by,
+                currency, storefront, period)
             SELECT '\(subscription)', '\(changeID)', '\(batch)', \(line), 'PLAN',
                 '\(new > old ? "increase" : "decrease")', \(old), \(new), '\(dependents)',
                 '\(consent)', '2026-03-01Z', '2026-02-01Z', '\(due)', '\(state)',
                 \(state == "queued" ? "NULL" : "'2026-01-03Z'"), \(quoted(asked)),
-                \(quoted(acceptance)), \(quoted(effective)), '2026-01-03Z', p.*
+                \(quoted(acceptance)), \(quoted(effective)), '2026-01-03Z', 'alice', p.*
             FROM (VALUES \(place)) AS p;
             """
         }

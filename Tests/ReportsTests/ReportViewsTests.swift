@@ -148,10 +148,10 @@ import Testing
             INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line,
                 sku, direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
-                due_effective_at, state, state_since)
+                due_effective_at, state, state_since, submitted_by)
             SELECT original_transaction_id, '00000000-0000-7000-8000-0000000000ff', batch_id, 99,
                 'EXTRA', direction, currency, storefront, period, 500000, 600000, 'not_required',
-                forecast_effective_at, send_by, due_effective_at, 'cancelled', state_since
+                forecast_effective_at, send_by, due_effective_at, 'cancelled', state_since, submitted_by
             FROM repricer.price_changes WHERE original_transaction_id = '3';
             """
 

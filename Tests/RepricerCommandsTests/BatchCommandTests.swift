@@ -208,7 +208,7 @@ import Testing
 
         #expect(
             outcome.output
-                == "{\"batch_id\":\"\(id)\",\"state\":\"rejected\",\"withdrawn\":1,\"past_recall\":{}}\n"
+                == "{\"batch_id\":\"\(id)\",\"state\":\"rejected\",\"withdrawn\":1,\"past_recall\":{},\"communicated_on\":[]}\n"
         )
         #expect(status.output.contains(#""is_final":true,"states":{"aborted":1}"#))
     }
@@ -241,6 +241,61 @@ import Testing
             outcome
                 == Outcome(
                     code: .done, output: "aborted spring: 1 changes withdrawn\n", messages: ""))
+    }
+
+    @Test func abort_ofWhatAppleHas_listsItWithTheDayOfItsCommunication() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("approve", id, environment: office.ben)
+        let connection = try await TestDatabase.connect()
+        // The renewal has moved by a month since the forecast: 27 days before it the customer is told.
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET state = 'scheduled', sent_at = '2026-01-05Z',
+                scheduled_at = '2026-01-05Z', forecast_effective_at = '2026-02-01Z',
+                forecast_notice_at = '2026-01-05Z', due_effective_at = '2026-03-01Z'
+            """)
+        await connection.close()
+
+        let outcome = await run("abort", id, environment: office.ana)
+
+        #expect(
+            outcome.output == """
+                aborted spring: 0 changes withdrawn
+                past recall: 1 scheduled, the customer is told on 2026-02-02
+
+                """)
+    }
+
+    @Test func approve_whenAnotherAddsRows_isNotHeldUp() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        let insert = """
+            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+                direction, currency, storefront, period, current_price_milliunits,
+                new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
+                due_effective_at, state_since)
+            VALUES ('1000000000000002', gen_random_uuid(), '\(id)', 9, 'PLAN', 'decrease', 'USD', 'USA',
+                'P1M', 2, 1, 'none', '2026-02-01Z', '2026-01-31Z', '2026-02-01Z', '2026-01-05Z')
+            """
+        let url = try #require(office.ben["REPRICER_DATABASE_URL"])
+        let ben = try await PostgresConnection.connect(url, applicationName: "test")
+
+        let foreign = await #expect(throws: PostgresError.self) { try await ben.script(insert) }
+        let forged = await #expect(throws: PostgresError.self) {
+            try await ben.script(
+                insert.replacingOccurrences(
+                    of: "(original_transaction_id,", with: "(submitted_by, original_transaction_id,"
+                )
+                .replacingOccurrences(
+                    of: "VALUES (", with: "VALUES ('\(TestDatabase.loginName("ana"))', "))
+        }
+        await ben.close()
+        let approved = await run("approve", id, environment: office.ben)
+
+        #expect(foreign?.constraint == "price_changes_batch_id_fkey")
+        #expect(forged?.sqlState == .insufficientPrivilege)
+        #expect(approved.code == .done)
     }
 
     @Test(arguments: ["approve", "abort", "status", "pause"])

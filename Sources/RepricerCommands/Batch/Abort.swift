@@ -7,8 +7,8 @@ extension Commands {
     static let abort = Command(
         "abort", "withdraw what has not been sent", positionals: [batch], options: [reason],
         discussion: """
-            Changes that the App Store has, or may have, cannot be called back; they are counted. Their consent and \
-            renewals go on being followed.
+            Changes that the App Store has, or may have, cannot be called back; they are counted by the UTC day on \
+            which Apple tells the customer. Their consent and renewals go on being followed.
             """
     ) { invocation in
         try await withdraw(
@@ -24,26 +24,37 @@ extension Commands {
         let name = try invocation.arguments.required(batch)
         return try await invocation.withPool(configuration) { pool in
             let batch = try await BatchFinder.find(name, pool: pool)
-            let (count, states) = try await pool.withTransaction { connection in
+            let (count, states, told) = try await pool.withTransaction { connection in
                 let count = try BatchQueries.withdraw(
                     batch.batchID, newState: newState, reason: reason, at: now.milliseconds,
                     on: connection)
+                let states = try BatchQueries.stateCounts(batchID: batch.batchID, on: connection)
+                let past = states.filter { ChangeState(rawValue: $0.key)?.isWithApple ?? true }
                 return (
-                    count, try BatchQueries.stateCounts(batchID: batch.batchID, on: connection)
+                    count, past,
+                    try BatchQueries.toldOn(
+                        batchID: batch.batchID, states: past.keys.sorted(), on: connection)
                 )
             }
-            let past = states.filter { ChangeState(rawValue: $0.key)?.isWithApple ?? true }
             if invocation.isJSON {
                 try invocation.print(
                     .object([
                         "batch_id": .string(batch.batchID), "state": .string(newState),
-                        "withdrawn": .integer(count), "past_recall": .counts(past),
+                        "withdrawn": .integer(count), "past_recall": .counts(states),
+                        "communicated_on": .array(
+                            told.map { line in
+                                .object([
+                                    "day": .text(line.day), "state": .string(line.state),
+                                    "rows": .integer(line.rows),
+                                ])
+                            }),
                     ]))
             } else {
                 try invocation.print(
                     "\(newState) \(harmless(batch.name)): \(count) changes withdrawn\n")
-                for (state, rows) in past.sorted(by: { $0.key < $1.key }) {
-                    try invocation.print("past recall: \(rows) \(state)\n")
+                for line in told {
+                    let day = line.day.map { "the customer is told on \($0)" } ?? "nobody is told"
+                    try invocation.print("past recall: \(line.rows) \(line.state), \(day)\n")
                 }
             }
             return .done

@@ -1,0 +1,79 @@
+package import Postgres
+
+/// The approval policy: who may approve what. Written by the database's owner alone.
+package enum PolicyQueries {
+    /// What one approver may approve alone; nil is no limit.
+    package struct Limit: Sendable, Equatable {
+        /// A database user, or a role whose members share the limits.
+        package var approver: String
+        package var rows: Int64?
+        /// Of one price, up or down, in hundredths of a percent.
+        package var basisPoints: Int64?
+        /// JSON: currency to milliunits a month.
+        package var monthly: String?
+        /// Approves only what somebody else has approved first.
+        package var needsFirst: Bool
+
+        package init(
+            approver: String, rows: Int64? = nil, basisPoints: Int64? = nil, monthly: String? = nil,
+            needsFirst: Bool = false
+        ) {
+            self.approver = approver
+            self.rows = rows
+            self.basisPoints = basisPoints
+            self.monthly = monthly
+            self.needsFirst = needsFirst
+        }
+    }
+
+    package static func all(on connection: isolated PostgresConnection) throws -> [Limit] {
+        try connection.query(
+            """
+            -- name: approvalLimits
+            SELECT approver, max_rows, max_basis_points, max_monthly_milliunits::text AS monthly,
+                needs_first
+            FROM repricer.approval_limits ORDER BY approver
+            """
+        ).map { row in
+            Limit(
+                approver: try row.text("approver"), rows: try row.int64OrNil("max_rows"),
+                basisPoints: try row.int64OrNil("max_basis_points"),
+                monthly: try row.textOrNil("monthly"), needsFirst: try row.bool("needs_first"))
+        }
+    }
+
+    package static func set(
+        _ limit: Limit, at: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: setApprovalLimit
+            SELECT repricer.set_approval_limit(\(limit.approver)::text, \(limit.rows)::bigint,
+                \(limit.basisPoints)::bigint, \(json: limit.monthly)::jsonb, \(limit.needsFirst),
+                \(timestamp: at))
+            """)
+    }
+
+    package static func drop(
+        _ approver: String, at: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: dropApprovalLimit
+            SELECT repricer.drop_approval_limit(\(approver)::text, \(timestamp: at))
+            """)
+    }
+
+    /// What of a batch exceeded the limits of this user, who approved it first.
+    package static func ownShortfall(
+        _ batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: ownShortfall
+            SELECT exceeded FROM repricer.first_approvals
+            WHERE batch_id = \(uuid: batchID) AND approver = session_user
+            """
+        ).oneOrNil()?.texts("exceeded") ?? []
+    }
+}

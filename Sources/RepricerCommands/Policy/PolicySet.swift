@@ -1,0 +1,103 @@
+import Ledger
+import Pricing
+
+extension Commands {
+    private static let approver = Positional(
+        "APPROVER", "a database user, or a role whose members share the limits")
+    private static let rows = ValueOption("rows", "N", "at most so many rows in a batch")
+    private static let percent = ValueOption(
+        "percent", "P", "no price may move by more, up or down; as 10 or 12.5")
+    private static let monthly = ValueOption(
+        "monthly", "LIMITS", "how far all prices together may move in a month, as USD=5000,EUR=4000"
+    )
+    private static let second = Flag(
+        "second", "may approve only what somebody else has approved first")
+    private static let removed = Flag("remove", "take the approver out of the policy")
+
+    static let policySet = Command(
+        "policy set", "say what an approver may approve alone (the database's owner only)",
+        positionals: [approver], options: [rows, percent, monthly, second, removed],
+        discussion: """
+            Replaces all limits of the approver; what is left out is unlimited. Beyond their limits an approval is \
+            recorded as the first, and another approver, whose limits allow the batch, has to give the second. Once \
+            one approver is named, nobody else approves; a user's own limits go before those of their roles. With \
+            --monthly a currency that is left out may not move at all. The batch is measured at approval, by the \
+            facts known then.
+            """
+    ) { invocation in
+        let limit = try limit(invocation.arguments)
+        let isRemoved = invocation.arguments[removed]
+        let isPlain = limit == PolicyQueries.Limit(approver: limit.approver)
+        guard !isRemoved || isPlain else {
+            throw UsageError("--remove takes no limits")
+        }
+        let configuration = try invocation.configuration()
+        let now = try await invocation.now(configuration)
+        return try await invocation.withPool(configuration) { pool in
+            let limits = try await pool.withTransaction { connection in
+                if isRemoved {
+                    try PolicyQueries.drop(limit.approver, at: now.milliseconds, on: connection)
+                } else {
+                    try PolicyQueries.set(limit, at: now.milliseconds, on: connection)
+                }
+                return try PolicyQueries.all(on: connection)
+            }
+            let shown = PolicyShown(limits: limits)
+            try invocation.print(invocation.isJSON ? shown.json.text + "\n" : shown.text)
+            return .done
+        }
+    }
+
+    private static func limit(_ arguments: ParsedArguments) throws(UsageError)
+        -> PolicyQueries.Limit
+    {
+        var limit = PolicyQueries.Limit(
+            approver: try arguments.required(approver), needsFirst: arguments[second])
+        if let text = arguments[rows] {
+            guard let number = Int64(text), number >= 0 else {
+                throw UsageError("--rows cannot be \(quoted(text)); write a number, as 10000")
+            }
+            limit.rows = number
+        }
+        if let text = arguments[percent] {
+            guard let hundredths = scaled(text, decimals: 2) else {
+                throw UsageError("--percent cannot be \(quoted(text)); write it as 10 or 12.5")
+            }
+            limit.basisPoints = hundredths
+        }
+        if let text = arguments[monthly] { limit.monthly = try money(text) }
+        return limit
+    }
+
+    private static func money(_ text: String) throws(UsageError) -> String {
+        var amounts: [String: Int64] = [:]
+        for part in text.split(separator: ",", omittingEmptySubsequences: false) {
+            let sides = part.split(separator: "=", omittingEmptySubsequences: false)
+            guard sides.count == 2, let currency = sides.first, let amount = sides.last,
+                currency.utf8.count == 3, currency.utf8.allSatisfy({ (65...90).contains($0) }),
+                let milliunits = scaled(String(amount), decimals: 3)
+            else {
+                throw UsageError(
+                    "--monthly cannot be \(quoted(text)); write it as USD=5000,EUR=4000.50")
+            }
+            guard amounts.updateValue(milliunits, forKey: String(currency)) == nil else {
+                throw UsageError("--monthly names \(currency) twice")
+            }
+        }
+        return "{"
+            + amounts.sorted { $0.key < $1.key }.map { "\"\($0.key)\":\($0.value)" }
+            .joined(separator: ",") + "}"
+    }
+
+    /// A plain decimal, times ten to the power of `decimals`; nil where it is none, or has more of them.
+    private static func scaled(_ text: String, decimals: Int) -> Int64? {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard let whole = parts.first, parts.count <= 2 else { return nil }
+        let fraction = parts.dropFirst().first ?? "0"
+        let isPlain = !whole.isEmpty && !fraction.isEmpty && fraction.utf8.count <= decimals
+        let digits =
+            whole + fraction + String(repeating: "0", count: max(0, decimals - fraction.utf8.count))
+        guard isPlain, digits.utf8.allSatisfy({ (48...57).contains($0) }) else { return nil }
+        return Int64(digits)
+    }
+}

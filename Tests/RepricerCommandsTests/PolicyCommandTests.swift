@@ -1,0 +1,259 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// Who may approve what: limits, the second approver, and what is measured.
+@Suite(.database) struct PolicyCommandTests {
+    /// Ana submits; Ben, Cleo and Dan could approve; the owner sets the policy.
+    private struct Office {
+        let people: [String: [String: String]]
+        let owner: [String: String]
+        private let scratch: ScratchFolder
+
+        init() async throws {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                    storefront, currency, period, product_id, original_purchase_at,
+                    recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
+                    signed_at, folded_signed_at, folded_evidence_id)
+                SELECT s.id, 1, true, 'USA', 'USD', s.period, 'generic', '2025-06-01Z',
+                    '2025-06-01Z', '2026-01-01Z', '2027-01-01Z', '2027-01-01Z',
+                    '[{"sku":"PLAN","currentPrice":10000,"renewalPrice":10000,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1'
+                FROM (VALUES ('1000000000000001', 'P1M'), ('1000000000000002', 'P1Y')) AS s (id, period);
+                """)
+            await connection.close()
+            var people: [String: [String: String]] = [:]
+            for name in ["ana", "ben", "cleo", "dan"] {
+                people[name] = Self.environment(
+                    try await TestDatabase.login(name, memberOf: ["repricer_pricing"]))
+            }
+            self.people = people
+            owner = Self.environment(TestDatabase.url)
+            scratch = try ScratchFolder()
+        }
+
+        static func environment(_ url: String) -> [String: String] {
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        }
+
+        func environment(_ name: String) -> [String: String] { people[name] ?? [:] }
+
+        /// Two increases of 20 %: 2 USD a month, and 2 USD a year.
+        func submit() async throws {
+            let file = try scratch.file(
+                "batch.csv",
+                """
+                original_transaction_id,sku,price,currency
+                1000000000000001,PLAN,12,USD
+                1000000000000002,PLAN,12,USD
+
+                """)
+            let outcome = await run(
+                "submit", file, "--name", "spring", environment: environment("ana"))
+            #expect(outcome.code == .done, "\(outcome.messages)")
+        }
+
+        func limit(_ name: String, _ options: String...) async {
+            let outcome = await run(
+                ["policy", "set", TestDatabase.loginName(name)] + options, environment: owner)
+            #expect(outcome.code == .done, "\(outcome.messages)")
+        }
+
+        func approve(_ name: String) async -> Outcome {
+            await run("approve", "spring", environment: environment(name))
+        }
+    }
+
+    private static let needed =
+        "repricer: your approval of spring is recorded as the first; a second approver is needed: "
+    private static let approved = Outcome(
+        code: .done, output: "approved 2 changes of spring\n", messages: "")
+
+    @Test(arguments: [
+        (["--rows", "1"], "2 rows, the limit is 1"),
+        (["--percent", "19.99"], "a change of 20 %, the limit is 19.99 %"),
+        (["--monthly", "USD=2.166"], "2.167 USD a month, the limit is 2.166"),
+        (["--monthly", "EUR=99"], "2.167 USD a month, the limit is 0"),
+        (
+            ["--rows", "0", "--percent", "5"],
+            "2 rows, the limit is 0; a change of 20 %, the limit is 5 %"
+        ),
+    ])
+    func approve_beyondTheLimits_needsASecondApprover(_ options: [String], _ said: String)
+        async throws
+    {
+        let office = try await Office()
+        _ = await run(
+            ["policy", "set", TestDatabase.loginName("ben")] + options, environment: office.owner)
+        await office.limit("cleo")
+        try await office.submit()
+
+        let first = await office.approve("ben")
+        let waiting = await run(
+            "status", "spring", "--json", environment: office.environment("ben"))
+        let again = await office.approve("ben")
+        let own = await office.approve("ana")
+        let second = await office.approve("cleo")
+        let trail = await run(
+            "audit", "show", "--batch", "spring", environment: office.environment("ben"))
+
+        #expect(
+            first
+                == Outcome(
+                    code: .approvalNeededOrRefused, output: "", messages: Self.needed + said + "\n")
+        )
+        #expect(waiting.output.contains(#""awaiting_approval":2"#))
+        #expect(again.code == .approvalNeededOrRefused)
+        #expect(again.messages.contains("has given the first approval"))
+        #expect(own.code == .approvalNeededOrRefused)
+        #expect(second == Self.approved)
+        #expect(trail.output.contains("  approve_first  "))
+        #expect(trail.output.contains(#""first_approved_by":"\#(TestDatabase.loginName("ben"))""#))
+    }
+
+    @Test func approve_withinTheLimits_needsNobodyElse() async throws {
+        let office = try await Office()
+        await office.limit("ben", "--rows", "2", "--percent", "20", "--monthly", "USD=2.167")
+        try await office.submit()
+
+        #expect(await office.approve("ben") == Self.approved)
+    }
+
+    @Test func approve_byWhomNoLimitNames_isRefused() async throws {
+        let office = try await Office()
+        await office.limit("ben")
+        try await office.submit()
+
+        let outcome = await office.approve("dan")
+
+        #expect(outcome.code == .approvalNeededOrRefused)
+        #expect(outcome.messages.contains("no approval limit names them or a role of theirs"))
+        #expect(await office.approve("ben") == Self.approved)
+    }
+
+    @Test func approve_bySecondApproversOnly_takesTwo() async throws {
+        let office = try await Office()
+        await office.limit("cleo", "--second")
+        await office.limit("dan", "--second")
+        try await office.submit()
+
+        let first = await office.approve("cleo")
+        let second = await office.approve("dan")
+
+        #expect(first.code == .approvalNeededOrRefused)
+        #expect(first.messages.contains("approves as the second only"))
+        #expect(second == Self.approved)
+    }
+
+    @Test func approve_byMembersOfARole_goesByItsLimitsUnlessTheyHaveTheirOwn() async throws {
+        let office = try await Office()
+        let role = TestDatabase.loginName("boards")
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            CREATE ROLE "\(role)";
+            GRANT "\(role)" TO "\(TestDatabase.loginName("ben"))", "\(TestDatabase.loginName("dan"))"
+            """)
+        await connection.close()
+        await office.limit("boards")
+        await office.limit("ben", "--rows", "1")
+        try await office.submit()
+
+        let own = await office.approve("ben")
+        let ofRole = await office.approve("dan")
+
+        #expect(own.messages == Self.needed + "2 rows, the limit is 1\n")
+        #expect(ofRole == Self.approved)
+    }
+
+    /// The submitter says that prices are 11.99 already, and that all are paid once a year.
+    @Test func approve_ofRowsWithForgedPrices_goesByTheFacts() async throws {
+        let office = try await Office()
+        await office.limit("ben", "--percent", "10")
+        await office.limit("cleo", "--monthly", "USD=1")
+        try await office.submit()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET current_price_milliunits = 11990, period = 'P1Y',
+                currency = 'JPY'
+            """)
+        await connection.close()
+
+        let percent = await office.approve("ben")
+        let money = await office.approve("cleo")
+
+        #expect(percent.messages == Self.needed + "a change of 20 %, the limit is 10 %\n")
+        #expect(money.messages == Self.needed + "2.167 USD a month, the limit is 1\n")
+    }
+
+    @Test func policy_changedAndEmptied_isShownAndRecorded() async throws {
+        let office = try await Office()
+        let ben = TestDatabase.loginName("ben")
+
+        let none = await run("policy", "show", environment: office.environment("dan"))
+        await office.limit(
+            "ben", "--rows", "10", "--percent", "12.05", "--monthly", "USD=5,EUR=4.5")
+        let shown = await run("policy", "show", environment: office.environment("dan"))
+        let json = await run("policy", "show", "--json", environment: office.environment("dan"))
+        await office.limit("ben", "--remove")
+        try await office.submit()
+        let trail = await run("audit", "show", "--json", environment: office.environment("dan"))
+
+        #expect(
+            none.output == "no limits: any member of repricer_pricing but the submitter approves\n")
+        #expect(shown.output.contains(#"    10    12.05  {"EUR": 4500, "USD": 5000}  alone"#))
+        #expect(
+            json.output
+                == #"{"limits":[{"approver":"\#(ben)","max_rows":10,"max_basis_points":1205,"#
+                + #""max_monthly_milliunits":{"EUR": 4500, "USD": 5000},"needs_first":false}]}"#
+                + "\n")
+        #expect(trail.output.contains(#""action":"set_limit","object":"approver:\#(ben)""#))
+        #expect(trail.output.contains(#""action":"drop_limit","object":"approver:\#(ben)""#))
+        #expect(await office.approve("dan") == Self.approved)
+    }
+
+    @Test func policySet_byAnybodyButTheOwner_isRefused() async throws {
+        let office = try await Office()
+
+        let set = await run(
+            "policy", "set", TestDatabase.loginName("dan"), environment: office.environment("dan"))
+        let shown = await run("policy", "show", environment: office.environment("dan"))
+
+        #expect(set.code == .approvalNeededOrRefused)
+        #expect(set.messages.contains("permission denied"))
+        #expect(shown.output.hasPrefix("no limits"))
+    }
+
+    @Test func policySet_ofNobody_exits3() async throws {
+        let office = try await Office()
+
+        let unknown = await run("policy", "set", "no one", environment: office.owner)
+        let absent = await run("policy", "set", "no one", "--remove", environment: office.owner)
+
+        #expect(unknown.code == .inputRejected)
+        #expect(unknown.messages == "repricer: no database user or role no one\n")
+        #expect(absent.code == .inputRejected)
+    }
+
+    @Test(arguments: [
+        ["--rows", "-1"], ["--rows", "many"], ["--rows", "99999999999999999999"],
+        ["--percent", "1.234"], ["--percent", "-5"], ["--percent", "."], ["--percent", "1."],
+        ["--percent", "1.2.3"], ["--percent", "99999999999999999999"], ["--percent", "10%"],
+        ["--monthly", ""], ["--monthly", "USD"], ["--monthly", "usd=5"], ["--monthly", "USD=-5"],
+        ["--monthly", "USD=1.2345"], ["--monthly", "USD=5,"], ["--monthly", "USD=5,USD=6"],
+        ["--monthly", "USD=1=2"], ["--remove", "--rows", "1"],
+    ])
+    func policySet_ofALimitThatIsNone_isAUsageError(_ options: [String]) async {
+        let outcome = await run(["policy", "set", "ben"] + options)
+
+        #expect(outcome.code == .usage, "\(outcome.messages)")
+        #expect(outcome.output.isEmpty)
+    }
+}
