@@ -14,6 +14,7 @@ package enum IntakeOutcome: Hashable, Sendable {
 /// it.
 package final class NotificationIntake: Sendable {
     private let check: NotificationCheck
+    private let turnstile = Turnstile()
     private let batcher: ArrivalBatcher
     private let clock: any WallClock
     private let metrics: Metrics
@@ -73,7 +74,9 @@ package final class NotificationIntake: Sendable {
         let arrival: Arrival
         do throws(NotificationRefusal) {
             defer { observe("repricer_notification_verify_seconds", since: start) }
-            arrival = try check(signedPayload, clock.nowMilliseconds())
+            arrival = try turnstile.pass { () throws(NotificationRefusal) in
+                try check(signedPayload, clock.nowMilliseconds())
+            }
         } catch {
             return .refused(error)
         }
