@@ -6,12 +6,14 @@ import Testing
 
 /// Rows that were stored before payloads were packed.
 @Suite(.database) struct PackedEvidenceMigrationTests {
-    /// A database at the version before, with what `script` does to it, then migrated to the end.
-    static func migrated(after script: String) async throws -> PostgresConnection {
+    /// A database at the version before that one, with what `script` does to it, then migrated to the end.
+    static func migrated(
+        before version: String = "0008", after script: String
+    ) async throws -> PostgresConnection {
         let folder = try ScratchFolder()
         let migrations = RepositoryFiles.path("Migrations")
         for name in try FileManager.default.contentsOfDirectory(atPath: migrations)
-        where name.hasSuffix(".sql") && name < "0008" {
+        where name.hasSuffix(".sql") && name < version {
             let text = try String(contentsOfFile: "\(migrations)/\(name)", encoding: .utf8)
             _ = try folder.file(name, text)
         }
