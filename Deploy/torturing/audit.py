@@ -365,6 +365,28 @@ def ends_equal(look):
     return counted, wrong
 
 
+def dates_equal(look):
+    """What waits for its renewal waits for the one that the store will charge it at."""
+    wrong, counted = [], 0
+    for call, item in look.first_applications():
+        change = change_of(look, call, item)
+        if change is None or change["state"] not in WAITING:
+            continue
+        counted += 1
+        events = look.events_of[call["subscription"]]
+        recent = [event for event in events if event["at"] >= look.end - look.grace]
+        dates = [
+            found["effectiveAt"] for event in [*events[:len(events) - len(recent)][-1:], *recent]
+            for found in event["items"]
+            if found["sku"] == item["sku"] and found.get("newPrice") == item["price"]]
+        if dates and change["due_effective_at"] not in dates:
+            wrong.append(
+                f"{change['id']} {call['subscription']} {item['sku']}: the store charges it at"
+                f" {dates[-1]}, the ledger says {change['due_effective_at']} ({change['state']}, applied"
+                f" at {call['applied_at']} as {call['id']})")
+    return counted, wrong
+
+
 def verdicts_equal(look):
     """Whether the subscriber was asked for consent or only informed: the store and the ledger say the same."""
     wrong, counted = [], 0
@@ -422,8 +444,8 @@ def nothing_stuck(look):
 
 CHECKS = [
     rows_accounted, states_sum, final_or_waiting, applied_once, one_id_an_intent, ids_committed,
-    no_overlap, rate_second, rate_hour, applied_in_ledger, ends_equal, verdicts_equal,
-    dependents_proved, nothing_stuck]
+    no_overlap, rate_second, rate_hour, applied_in_ledger, ends_equal, dates_equal,
+    verdicts_equal, dependents_proved, nothing_stuck]
 
 
 def audit(evidence):

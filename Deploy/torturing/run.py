@@ -135,34 +135,38 @@ UNSETTLED = """SELECT
     (SELECT count(*) FROM repricer.inbox WHERE error IS NULL) AS inbox,
     (SELECT count(*) FROM repricer.dependent_cancellations
         WHERE state IN ('requested', 'cancel_sent')) AS dependents,
+    (SELECT count(*) FROM repricer.price_changes
+        WHERE state IN ('scheduled', 'pending_consent', 'accepted')
+            AND due_effective_at < to_timestamp({now} / 1000.0)) AS overdue,
     (SELECT count(*) FROM repricer.price_changes WHERE ended_at IS NULL) AS open"""
 
 
 def settle(world):
     """Waits until nothing is under way; what never comes is the auditor's to name."""
-    keys = ["calls", "ready", "inbox", "dependents"]
-    if world.plan.kind == "quarter":
-        keys.append("open")
-    end = time.time() + world.plan.seconds * 0.5 + 90
-    reconciled = 0
+    end = time.time() + 120
+    reconciled, counts = 0, {}
     while time.time() < end:
+        now = store_now(world)
         try:
-            counts = world.cluster.rows(UNSETTLED)[0]
+            counts = world.cluster.rows(UNSETTLED.format(now=now - world.plan.grace))[0]
         except OSError:
             time.sleep(0.5)
             continue
-        if not any(counts[key] for key in keys):
-            if reconciled == 2:
-                return counts
-            # Notifications that were lost come from the history, and by it newer facts.
-            until_done(60, lambda: reconcile(world))
-            reconciled += 1
-        elif world.plan.kind == "quarter" and not any(counts[key] for key in keys[:-1]):
-            until_done(60, lambda: reconcile(world))
-            time.sleep(3)
-        else:
+        if any(counts[key] for key in ("calls", "ready", "inbox", "dependents")):
             time.sleep(0.5)
+            continue
+        if reconciled >= 2 and (counts["overdue"] == 0 or reconciled >= 6):
+            break
+        # Notifications that were lost come from the history, and by it newer facts.
+        until_done(60, lambda: reconcile(world))
+        reconciled += 1
+        time.sleep(1 if counts["overdue"] == 0 else 5)
     return counts
+
+
+def store_now(world):
+    now = world.store.state()["now"]
+    return evidence.instant(now) if isinstance(now, str) else now
 
 
 def reconcile(world):
@@ -172,9 +176,7 @@ def reconcile(world):
 
 def close(world):
     """The store first: what it still told is folded before the replicas drain."""
-    world.ended_at = world.store.state()["now"]
-    if isinstance(world.ended_at, str):
-        world.ended_at = evidence.instant(world.ended_at)
+    world.ended_at = store_now(world)
     world.store.stop()
     end = time.time() + 30
     while time.time() < end and not world._is_folded():

@@ -211,6 +211,13 @@ def declined_here_effective_there(world):
     world["events"][-1]["items"].append(item("B", 9000))
 
 
+def later_than_said(world):
+    """dates_equal"""
+    world["changes"][0].update(
+        state="accepted", ended_at=None, effective_at=None, due_effective_at=RENEWAL + 30 * DAY)
+    world["events"].pop(3)
+
+
 def not_asked(world):
     """verdicts_equal"""
     world["changes"][1]["consent_asked_at"] = None
@@ -252,7 +259,7 @@ LIES = [
     unknown_for_ever, ended_without_reason, applied_twice, two_ids, new_id_without_proof,
     id_of_nobody, other_words, overlap, overlap_inside, burst, long_burst, never_applied,
     applied_but_rejected, other_dependents, effective_too_early, declined_here_effective_there,
-    not_asked, informed_not_asked, dependent_forgotten, dependent_still_there, dependent_unproved,
+    later_than_said, not_asked, informed_not_asked, dependent_forgotten, dependent_still_there, dependent_unproved,
     dependent_of_the_living,     notification_set_aside]
 
 
