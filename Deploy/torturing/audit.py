@@ -240,27 +240,27 @@ def no_overlap(look):
     return counted, wrong
 
 
-def rate_kept(look, window, factor, allowance=0):
+def rate_kept(look, window, factor):
     """At most `limit` calls in every window of so many milliseconds of the business clock."""
     wrong, counted = [], 0
     for endpoint, limit in look.limits.items():
         arrivals = sorted(call["at"] for call in look.calls if call["endpoint"] == endpoint)
         counted += len(arrivals)
-        start, worst = 0, None
-        for index, at in enumerate(arrivals):
-            while at - arrivals[start] >= window:
-                start += 1
-            count = index - start + 1
-            if count > limit * factor:
-                if worst is None or at - worst[0] >= window:
-                    if worst:
-                        wrong.append(worst[1])
-                    worst = (at, None, 0)
-                if count > worst[2]:
-                    worst = (worst[0], f"{endpoint}: {count} calls from {arrivals[start]} to {at},"
-                             f" {limit * factor} allowed", count)
-        if worst:
-            wrong.append(worst[1])
+        allowed, index = limit * factor, 0
+        while index + allowed < len(arrivals):
+            if arrivals[index + allowed] - arrivals[index] >= window:
+                index += 1
+                continue
+            # One finding a crowd: from its first call to the last that is in no kept window.
+            first, narrowest = index, window
+            while index + allowed < len(arrivals) and (
+                    arrivals[index + allowed] - arrivals[index] < window):
+                narrowest = min(narrowest, arrivals[index + allowed] - arrivals[index])
+                index += 1
+            last = index + allowed - 1
+            wrong.append(
+                f"{endpoint}: {last - first + 1} calls from {arrivals[first]} to {arrivals[last]}, at the"
+                f" worst {allowed + 1} in {narrowest} ms, {allowed} allowed in {window} ms")
     return counted, wrong
 
 
@@ -459,6 +459,20 @@ def audit(evidence):
     return results
 
 
+def longest_wait(look):
+    """The longest that a call without a usable answer waited for the next call or look, in seconds."""
+    longest = 0
+    for id, calls in look.by_id.items():
+        for call in calls:
+            usable = is_definite(call) or call["answer"] == 200 and call["fault"] in (None, "slow", "late")
+            later = [
+                other["began"] for other in [*calls, *look.reads_of[call["subscription"]]]
+                if call["ended"] is not None and other["began"] > call["ended"]]
+            if not usable and later:
+                longest = max(longest, min(later) - call["ended"])
+    return round(longest / 1000, 1)
+
+
 def figures(evidence):
     """Counts that say how much of the trouble reached the product."""
     look = Look(evidence)
@@ -470,6 +484,7 @@ def figures(evidence):
         "calls_with_fault": sum(call["fault"] is not None for call in look.calls),
         "applied": sum(1 for _ in look.first_applications()),
         "events": len(look.events),
+        "longest_wait_for_retry_seconds": longest_wait(look),
         "states": dict(collections.Counter(change["state"] for change in look.changes)),
         "forecast_consent_off": sum(
             1 for call, item in look.first_applications()
