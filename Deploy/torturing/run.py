@@ -53,12 +53,12 @@ def make_plan(kind, seconds, seed, options):
             settings={
                 "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": rate,
                 "REPRICER_RECONCILE_EVERY": "15s", "REPRICER_SILENT_AFTER": "20s"},
-            limits={"changePrice": rate, "status": rate}, grace=15_000)
+            limits={"changePrice": rate, "status": rate, "history": rate}, grace=15_000)
     speed = round(90 * 86_400 / (seconds + 20))
     return Plan(
         **common, subscriptions=max(150, 3 * seconds),
         calendar=["--clock", f"2026-03-02T00:00:00Z@{speed}"], settings={},
-        limits={"changePrice": 50, "status": 50}, grace=15 * speed * 1000)
+        limits={"changePrice": 50, "status": 50, "history": 50}, grace=15 * speed * 1000)
 
 
 def split(path, plan, chance):
@@ -217,11 +217,15 @@ def run_round(plan, options, say):
                 trouble.counts["died by itself"] += 1
                 replica.start()
         left = settle(world)
+        trail = world.ask("audit", "verify", user="ana")
         stops = close(world)
         found = evidence.gather(world)
         results = audit.audit(found)
         results.append((
             "drained", "SIGTERM ends a replica in 10 s with exit code 0.", plan.replicas, stops))
+        results.append((
+            "trail_whole", "The audit trail of decisions verifies.", len(world.submitted),
+            [] if trail.returncode == 0 else [f"exit code {trail.returncode}: {trail.stderr[-300:]}"]))
         by_themselves = trouble.counts["died by itself"]
         results.append((
             "stayed_alive", "No replica ended unless it was killed.", plan.replicas,
