@@ -299,6 +299,10 @@ BEGIN
 END
 $_$;
 
+CREATE FUNCTION repricer.rate_clock() RETURNS bigint
+    LANGUAGE sql
+    RETURN ((EXTRACT(epoch FROM clock_timestamp()) * (1000000)::numeric))::bigint;
+
 CREATE FUNCTION repricer.record_rules_import(p_revision integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -1818,11 +1822,13 @@ CREATE TABLE repricer.price_change_history_default (
 
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
-    micro_tokens bigint NOT NULL,
-    refilled_at timestamp with time zone NOT NULL,
     blocked_until timestamp with time zone,
-    CONSTRAINT rate_limits_never_overdrawn CHECK ((micro_tokens >= 0))
+    next_slot_micros bigint DEFAULT 0 NOT NULL
 );
+
+COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
+
+COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS 'The first instant that no process has reserved for a call; microseconds since 1970.';
 
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
@@ -2126,6 +2132,9 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 
 REVOKE ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.record_rules_import(p_revision integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repricer_pricing;

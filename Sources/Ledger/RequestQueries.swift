@@ -41,33 +41,52 @@ package enum RequestQueries {
         }
     }
 
-    /// Writes the intent and claims its changes; both or neither.
+    /// Writes the intents and claims their changes; all or none, in three statements however many they are.
     package static func insert(
-        _ request: Held, owner: String, leaseUntil: Int64, now: Int64
+        _ requests: [Held], owner: String, leaseUntil: Int64, now: Int64
     ) -> [SQL] {
-        let id = request.originalTransactionID
+        guard !requests.isEmpty else { return [] }
+        let changes = requests.flatMap { request in
+            request.changeIDs.map {
+                (request.originalTransactionID, $0, request.requestReferenceID)
+            }
+        }
         return [
             """
-            -- name: insertRequest
+            -- name: insertRequests
             INSERT INTO repricer.price_change_requests
                 (original_transaction_id, request_reference_id, change_ids, transaction_id, call,
                  lease_owner, lease_until, prepared_at)
-            VALUES (\(id), \(uuid: request.requestReferenceID), \(uuids: request.changeIDs)::uuid[],
-                \(request.transactionID), \(json: request.call), \(uuid: owner),
-                \(timestamp: leaseUntil), \(timestamp: now))
+            SELECT t.id, t.request, t.changes::uuid[], t.transaction_id, t.call::jsonb,
+                \(uuid: owner)::uuid, \(timestamp: leaseUntil)::timestamptz,
+                \(timestamp: now)::timestamptz
+            FROM unnest(\(requests.map(\.originalTransactionID))::text[],
+                \(uuids: requests.map(\.requestReferenceID))::uuid[],
+                \(requests.map { arrayText($0.changeIDs) })::text[],
+                \(requests.map(\.transactionID))::text[], \(requests.map(\.call))::text[]
+            ) AS t (id, request, changes, transaction_id, call)
             """,
             """
             -- name: claimChanges
-            UPDATE repricer.price_changes SET state = 'sending', reason = NULL,
-                request_reference_id = \(uuid: request.requestReferenceID),
-                sent_at = \(timestamp: now), state_since = \(timestamp: now), next_attempt_at = NULL,
+            UPDATE repricer.price_changes c SET state = 'sending', reason = NULL,
+                request_reference_id = t.request, sent_at = \(timestamp: now)::timestamptz,
+                state_since = \(timestamp: now)::timestamptz, next_attempt_at = NULL,
                 planned_effective_at = NULL
-            WHERE original_transaction_id = \(id)
-                AND change_id = ANY (\(uuids: request.changeIDs)::uuid[]) AND state = 'queued'
+            FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
+                \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, request)
+            WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+                AND c.state = 'queued'
             """,
-            DispatchQueries.history(
-                id, request.changeIDs, .sending, at: now, kind: "request",
-                evidenceID: request.requestReferenceID, reason: nil),
+            """
+            -- name: recordClaims
+            INSERT INTO repricer.price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT t.id, t.change_id, \(timestamp: now)::timestamptz, 'sending', 'request',
+                t.request::text, NULL
+            FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
+                \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, request)
+            ON CONFLICT DO NOTHING
+            """,
         ]
     }
 
@@ -149,35 +168,48 @@ package enum RequestQueries {
             isWithdrawn: try row.bool("is_withdrawn"))
     }
 
-    /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left alone.
+    /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left
+    /// alone; so is one that somebody is just writing, since waiting for several could lock up with who settles
+    /// several.
     package static func renew(_ requests: [Held], until: Int64) -> SQL {
         """
         -- name: renewLeases
+        WITH free AS (
+            SELECT r.original_transaction_id, r.request_reference_id
+            FROM repricer.price_change_requests r
+            JOIN unnest(\(requests.map(\.originalTransactionID))::text[],
+                \(uuids: requests.map(\.requestReferenceID))::uuid[],
+                \(requests.map(\.fence))::bigint[]) AS held (id, request, fence)
+                ON r.original_transaction_id = held.id AND r.request_reference_id = held.request
+                    AND r.fence = held.fence
+            WHERE r.state IN ('sending', 'unknown') AND r.next_attempt_at IS NULL
+            FOR UPDATE OF r SKIP LOCKED
+        )
         UPDATE repricer.price_change_requests r SET lease_until = \(timestamp: until)
-        FROM unnest(\(requests.map(\.originalTransactionID))::text[],
-            \(uuids: requests.map(\.requestReferenceID))::uuid[],
-            \(requests.map(\.fence))::bigint[]) AS held (id, request, fence)
-        WHERE r.original_transaction_id = held.id AND r.request_reference_id = held.request
-            AND r.fence = held.fence AND r.state IN ('sending', 'unknown')
-            AND r.next_attempt_at IS NULL
+        FROM free
+        WHERE r.original_transaction_id = free.original_transaction_id
+            AND r.request_reference_id = free.request_reference_id
         """
     }
 
-    /// Whether this process still holds the intent; taken with the subscription's lock, before any result is
-    /// written. A holder whose lease was taken over writes nothing.
-    package static func isHeld(
-        _ request: Held, on connection: isolated PostgresConnection
-    ) throws -> Bool {
-        try connection.query(
+    /// Which of these intents this process still holds, by request id; taken with their subscriptions' locks,
+    /// before any result is written. A holder whose lease was taken over writes nothing.
+    package static func held(
+        of requests: [Held], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        let rows = try connection.query(
             """
-            -- name: isRequestHeld
-            SELECT 1 FROM repricer.price_change_requests
-            WHERE original_transaction_id = \(request.originalTransactionID)
-                AND request_reference_id = \(uuid: request.requestReferenceID)
-                AND fence = \(request.fence) AND state IN ('sending', 'unknown')
-            FOR UPDATE
-            """
-        ).count == 1
+            -- name: heldRequests
+            SELECT r.request_reference_id FROM repricer.price_change_requests r
+            JOIN unnest(\(requests.map(\.originalTransactionID))::text[],
+                \(uuids: requests.map(\.requestReferenceID))::uuid[],
+                \(requests.map(\.fence))::bigint[]) AS t (id, request, fence)
+                ON r.original_transaction_id = t.id AND r.request_reference_id = t.request
+                    AND r.fence = t.fence
+            WHERE r.state IN ('sending', 'unknown')
+            ORDER BY r.original_transaction_id FOR UPDATE OF r
+            """)
+        return Set(try rows.map { try $0.text("request_reference_id") })
     }
 
     /// How an attempt ended, as stored with the intent.
@@ -198,108 +230,21 @@ package enum RequestQueries {
         }
     }
 
-    /// Closes the intent: `answered` (Apple has it) or `refused` (Apple has it not).
-    package static func settle(_ request: Held, state: String, _ answer: Answer, at: Int64) -> SQL {
-        """
-        -- name: settleRequest
-        UPDATE repricer.price_change_requests SET state = \(state), settled_at = \(timestamp: at),
-            http_status = \(answer.httpStatus), error_code = \(answer.errorCode),
-            error_message = \(answer.message), answer = \(answer.body)
-        WHERE original_transaction_id = \(request.originalTransactionID)
-            AND request_reference_id = \(uuid: request.requestReferenceID) AND fence = \(request.fence)
-        """
-    }
-
-    /// Nobody knows whether Apple has it: released for the next step, in real time. The looks that follow a
-    /// call are counted from that call.
-    package static func leaveUnknown(
-        _ request: Held, _ answer: Answer, nextStep: String, nextAttemptAt: Int64, at: Int64
-    ) -> [SQL] {
-        [
+    /// Those whose changes a fold has settled, by request id.
+    package static func settled(
+        among requests: [Held], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        let rows = try connection.query(
             """
-            -- name: leaveRequestUnknown
-            UPDATE repricer.price_change_requests SET state = 'unknown', next_step = \(nextStep),
-                looks = CASE WHEN next_step = 'send' THEN 0 ELSE looks END,
-                next_attempt_at = \(timestamp: nextAttemptAt),
-                lease_until = \(timestamp: nextAttemptAt), http_status = \(answer.httpStatus),
-                error_code = \(answer.errorCode), error_message = \(answer.message),
-                answer = \(answer.body)
-            WHERE original_transaction_id = \(request.originalTransactionID)
-                AND request_reference_id = \(uuid: request.requestReferenceID)
-                AND fence = \(request.fence)
-            """,
-            """
-            -- name: leaveChangesUnknown
-            WITH moved AS (
-                UPDATE repricer.price_changes SET state = 'unknown', reason = \(answer.message),
-                    state_since = \(timestamp: at)
-                WHERE original_transaction_id = \(request.originalTransactionID)
-                    AND request_reference_id = \(uuid: request.requestReferenceID)
-                    AND state IN ('sending', 'unknown')
-                RETURNING original_transaction_id, change_id, state, reason
-            )
-            \(fragment: recordMoved(request, at: at))
-            """,
-        ]
-    }
-
-    /// A line of history for each change that the statement before it moved, and for no other.
-    private static func recordMoved(_ request: Held, at: Int64) -> SQL {
-        """
-        INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT original_transaction_id, change_id, \(timestamp: at), state, 'request',
-            \(request.requestReferenceID)::text, reason
-        FROM moved ON CONFLICT DO NOTHING
-        """
-    }
-
-    /// The call did not reach Apple or was definitely not applied: judged and sent again later, with a new id.
-    /// A change whose batch was withdrawn meanwhile is withdrawn now.
-    package static func requeue(
-        _ request: Held, nextAttemptAt: Int64?, goesAlone: Bool, at: Int64, reason: String
-    ) -> [SQL] {
-        [
-            """
-            -- name: requeueChanges
-            WITH moved AS (
-                UPDATE repricer.price_changes c SET
-                    state = CASE WHEN b.state = 'approved' THEN 'queued' ELSE 'aborted' END,
-                    reason = CASE WHEN b.state = 'approved' THEN \(reason) ELSE b.state END,
-                    ended_at = CASE WHEN b.state = 'approved' THEN NULL
-                        ELSE \(timestamp: at)::timestamptz END,
-                    sent_at = NULL, next_attempt_at = \(timestamp: nextAttemptAt),
-                    state_since = \(timestamp: at), goes_alone = c.goes_alone OR \(goesAlone)
-                FROM repricer.batches b
-                WHERE b.batch_id = c.batch_id
-                    AND c.original_transaction_id = \(request.originalTransactionID)
-                    AND c.request_reference_id = \(uuid: request.requestReferenceID)
-                    AND c.state IN ('sending', 'unknown')
-                RETURNING c.original_transaction_id, c.change_id, c.state, c.reason
-            )
-            \(fragment: recordMoved(request, at: at))
-            """,
-            FoldWrites.releaseRoles([request.originalTransactionID]),
-        ]
-    }
-
-    /// The App Store refused for good: the changes end with its code.
-    package static func reject(_ request: Held, reason: String, at: Int64) -> [SQL] {
-        [
-            """
-            -- name: rejectChanges
-            WITH moved AS (
-                UPDATE repricer.price_changes SET state = 'rejected', reason = \(reason),
-                    ended_at = \(timestamp: at), state_since = \(timestamp: at)
-                WHERE original_transaction_id = \(request.originalTransactionID)
-                    AND request_reference_id = \(uuid: request.requestReferenceID)
-                    AND state IN ('sending', 'unknown')
-                RETURNING original_transaction_id, change_id, state, reason
-            )
-            \(fragment: recordMoved(request, at: at))
-            """,
-            FoldWrites.releaseRoles([request.originalTransactionID]),
-        ]
+            -- name: settledRequests
+            SELECT t.request FROM unnest(\(requests.map(\.originalTransactionID))::text[],
+                \(uuids: requests.map(\.requestReferenceID))::uuid[]) AS t (id, request)
+            WHERE NOT EXISTS (
+                SELECT 1 FROM repricer.price_changes c
+                WHERE c.original_transaction_id = t.id AND c.request_reference_id = t.request
+                    AND c.state IN ('sending', 'unknown'))
+            """)
+        return Set(try rows.map { try $0.text("request") })
     }
 
     /// The states of the changes that an intent carries, after a fold.

@@ -12,9 +12,8 @@ package enum StatusQueries {
 
     package struct Quota: Sendable, Equatable {
         package var endpoint: String
-        /// Millionths of a call, when last refilled.
-        package var microTokens: Int64
-        package var refilledAt: Int64
+        /// Calls are reserved until then; UTC milliseconds.
+        package var nextSlotAt: Int64
         /// The App Store asked for silence until then.
         package var blockedUntil: Int64?
     }
@@ -43,13 +42,13 @@ package enum StatusQueries {
         try connection.query(
             """
             -- name: quotas
-            SELECT endpoint, micro_tokens, refilled_at, blocked_until FROM repricer.rate_limits
+            SELECT endpoint, next_slot_micros, blocked_until FROM repricer.rate_limits
             ORDER BY endpoint
             """
         ).map { row in
             Quota(
-                endpoint: try row.text("endpoint"), microTokens: try row.int64("micro_tokens"),
-                refilledAt: try row.milliseconds("refilled_at"),
+                endpoint: try row.text("endpoint"),
+                nextSlotAt: try row.int64("next_slot_micros") / 1000,
                 blockedUntil: try row.millisecondsOrNil("blocked_until"))
         }
     }

@@ -13,6 +13,7 @@ package struct Canceller: Service {
     private let realClock: any WallClock
     private let log: Log
     private let limits: Limits
+    private let budget: CallBudget
 
     package struct Limits: Sendable {
         package var statusPerSecond = 50
@@ -28,7 +29,8 @@ package struct Canceller: Service {
 
     package init(
         pool: LedgerPool, store: any StoreCalls, clock: any WallClock,
-        realClock: any WallClock = SystemClock(), log: Log, limits: Limits = Limits()
+        realClock: any WallClock = SystemClock(), log: Log, limits: Limits = Limits(),
+        wait: @escaping CallBudget.Wait = CallBudget.sleep
     ) {
         self.pool = pool
         self.store = store
@@ -36,6 +38,9 @@ package struct Canceller: Service {
         self.realClock = realClock
         self.log = log
         self.limits = limits
+        budget = CallBudget(
+            pool: pool, endpoint: Self.endpoint, perSecond: limits.statusPerSecond, clock: clock,
+            wait: wait)
     }
 
     package func run() async throws {
@@ -54,29 +59,27 @@ package struct Canceller: Service {
 
     /// Looks once at each dependent that is due; returns how many were.
     package func round() async throws -> Int {
-        let now = clock.nowMilliseconds()
         let realNow = realClock.nowMilliseconds()
         let limits = limits
-        let due = try await pool.withTransaction { connection in
-            try RateQueries.create(
-                endpoint: Self.endpoint, perSecond: limits.statusPerSecond, now: now, on: connection
-            )
-            let lease = try RateQueries.lease(
-                endpoint: Self.endpoint, wanted: limits.dependentsPerRound,
-                perSecond: limits.statusPerSecond, now: now, on: connection)
-            guard lease.granted > 0 else { return [DependentQueries.Open]() }
+        let budget = budget
+        let (due, slots) = try await pool.withTransaction { connection in
+            let slots = try budget.lease(limits.dependentsPerRound, on: connection)
+            guard slots.granted > 0 else { return ([DependentQueries.Open](), slots) }
             let taken = try DependentQueries.takeDue(
                 realNow: realNow, nextLookAt: realNow + limits.lookAgainAfter.milliseconds,
-                limit: lease.granted, on: connection)
-            _ = try connection.pipeline([
-                RateQueries.giveBack(endpoint: Self.endpoint, tokens: lease.granted - taken.count)
-            ])
-            return taken
+                limit: slots.granted, on: connection)
+            _ = try connection.pipeline([budget.giveBack(slots, used: taken.count)])
+            return (taken, slots)
         }
         var failure: (any Error)?
         for open in due {
             // Each is taken already: one that fails must not cost the others their look.
-            do { try await look(open) } catch { failure = failure ?? error }
+            do {
+                try await budget.take(from: slots)
+                try await look(open)
+            } catch {
+                failure = failure ?? error
+            }
         }
         if let failure { throw failure }
         return due.count
@@ -86,11 +89,7 @@ package struct Canceller: Service {
         let answer = await store.look(transactionID: open.originalTransactionID)
         let now = clock.nowMilliseconds()
         if case .throttled(let until, _) = answer {
-            _ = try await pool.withConnection { connection in
-                try await connection.pipeline([
-                    RateQueries.block(endpoint: Self.endpoint, until: until.milliseconds)
-                ])
-            }
+            try await budget.block(until: until)
         }
         // No answer says nothing of the dependent, however often it fails to come.
         guard case .answered(let events, _) = answer else { return }

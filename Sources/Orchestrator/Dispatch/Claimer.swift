@@ -49,11 +49,11 @@ struct Claimer: Sendable {
                     let request = try request(
                         of: judged, subscription.facts, now: now, realNow: realNow)
                 else { continue }
-                statements += RequestQueries.insert(
-                    request, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
-                    now: now.milliseconds)
                 claim.requests.append(request)
             }
+            statements += RequestQueries.insert(
+                claim.requests, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
+                now: now.milliseconds)
             _ = try connection.pipeline(statements)
             return claim
         }
@@ -123,16 +123,23 @@ private struct JudgedChange {
         return RequestGroup.key(consent: consent, effectiveAt: effectiveAt, sku: change.sku)
     }
 
+    /// A change that its renewal went by moves to the next one. When there is none, since the subscription ended
+    /// or its renewal is off, it was missed; until its deadline the same fault makes it ineligible.
+    private func endState(because fault: RowFault, now: Instant) -> ChangeState {
+        let hasNoNextRenewal = fault.code == .notActive || fault.code == .autoRenewOff
+        return hasNoNextRenewal && now > change.sendBy ? .missed : .ineligible
+    }
+
     func statements(now: Instant) -> [LedgerStatement] {
         let id = change.originalTransactionID
         switch verdict {
         case .ineligible(let fault):
+            let end = endState(because: fault, now: now)
             return [
                 DispatchQueries.end(
-                    id, change.changeID, .ineligible, reason: fault.code.rawValue,
-                    at: now.milliseconds),
+                    id, change.changeID, end, reason: fault.code.rawValue, at: now.milliseconds),
                 DispatchQueries.history(
-                    id, [change.changeID], .ineligible, at: now.milliseconds, kind: "judgement",
+                    id, [change.changeID], end, at: now.milliseconds, kind: "judgement",
                     evidenceID: "at \(now.milliseconds)",
                     reason: "\(fault.code.rawValue): \(fault.message)"),
                 DispatchQueries.releaseRoles(of: id),

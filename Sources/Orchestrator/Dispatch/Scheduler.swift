@@ -13,6 +13,9 @@ package struct Scheduler: Service {
     private let world: World
     private let claimer: Claimer
     private let settlement: Settlement
+    private let sharedClock: SharedClock?
+    private let prices: CallBudget
+    private let statuses: CallBudget
 
     package struct World: Sendable {
         package var pool: LedgerPool
@@ -20,16 +23,18 @@ package struct Scheduler: Service {
         package var environment: StoreEnvironment
         /// Decides what is due: the virtual clock in a rehearsal.
         package var clock: any WallClock
-        /// Leases and retries.
+        /// Leases and retries; the machine's stands for the database's, which all replicas share.
         package var realClock: any WallClock
         package var log: Log
         package var metrics: Metrics
         package var limits: Limits
+        package var wait: CallBudget.Wait
 
         package init(
             pool: LedgerPool, store: any StoreCalls, environment: StoreEnvironment,
             clock: any WallClock, realClock: any WallClock = SystemClock(), log: Log,
-            metrics: Metrics, limits: Limits = Limits()
+            metrics: Metrics, limits: Limits = Limits(),
+            wait: @escaping CallBudget.Wait = CallBudget.sleep
         ) {
             self.pool = pool
             self.store = store
@@ -39,6 +44,7 @@ package struct Scheduler: Service {
             self.log = log
             self.metrics = metrics
             self.limits = limits
+            self.wait = wait
         }
     }
 
@@ -52,6 +58,10 @@ package struct Scheduler: Service {
         package var leaseFor: Duration = .seconds(10)
         package var idleWait: Duration = .milliseconds(100)
         package var failureWait: Duration = .seconds(1)
+        /// From its claim: a call that got no slot until then is put back, so that no pause is overtaken.
+        package var leavesWithin: Duration = .seconds(1)
+        /// Answers that wait for others of their lane to be stored with them.
+        package var settleEvery: Duration = .milliseconds(100)
         /// Of the business clock, over all replicas.
         package var refusedKeyWait: Duration = .seconds(60)
         package var wakesPerRound = 1000
@@ -63,6 +73,9 @@ package struct Scheduler: Service {
     static let endpoint = "change_price"
 
     package init(_ world: World) {
+        var world = world
+        sharedClock = world.realClock is SystemClock ? SharedClock() : nil
+        if let sharedClock { world.realClock = sharedClock }
         self.world = world
         var random = SystemRandomNumberGenerator()
         claimer = Claimer(
@@ -71,6 +84,12 @@ package struct Scheduler: Service {
                 nowMilliseconds: world.realClock.nowMilliseconds(), random: &random),
             leaseFor: world.limits.leaseFor)
         settlement = Settlement(pool: world.pool, log: world.log, retry: world.limits.retry)
+        prices = CallBudget(
+            pool: world.pool, endpoint: Self.endpoint,
+            perSecond: world.limits.changePricePerSecond, clock: world.clock, wait: world.wait)
+        statuses = CallBudget(
+            pool: world.pool, endpoint: Canceller.endpoint,
+            perSecond: world.limits.statusPerSecond, clock: world.clock, wait: world.wait)
     }
 
     package func run() async throws {
@@ -103,9 +122,14 @@ package struct Scheduler: Service {
     package func round(lane: Int = 0) async throws -> Int {
         let now = world.clock.nowMilliseconds()
         let isPaused = try await world.pool.withConnection { connection in
-            try await Self.prepare(connection, world.limits, now: now)
+            try await connection.read { connection in
+                try sharedClock?.follow(connection)
+                _ = try DispatchQueries.wake(
+                    now: now, limit: world.limits.wakesPerRound, on: connection)
+                return try BatchQueries.isEverythingPaused(on: connection)
+            }
         }
-        var done = try await settleOpen(isPaused: isPaused)
+        let done = try await settleOpen(isPaused: isPaused)
         guard !isPaused else { return done }
         let realNow = world.realClock.nowMilliseconds()
         let buckets = try await world.pool.withConnection { connection in
@@ -113,61 +137,56 @@ package struct Scheduler: Service {
         }
         guard !buckets.isEmpty else { return done }
         // Lanes start at different places of the list, so that they seldom reach for the same bucket.
-        for offset in buckets.indices {
-            let bucket = buckets[(offset + lane) % buckets.count]
-            let judged = try await serve(bucket: bucket)
-            done += judged
-            if judged > 0 { return done }
-        }
-        return done
+        let start = lane % buckets.count
+        return try await done + serve(Array(buckets[start...] + buckets[..<start]))
     }
 
-    private static func prepare(
-        _ connection: LedgerConnection, _ limits: Limits, now: Int64
-    ) async throws -> Bool {
-        try await connection.read { connection in
-            for (endpoint, rate) in [
-                (Self.endpoint, limits.changePricePerSecond),
-                (Canceller.endpoint, limits.statusPerSecond),
-            ] {
-                try RateQueries.create(
-                    endpoint: endpoint, perSecond: rate, now: now, on: connection)
-            }
-            _ = try DispatchQueries.wake(now: now, limit: limits.wakesPerRound, on: connection)
-            return try BatchQueries.isEverythingPaused(on: connection)
-        }
-    }
-
-    /// Leases tokens, claims as many requests, calls, settles.
-    private func serve(bucket: Int) async throws -> Int {
+    /// Reserves slots and claims as many requests, bucket by bucket: a slot that no request has is lost once
+    /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
+    private func serve(_ buckets: [Int]) async throws -> Int {
         let limits = world.limits
-        let now = Instant(milliseconds: world.clock.nowMilliseconds())
-        let lease = try await leaseTokens(limits.requestsPerClaim, now: now)
-        guard lease.granted > 0 else { return 0 }
-        let realNow = world.realClock.nowMilliseconds()
-        let claim = try await claimer.claim(
-            bucket: bucket, limit: lease.granted, now: now, realNow: realNow)
-        if claim.requests.count < lease.granted {
-            try await giveBack(lease.granted - claim.requests.count)
+        let slots = try await prices.lease(limits.requestsPerClaim)
+        guard slots.granted > 0 else {
+            guard slots.lease.blockedUntil == nil else { return 0 }
+            try await prices.pause(after: slots)
+            return 1
         }
-        try await callAndSettle(claim.requests)
-        return claim.judged
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            var free = slots.granted
+            var judged = 0
+            let until = ContinuousClock.now + limits.leavesWithin / 2
+            for bucket in buckets where free > 0 && ContinuousClock.now < until {
+                let started = ContinuousClock.now
+                let claim = try await claimer.claim(
+                    bucket: bucket, limit: free,
+                    now: Instant(milliseconds: world.clock.nowMilliseconds()),
+                    realNow: world.realClock.nowMilliseconds())
+                judged += claim.judged
+                free -= claim.requests.count
+                guard !claim.requests.isEmpty else { continue }
+                let round = round(prices, slots, started: started)
+                group.addTask { try await round.run(claim.requests) }
+            }
+            if free > 0 { try await giveBack(slots, used: slots.granted - free) }
+            try await group.waitForAll()
+            return judged
+        }
     }
 
-    private func leaseTokens(_ wanted: Int, now: Instant) async throws -> RateQueries.Lease {
-        let rate = world.limits.changePricePerSecond
-        return try await world.pool.withTransaction { connection in
-            try RateQueries.lease(
-                endpoint: Self.endpoint, wanted: wanted, perSecond: rate, now: now.milliseconds,
-                on: connection)
-        }
+    /// `started` before the intents were leased; called once they are committed.
+    private func round(
+        _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant
+    ) -> CallRound {
+        let limits = world.limits
+        return CallRound(
+            world: world, settlement: settlement, budget: budget, statuses: statuses, slots: slots,
+            leaveBefore: min(
+                ContinuousClock.now + limits.leavesWithin, started + limits.leaseFor * 3 / 4))
     }
 
-    private func giveBack(_ tokens: Int) async throws {
+    private func giveBack(_ slots: CallSlots, used: Int) async throws {
         _ = try await world.pool.withConnection { connection in
-            try await connection.pipeline([
-                RateQueries.giveBack(endpoint: Self.endpoint, tokens: tokens)
-            ])
+            try await connection.pipeline([prices.giveBack(slots, used: used)])
         }
     }
 
@@ -178,159 +197,29 @@ package struct Scheduler: Service {
         let due = try await world.pool.withConnection { connection in
             try await connection.read { try RequestQueries.due(realNow: realNow, on: $0) }
         }
-        var held: [RequestQueries.Held] = []
-        if due.looks { held += try await takeOver(looking: true, realNow: realNow) }
-        if due.sends && !isPaused { held += try await takeOver(looking: false, realNow: realNow) }
-        try await callAndSettle(held)
-        return held.count
+        var done = 0
+        if due.looks { done += try await takeOver(looking: true, realNow: realNow) }
+        if due.sends && !isPaused { done += try await takeOver(looking: false, realNow: realNow) }
+        return done
     }
 
-    /// Takes over as many intents as there are tokens for their next step.
-    private func takeOver(looking: Bool, realNow: Int64) async throws -> [RequestQueries.Held] {
+    /// Takes over as many intents as there are slots for their next step, and takes that step.
+    private func takeOver(looking: Bool, realNow: Int64) async throws -> Int {
         let limits = world.limits
-        let now = world.clock.nowMilliseconds()
         let owner = claimer.owner
-        let endpoint = looking ? Canceller.endpoint : Self.endpoint
-        return try await world.pool.withTransaction { connection in
-            let lease = try RateQueries.lease(
-                endpoint: endpoint, wanted: limits.requestsPerClaim,
-                perSecond: looking ? limits.statusPerSecond : limits.changePricePerSecond,
-                now: now, on: connection)
-            guard lease.granted > 0 else { return [] }
+        let budget = looking ? statuses : prices
+        let started = ContinuousClock.now
+        let (held, slots) = try await world.pool.withTransaction { connection in
+            let slots = try budget.lease(limits.requestsPerClaim, on: connection)
+            guard slots.granted > 0 else { return ([RequestQueries.Held](), slots) }
             let held = try RequestQueries.takeOver(
                 looking: looking, owner: owner,
                 leaseUntil: realNow + limits.leaseFor.milliseconds, realNow: realNow,
-                limit: lease.granted, on: connection)
-            _ = try connection.pipeline([
-                RateQueries.giveBack(endpoint: endpoint, tokens: lease.granted - held.count)
-            ])
-            return held
+                limit: slots.granted, on: connection)
+            _ = try connection.pipeline([budget.giveBack(slots, used: held.count)])
+            return (held, slots)
         }
-    }
-
-    /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled
-    /// with the service: a call that is out is settled before the process ends.
-    private func callAndSettle(_ requests: [RequestQueries.Held]) async throws {
-        guard !requests.isEmpty else { return }
-        let failure = await Task {
-            let heart = Task { await keepLeases(of: requests) }
-            defer { heart.cancel() }
-            return await withTaskGroup(of: (any Error)?.self) { group in
-                for request in requests {
-                    group.addTask {
-                        do {
-                            try await callAndSettle(request)
-                            return nil
-                        } catch {
-                            return error
-                        }
-                    }
-                }
-                return await group.reduce(nil) { $0 ?? $1 }
-            }
-        }.value
-        if let failure { throw failure }
-    }
-
-    /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
-    /// that fails is tried again; when all fail, the lease ends as it should.
-    private func keepLeases(of requests: [RequestQueries.Held]) async {
-        while !Task.isCancelled {
-            do {
-                try await Task.sleep(for: world.limits.leaseFor / 4)
-                let until = world.realClock.nowMilliseconds() + world.limits.leaseFor.milliseconds
-                _ = try await world.pool.withConnection { connection in
-                    try await connection.pipeline([RequestQueries.renew(requests, until: until)])
-                }
-            } catch is CancellationError {
-                return
-            } catch {
-                world.log.warning("leases not renewed", ["error": String(describing: error)])
-            }
-        }
-    }
-
-    private func callAndSettle(_ request: RequestQueries.Held) async throws {
-        let answer = await call(request)
-        var newest: [SubscriptionEvent] = []
-        if case .refused(let refusal, _) = answer, refusal.meaning == .refresh,
-            request.nextStep == "send",
-            case .answered(let events, _) = await world.store.look(
-                transactionID: request.transactionID)
-        {
-            // The token was stale: the next call needs the one of the newest renewal info.
-            newest = events
-        }
-        try await settle(request, answer, newest: newest)
-    }
-
-    private func call(_ request: RequestQueries.Held) async -> StoreAnswer {
-        guard
-            let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
-                PriceChangeIntent.self, from: Data(request.call.utf8))
-        else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
-        switch request.nextStep {
-        case "look": return await world.store.look(transactionID: request.transactionID)
-        default: return await world.store.changePrice(intent)
-        }
-    }
-
-    private func settle(
-        _ request: RequestQueries.Held, _ answer: StoreAnswer, newest: [SubscriptionEvent]
-    ) async throws {
-        let now = Instant(milliseconds: world.clock.nowMilliseconds())
-        let realNow = world.realClock.nowMilliseconds()
-        if let until = silence(after: answer, now: now) {
-            let endpoint = request.nextStep == "look" ? Canceller.endpoint : Self.endpoint
-            _ = try await world.pool.withConnection { connection in
-                try await connection.pipeline([
-                    RateQueries.block(endpoint: endpoint, until: until.milliseconds)
-                ])
-            }
-        }
-        do {
-            let isOurs = try await settlement.settle(
-                request, answer, newest: newest, now: now, realNow: realNow)
-            world.metrics.increment(
-                "repricer_calls_total", labels: ["result": isOurs ? answer.label : "lease_lost"])
-        } catch  where isDataFault(error) {
-            world.log.error(
-                "an answer can't be stored",
-                ["request": request.requestReferenceID, "error": String(describing: error)])
-            world.metrics.increment("repricer_calls_total", labels: ["result": "set_aside"])
-            try await settlement.setAside(
-                request, answer, because: error, now: now, realNow: realNow)
-        }
-        if case .refused(let refusal, _) = answer, refusal.meaning == .haltService {
-            world.log.error("the App Store refuses our key; calls wait", ["code": refusal.name])
-            try await Task.sleep(for: world.limits.failureWait)
-        }
-        if case .notSent(let reason) = answer {
-            world.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
-            try await Task.sleep(for: world.limits.failureWait)
-        }
-    }
-
-    /// How long every replica keeps quiet: as Apple asked, or a while when it refuses our key, since no other
-    /// call could fare better.
-    private func silence(after answer: StoreAnswer, now: Instant) -> Instant? {
-        switch answer {
-        case .throttled(let until, _): until
-        case .refused(let refusal, _) where refusal.meaning == .haltService:
-            now.advanced(by: world.limits.refusedKeyWait.milliseconds)
-        case .answered, .refused, .unknown, .notSent: nil
-        }
-    }
-}
-
-extension StoreAnswer {
-    fileprivate var label: String {
-        switch self {
-        case .answered: "answered"
-        case .refused: "refused"
-        case .throttled: "throttled"
-        case .unknown: "unknown"
-        case .notSent: "not_sent"
-        }
+        try await round(budget, slots, started: started).run(held)
+        return held.count
     }
 }

@@ -21,20 +21,34 @@ struct Settlement: Sendable {
         _ request: RequestQueries.Held, _ answer: StoreAnswer, newest: [SubscriptionEvent],
         now: Instant, realNow: Int64
     ) async throws -> Bool {
+        var attempt = Attempt(request, answer)
+        attempt.newest = newest
+        return try await !settle([attempt], now: now, realNow: realNow).isEmpty
+    }
+
+    /// Settles attempts of different subscriptions in one transaction, with as many statements as one alone takes.
+    /// Returns the ids of those whose lease was still held; somebody else settles the others.
+    func settle(_ attempts: [Attempt], now: Instant, realNow: Int64) async throws -> Set<String> {
         try await pool.withTransaction { connection in
-            let id = request.originalTransactionID
-            try SubscriptionQueries.lock([id], on: connection)
-            guard try RequestQueries.isHeld(request, on: connection) else { return false }
-            var events = newest
-            if case .answered(let told, _) = answer { events += told }
-            // A status answers for the customer's other subscriptions too, whose locks we don't hold.
-            try SubscriptionFolder.fold(
-                events.filter { $0.originalTransactionID == id }, on: connection)
-            let isSettled = try RequestQueries.isSettled(request, on: connection)
-            let outcome = Outcome(request, answer, isSettled: isSettled)
-            _ = try connection.pipeline(
-                statements(outcome, request, answer.reply, now: now, realNow: realNow))
-            return true
+            let requests = attempts.map(\.request)
+            try SubscriptionQueries.lock(
+                requests.map(\.originalTransactionID), on: connection)
+            let ours = try RequestQueries.held(of: requests, on: connection)
+            let held = attempts.filter { ours.contains($0.request.requestReferenceID) }
+            guard !held.isEmpty else { return ours }
+            try SubscriptionFolder.fold(held.flatMap(\.statements), on: connection)
+            let settled = try RequestQueries.settled(among: held.map(\.request), on: connection)
+            var endings = RequestQueries.Endings()
+            for attempt in held {
+                let outcome = Outcome(
+                    attempt.request, attempt.answer,
+                    isSettled: settled.contains(attempt.request.requestReferenceID))
+                endings.append(
+                    ending(
+                        outcome, attempt.request, attempt.answer.reply, now: now, realNow: realNow))
+            }
+            _ = try connection.pipeline(endings.statements(at: now.milliseconds))
+            return ours
         }
     }
 
@@ -46,14 +60,16 @@ struct Settlement: Sendable {
     ) async throws {
         try await pool.withTransaction { connection in
             try SubscriptionQueries.lock([request.originalTransactionID], on: connection)
-            guard try RequestQueries.isHeld(request, on: connection) else { return }
+            guard try !RequestQueries.held(of: [request], on: connection).isEmpty else { return }
             let outcome = Outcome.stillUnknown(
                 reason: "the answer can't be stored: \(error)",
                 errorCode: request.errorCode.map { Int($0) }, nextStep: "look")
-            _ = try connection.pipeline(
-                statements(
+            var endings = RequestQueries.Endings()
+            endings.append(
+                ending(
                     outcome, request, StoreReply(httpStatus: answer.reply.httpStatus), now: now,
                     realNow: realNow))
+            _ = try connection.pipeline(endings.statements(at: now.milliseconds))
         }
     }
 
@@ -155,36 +171,44 @@ struct Settlement: Sendable {
         }
     }
 
-    private func statements(
+    private func ending(
         _ outcome: Outcome, _ request: RequestQueries.Held, _ reply: StoreReply, now: Instant,
         realNow: Int64
-    ) -> [LedgerStatement] {
+    ) -> RequestQueries.Ending {
         var answer = RequestQueries.Answer(httpStatus: reply.httpStatus, body: reply.body)
-        let at = now.milliseconds
         var random = SystemRandomNumberGenerator()
         let delay = retry.delay(attempt: request.attempts + request.looks, random: &random)
         let later = realNow + delay.milliseconds
         switch outcome {
-        case .done:
-            return [RequestQueries.settle(request, state: "answered", answer, at: at)]
+        case .done: return RequestQueries.Ending(request, .answered, answer)
         case .rejected(let refusal):
             answer.errorCode = Int64(refusal.code)
             answer.message = refusal.message
             log.notice("rejected", ["request": request.requestReferenceID, "code": refusal.name])
-            return [RequestQueries.settle(request, state: "refused", answer, at: at)]
-                + RequestQueries.reject(request, reason: "\(refusal.code) \(refusal.name)", at: at)
+            return RequestQueries.Ending(
+                request, .rejected(reason: "\(refusal.code) \(refusal.name)"), answer)
         case .requeued(let reason, let goesAlone, let isDelayed):
             answer.message = reason
-            return [RequestQueries.settle(request, state: "refused", answer, at: at)]
-                + RequestQueries.requeue(
-                    request, nextAttemptAt: isDelayed ? later : nil, goesAlone: goesAlone, at: at,
-                    reason: reason)
+            return RequestQueries.Ending(
+                request,
+                .requeued(
+                    reason: reason, goesAlone: goesAlone, nextAttemptAt: isDelayed ? later : nil),
+                answer)
         case .stillUnknown(let reason, let errorCode, let nextStep):
             answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason
-            return RequestQueries.leaveUnknown(
-                request, answer, nextStep: nextStep, nextAttemptAt: later, at: at)
+            return RequestQueries.Ending(
+                request, .unknown(nextStep: nextStep, nextAttemptAt: later), answer)
         }
+    }
+}
+
+extension Attempt {
+    /// A status answers for the customer's other subscriptions too, whose locks we don't hold.
+    fileprivate var statements: [SubscriptionEvent] {
+        var events = newest
+        if case .answered(let told, _) = answer { events += told }
+        return events.filter { $0.originalTransactionID == request.originalTransactionID }
     }
 }
 

@@ -76,6 +76,7 @@ package struct LookRunner: Sendable {
                 for look in claim.looks {
                     inFlight += 1
                     group.addTask {
+                        if let slots = claim.slots { try await budget.take(from: slots) }
                         let answer = await store.look(transactionID: look.originalTransactionID)
                         finished.add(Finished(look: look, answer: answer))
                     }
@@ -118,7 +119,7 @@ package struct LookRunner: Sendable {
     private struct Claim {
         var looks: [LookQueries.Claimed] = []
         var hasDue = false
-        var blockedUntil: Int64?
+        var slots: CallSlots?
     }
 
     /// Leases calls and claims as many looks, bucket by bucket.
@@ -127,7 +128,6 @@ package struct LookRunner: Sendable {
     ) async throws -> Claim {
         let wanted = min(free, limits.claimMax)
         guard wanted > 0 else { return Claim(hasDue: true) }
-        let now = clock.nowMilliseconds()
         let realNow = realClock.nowMilliseconds()
         let (budget, first, until) = (
             budget, run.bucket, realNow + limits.claimFor.milliseconds
@@ -135,24 +135,19 @@ package struct LookRunner: Sendable {
         let (claim, last) = try await pool.withTransaction { connection in
             let buckets = try LookQueries.dueBuckets(list, realNow: realNow, on: connection)
             guard !buckets.isEmpty else { return (Claim(), first) }
-            try RateQueries.create(
-                endpoint: budget.endpoint, perSecond: budget.perSecond, now: now, on: connection)
-            let lease = try RateQueries.lease(
-                endpoint: budget.endpoint, wanted: wanted, perSecond: budget.perSecond, now: now,
-                on: connection)
-            var claim = Claim(hasDue: true, blockedUntil: lease.blockedUntil)
+            let slots = try budget.lease(wanted, on: connection)
+            var claim = Claim(hasDue: true, slots: slots)
             var last = first
             for bucket in buckets.filter({ $0 >= first }) + buckets.filter({ $0 < first })
-            where claim.looks.count < lease.granted {
+            where claim.looks.count < slots.granted {
                 claim.looks += try LookQueries.claim(
                     list, bucket: bucket, until: until, realNow: realNow,
-                    limit: lease.granted - claim.looks.count, on: connection)
+                    limit: slots.granted - claim.looks.count, on: connection)
                 last = bucket
             }
-            if claim.looks.count < lease.granted {
+            if claim.looks.count < slots.granted {
                 _ = try connection.pipeline([
-                    RateQueries.giveBack(
-                        endpoint: budget.endpoint, tokens: lease.granted - claim.looks.count)
+                    budget.giveBack(slots, used: claim.looks.count)
                 ])
             }
             return (claim, last)
@@ -164,8 +159,11 @@ package struct LookRunner: Sendable {
     /// Waits for the rate, or for the next try; false when nothing of the list is open.
     private func waitForNext(_ list: LookQueries.List, _ claim: Claim) async throws -> Bool {
         if claim.hasDue {
-            try await budget.pause(
-                blockedUntil: claim.blockedUntil, now: clock.nowMilliseconds())
+            if let slots = claim.slots, slots.granted == 0 {
+                try await budget.pause(after: slots)
+            } else {
+                try await budget.wait(limits.pace)
+            }
             return true
         }
         let next = try await pool.withConnection { connection in

@@ -29,7 +29,6 @@ struct UnknownOutcomes: Sendable {
         }
         for start in stride(from: 0, to: ids.count, by: Self.perRound) {
             let some = Array(ids[start..<min(start + Self.perRound, ids.count)])
-            for _ in some { try await budget.takeOne() }
             try await settle(some, owner: owner, into: &summary)
         }
     }
@@ -43,11 +42,15 @@ struct UnknownOutcomes: Sendable {
             try RequestQueries.takeOverUnknown(
                 ids, owner: owner, leaseUntil: until, realNow: realNow, on: connection)
         }
-        let answers = await withTaskGroup(of: (RequestQueries.Held, StoreAnswer).self) { group in
+        let answers = try await withThrowingTaskGroup(
+            of: (RequestQueries.Held, StoreAnswer).self
+        ) { group in
             for request in held {
+                // Each at its own instant; one not looked at stays leased, and is due again when that ends.
+                try await budget.takeOne()
                 group.addTask { (request, await store.look(transactionID: request.transactionID)) }
             }
-            return await group.reduce(into: []) { $0.append($1) }
+            return try await group.reduce(into: []) { $0.append($1) }
         }
         var stop: ReconcileError?
         for (request, answer) in answers {

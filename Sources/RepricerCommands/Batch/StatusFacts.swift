@@ -58,7 +58,7 @@ struct StatusFacts: Sendable, Equatable {
     }
 }
 
-/// The facts as text and JSON; rates turn the stored tokens into what is left now.
+/// The facts as text and JSON; rates turn the reserved instants into what is left of a second.
 struct StatusText {
     let facts: StatusFacts
     let now: Int64
@@ -150,10 +150,8 @@ struct StatusText {
             return nil
         }
         if let until = quota.blockedUntil, until > now { return 0 }
-        let limit = Int64(changePricePerSecond) * 1_000_000
-        let elapsed = min(max(0, now - quota.refilledAt), 1000)
-        return min(limit, quota.microTokens + elapsed * Int64(changePricePerSecond) * 1000)
-            / 1_000_000
+        let reserved = min(max(0, quota.nextSlotAt - now), 1000)
+        return Int64(changePricePerSecond) * (1000 - reserved) / 1000
     }
 
     private var quotaText: String {

@@ -103,7 +103,9 @@ extension DeliveryWorld {
     }
 
     fileprivate func canceller(_ store: any StoreCalls) -> Canceller {
-        Canceller(pool: service, store: store, clock: clock, realClock: realClock, log: .silent)
+        Canceller(
+            pool: service, store: store, clock: clock, realClock: realClock, log: .silent,
+            wait: { _ in })
     }
 
     fileprivate func cancellations() async throws -> [String] {

@@ -117,8 +117,8 @@ struct DeliveryWorld {
         return Scheduler(
             Scheduler.World(
                 pool: service, store: calls ?? store, environment: .production,
-                clock: clock, realClock: realClock, log: .silent, metrics: Metrics(), limits: limits
-            ))
+                clock: clock, realClock: realClock, log: .silent, metrics: Metrics(),
+                limits: limits, wait: { _ in }))
     }
 
     /// Rounds until nothing is left to do now.

@@ -1,0 +1,139 @@
+package import Ledger
+package import Pricing
+package import ServiceKit
+
+/// The calls of one endpoint that all replicas share.
+///
+/// On the machine's clock, slots are reserved by the database's and kept by the monotonic one. In a rehearsal they
+/// are the virtual clock's, so that it keeps the rates of its own time.
+package struct CallBudget: Sendable {
+    /// Waits in real time. Tests move their clocks instead.
+    package typealias Wait = @Sendable (Duration) async throws -> Void
+
+    /// Between two asks for calls; an App Store that asked for silence is asked about no more often.
+    private static let pauseMin: Duration = .milliseconds(10)
+    private static let pauseMax: Duration = .seconds(1)
+    /// Real time. A pause, or a silence asked for, holds for every call that is further away.
+    private static let horizon: Duration = .milliseconds(500)
+
+    let pool: LedgerPool
+    let endpoint: String
+    let perSecond: Int
+    let clock: any WallClock
+    /// A longer silence ends the run instead of being waited out.
+    let silenceMax: Duration
+    let wait: Wait
+
+    package init(
+        pool: LedgerPool, endpoint: String, perSecond: Int, clock: any WallClock,
+        silenceMax: Duration = .seconds(3600), wait: @escaping Wait = CallBudget.sleep
+    ) {
+        self.pool = pool
+        self.endpoint = endpoint
+        self.perSecond = perSecond
+        self.clock = clock
+        self.silenceMax = silenceMax
+        self.wait = wait
+    }
+
+    /// Sleeps as exactly as the machine can.
+    package static let sleep: Wait = {
+        try await Task.sleep(for: $0, tolerance: .zero, clock: .continuous)
+    }
+
+    private var isReal: Bool { clock is SystemClock }
+
+    private var rate: CallRate {
+        guard !isReal else {
+            return CallRate(
+                endpoint: endpoint, perSecond: perSecond, horizonMicros: Self.horizon.microseconds)
+        }
+        // As far ahead as the horizon in real time, however fast the clock runs; a second where it stands still.
+        let second = max(1e-9, clock.realDuration(of: .seconds(1)).seconds)
+        return CallRate(
+            endpoint: endpoint, perSecond: perSecond,
+            horizonMicros: Int64(max(1, min(1 / second, 1e9)) * 1_000_000))
+    }
+
+    /// Reserves up to `wanted` slots, perhaps none. A lease inside a transaction holds the endpoint's row until
+    /// its end.
+    package func lease(
+        _ wanted: Int, on connection: isolated LedgerConnection
+    ) throws -> CallSlots {
+        let nowMicros = isReal ? nil : clock.nowMilliseconds() &* 1000
+        let lease = try RateQueries.lease(
+            rate, wanted: wanted, nowMicros: nowMicros, on: connection)
+        let answered = ContinuousClock.now
+        return CallSlots(
+            lease, first: answered + real(.microseconds(lease.delayMicros)),
+            spacing: real(.microseconds(rate.spacingMicros)),
+            tolerance: isReal ? CallSlots.tolerance : nil, wait: wait)
+    }
+
+    /// Reserves up to `wanted` slots, perhaps none.
+    package func lease(_ wanted: Int) async throws -> CallSlots {
+        try await pool.withConnection { connection in
+            try await connection.read { try lease(wanted, on: $0) }
+        }
+    }
+
+    private func real(_ interval: Duration) -> Duration {
+        isReal ? interval : clock.realDuration(of: interval)
+    }
+
+    /// Gives back the slots that no call will use.
+    package func giveBack(_ slots: CallSlots, used: Int) -> LedgerStatement {
+        RateQueries.giveBack(rate, slots.lease, used: used)
+    }
+
+    /// Waits for a slot of the lease, or of another one where those were missed.
+    package func take(from slots: CallSlots) async throws {
+        if try await !slots.take() { try await takeOne() }
+    }
+
+    /// Waits until one call may be made.
+    package func takeOne() async throws {
+        while true {
+            let slots = try await lease(1)
+            if try await slots.take() { return }
+            try await pause(after: slots)
+        }
+    }
+
+    /// Waits a moment before asking again; throws where the App Store asked for a long silence.
+    package func pause(after slots: CallSlots) async throws {
+        guard slots.granted == 0 else { return }
+        try await pause(
+            blockedUntil: slots.lease.blockedUntil, delayMicros: slots.lease.delayMicros)
+    }
+
+    /// `delayMicros` until the first free slot, as the last lease told.
+    func pause(blockedUntil: Int64?, delayMicros: Int64) async throws {
+        guard let until = blockedUntil else {
+            // Half a horizon before the slot, so that it is reserved while it is still to come.
+            let early = .microseconds(delayMicros) - .microseconds(rate.horizonMicros / 2)
+            return try await wait(min(max(real(early), Self.pauseMin), Self.pauseMax))
+        }
+        let silence = real(.milliseconds(max(0, until - clock.nowMilliseconds()) + 1))
+        guard silence <= silenceMax else {
+            throw ReconcileError.silenced(until: Instant(milliseconds: until))
+        }
+        try await wait(min(max(silence, Self.pauseMin), Self.pauseMax))
+    }
+
+    /// A 429: silence for every replica.
+    package func block(until: Instant) async throws {
+        _ = try await pool.withConnection { connection in
+            try await connection.pipeline([
+                RateQueries.block(endpoint: endpoint, until: until.milliseconds)
+            ])
+        }
+    }
+}
+
+extension Duration {
+    fileprivate var microseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return seconds &* 1_000_000 &+ attoseconds / 1_000_000_000_000
+    }
+}

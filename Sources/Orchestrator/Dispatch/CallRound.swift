@@ -1,0 +1,284 @@
+import Foundation
+import Ledger
+import Pricing
+import ServiceKit
+import Synchronization
+
+/// The calls of one lane that are out together: each leaves at its slot, and what came back is stored together,
+/// in one transaction for many.
+struct CallRound: Sendable {
+    let world: Scheduler.World
+    let settlement: Settlement
+    let budget: CallBudget
+    /// For a look that a refusal asks for.
+    let statuses: CallBudget
+    let slots: CallSlots
+    /// Later none leaves: a pause may have come, or the lease of the intent may end.
+    let leaveBefore: ContinuousClock.Instant
+    private let isSilenced = SharedFlag()
+
+    init(
+        world: Scheduler.World, settlement: Settlement, budget: CallBudget, statuses: CallBudget,
+        slots: CallSlots, leaveBefore: ContinuousClock.Instant
+    ) {
+        self.world = world
+        self.settlement = settlement
+        self.budget = budget
+        self.statuses = statuses
+        self.slots = slots
+        self.leaveBefore = leaveBefore
+    }
+
+    /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled
+    /// with the service: a call that is out is settled before the process ends.
+    func run(_ requests: [RequestQueries.Held]) async throws {
+        guard !requests.isEmpty else { return }
+        let failure = await Task {
+            let heart = Task { await keepLeases(of: requests) }
+            defer { heart.cancel() }
+            return await callAll(requests)
+        }.value
+        if let failure { throw failure }
+    }
+
+    private enum Progress: Sendable {
+        case ended(Attempt)
+        /// Time to store what has come in, however long the others take.
+        case tick
+    }
+
+    private func callAll(_ requests: [RequestQueries.Held]) async -> (any Error)? {
+        await withTaskGroup(of: Progress.self) { group in
+            for request in requests {
+                group.addTask { .ended(await attempt(request)) }
+            }
+            group.addTask { await tick() }
+            var out = requests.count
+            var ended: [Attempt] = []
+            var failure: (any Error)?
+            while out > 0, let progress = await group.next() {
+                switch progress {
+                case .ended(let attempt):
+                    ended.append(attempt)
+                    out -= 1
+                    guard out == 0 else { continue }
+                case .tick: group.addTask { await tick() }
+                }
+                do { try await settle(ended) } catch { failure = failure ?? error }
+                ended = []
+            }
+            group.cancelAll()
+            return failure
+        }
+    }
+
+    private func tick() async -> Progress {
+        // Cancelled once all calls have ended.
+        try? await Task.sleep(for: world.limits.settleEvery)
+        return .tick
+    }
+
+    /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
+    /// that fails is tried again; when all fail, the lease ends as it should.
+    private func keepLeases(of requests: [RequestQueries.Held]) async {
+        while !Task.isCancelled {
+            do {
+                try await Task.sleep(for: world.limits.leaseFor / 4)
+                let until = world.realClock.nowMilliseconds() + world.limits.leaseFor.milliseconds
+                _ = try await world.pool.withConnection { connection in
+                    try await connection.pipeline([RequestQueries.renew(requests, until: until)])
+                }
+            } catch is CancellationError {
+                return
+            } catch {
+                world.log.warning("leases not renewed", ["error": String(describing: error)])
+            }
+        }
+    }
+
+    // MARK: One call
+
+    private func attempt(_ request: RequestQueries.Held) async -> Attempt {
+        do {
+            guard try await mayLeave() else {
+                return Attempt(request, .notSent(reason: "held back"), wasHeldBack: true)
+            }
+        } catch {
+            // The slot could not be had; nothing has left.
+            return Attempt(request, .notSent(reason: "no slot: \(error)"), wasHeldBack: true)
+        }
+        let answer = await call(request)
+        var attempt = Attempt(request, answer)
+        if silence(after: answer) != nil { isSilenced.raise() }
+        if case .refused(let refusal, _) = answer, refusal.meaning == .refresh,
+            request.nextStep == "send"
+        {
+            // The token was stale: the next call needs the one of the newest renewal info.
+            attempt.newest = await newestStatements(of: request)
+        }
+        return attempt
+    }
+
+    /// Waits for a slot; false when the call must not leave any more.
+    private func mayLeave() async throws -> Bool {
+        var hasSlot = try await slots.take()
+        while !hasSlot {
+            guard ContinuousClock.now < leaveBefore, !isSilenced.isRaised else { return false }
+            let more = try await budget.lease(1)
+            guard more.lease.blockedUntil == nil else { return false }
+            hasSlot = try await more.take()
+            if !hasSlot { try await budget.pause(after: more) }
+        }
+        return ContinuousClock.now < leaveBefore && !isSilenced.isRaised
+    }
+
+    private func newestStatements(of request: RequestQueries.Held) async -> [SubscriptionEvent] {
+        do { try await statuses.takeOne() } catch {
+            // Without a look the next judgement meets the old token once more, and asks again.
+            return []
+        }
+        guard
+            case .answered(let events, _) = await world.store.look(
+                transactionID: request.transactionID)
+        else { return [] }
+        return events
+    }
+
+    private func call(_ request: RequestQueries.Held) async -> StoreAnswer {
+        guard
+            let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
+                PriceChangeIntent.self, from: Data(request.call.utf8))
+        else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
+        switch request.nextStep {
+        case "look": return await world.store.look(transactionID: request.transactionID)
+        default: return await world.store.changePrice(intent)
+        }
+    }
+
+    // MARK: What came back
+
+    private func settle(_ attempts: [Attempt]) async throws {
+        guard !attempts.isEmpty else { return }
+        if let until = attempts.compactMap({ silence(after: $0.answer) }).max() {
+            try await budget.block(until: until)
+        }
+        try await store(attempts)
+        var calls: [StoreAnswer] = []
+        for attempt in attempts where !attempt.wasHeldBack { calls.append(attempt.answer) }
+        if let name = calls.compactMap(\.refusedKey).first {
+            world.log.error("the App Store refuses our key; calls wait", ["code": name])
+        } else if let reason = calls.compactMap(\.notSentReason).first {
+            world.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
+        } else {
+            return
+        }
+        try await Task.sleep(for: world.limits.failureWait)
+    }
+
+    /// All in one transaction. Where one can't be stored they go one by one, so that it costs the others nothing.
+    private func store(_ attempts: [Attempt]) async throws {
+        do {
+            return try await storeTogether(attempts)
+        } catch  where isDataFault(error) && attempts.count > 1 {
+            world.log.notice("settling one by one", ["error": String(describing: error)])
+        } catch  where isDataFault(error) {
+            return try await setAside(attempts, because: error)
+        }
+        var failure: (any Error)?
+        for attempt in attempts {
+            do { try await store([attempt]) } catch { failure = failure ?? error }
+        }
+        if let failure { throw failure }
+    }
+
+    private func storeTogether(_ attempts: [Attempt]) async throws {
+        let now = Instant(milliseconds: world.clock.nowMilliseconds())
+        let ours = try await settlement.settle(
+            attempts, now: now, realNow: world.realClock.nowMilliseconds())
+        for attempt in attempts {
+            let isOurs = ours.contains(attempt.request.requestReferenceID)
+            world.metrics.increment(
+                "repricer_calls_total",
+                labels: ["result": isOurs ? attempt.label : "lease_lost"])
+        }
+    }
+
+    private func setAside(_ attempts: [Attempt], because error: any Error) async throws {
+        for attempt in attempts {
+            world.log.error(
+                "an answer can't be stored",
+                [
+                    "request": attempt.request.requestReferenceID,
+                    "error": String(describing: error),
+                ])
+            world.metrics.increment("repricer_calls_total", labels: ["result": "set_aside"])
+            try await settlement.setAside(
+                attempt.request, attempt.answer, because: error,
+                now: Instant(milliseconds: world.clock.nowMilliseconds()),
+                realNow: world.realClock.nowMilliseconds())
+        }
+    }
+
+    /// How long every replica keeps quiet: as Apple asked, or a while when it refuses our key, since no other
+    /// call could fare better.
+    private func silence(after answer: StoreAnswer) -> Instant? {
+        switch answer {
+        case .throttled(let until, _): until
+        case .refused(let refusal, _) where refusal.meaning == .haltService:
+            Instant(milliseconds: world.clock.nowMilliseconds())
+                .advanced(by: world.limits.refusedKeyWait.milliseconds)
+        case .answered, .refused, .unknown, .notSent: nil
+        }
+    }
+}
+
+/// One call as it ended.
+struct Attempt: Sendable {
+    let request: RequestQueries.Held
+    let answer: StoreAnswer
+    /// Statements read besides the answer.
+    var newest: [SubscriptionEvent] = []
+    /// It did not leave, by our own decision.
+    let wasHeldBack: Bool
+
+    init(_ request: RequestQueries.Held, _ answer: StoreAnswer, wasHeldBack: Bool = false) {
+        self.request = request
+        self.answer = answer
+        self.wasHeldBack = wasHeldBack
+    }
+
+    var label: String {
+        guard !wasHeldBack else { return "held_back" }
+        switch answer {
+        case .answered: return "answered"
+        case .refused: return "refused"
+        case .throttled: return "throttled"
+        case .unknown: return "unknown"
+        case .notSent: return "not_sent"
+        }
+    }
+}
+
+private final class SharedFlag: Sendable {
+    private let value = Mutex(false)
+
+    var isRaised: Bool { value.withLock { $0 } }
+
+    func raise() { value.withLock { $0 = true } }
+}
+
+extension StoreAnswer {
+    fileprivate var refusedKey: String? {
+        switch self {
+        case .refused(let refusal, _) where refusal.meaning == .haltService: refusal.name
+        case .answered, .refused, .throttled, .unknown, .notSent: nil
+        }
+    }
+
+    fileprivate var notSentReason: String? {
+        switch self {
+        case .notSent(let reason): reason
+        case .answered, .refused, .throttled, .unknown: nil
+        }
+    }
+}

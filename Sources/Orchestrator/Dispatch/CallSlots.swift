@@ -1,0 +1,60 @@
+package import Ledger
+import ServiceKit
+import Synchronization
+
+/// The instants at which one process may call: a run of slots of one lease, handed out in their order.
+///
+/// A slot's instant is counted by the monotonic clock from the moment of the lease, so a step of this machine's
+/// clock moves none. One that is missed by more than the tolerance is forfeited: calls that were held up must not
+/// leave beside those whose turn it is.
+package final class CallSlots: Sendable {
+    /// How late a call may leave. Of the margin between slots this is the process's part; the rest is left to the
+    /// network.
+    package static let tolerance: Duration = .milliseconds(10)
+
+    package let lease: RateQueries.Lease
+    private let first: ContinuousClock.Instant
+    private let spacing: Duration
+    /// nil: slots are never missed, since a rehearsal's clock runs faster than any process can follow.
+    private let tolerance: Duration?
+    private let wait: CallBudget.Wait
+    private let next = Mutex(0)
+
+    package init(
+        _ lease: RateQueries.Lease, first: ContinuousClock.Instant, spacing: Duration,
+        tolerance: Duration?, wait: @escaping CallBudget.Wait
+    ) {
+        self.lease = lease
+        self.first = first
+        self.spacing = spacing
+        self.tolerance = tolerance
+        self.wait = wait
+    }
+
+    package var granted: Int { lease.granted }
+
+    /// Waits for the next slot that can still be met; false when none is left.
+    package func take() async throws -> Bool {
+        while let slot = reserve() {
+            let early = slot - ContinuousClock.now
+            if early > .zero { try await wait(early) }
+            guard let tolerance, ContinuousClock.now - slot > tolerance else { return true }
+        }
+        return false
+    }
+
+    private func reserve() -> ContinuousClock.Instant? {
+        let now = ContinuousClock.now
+        return next.withLock { next in
+            while next < lease.granted {
+                let slot = first + spacing * next
+                next += 1
+                if tolerance.map({ now - slot <= $0 }) ?? true { return slot }
+            }
+            return nil
+        }
+    }
+
+    /// Slots handed out or forfeited so far.
+    package var used: Int { next.withLock { $0 } }
+}

@@ -1,0 +1,51 @@
+import Ledger
+import Orchestrator
+import ServiceKit
+import Synchronization
+import Testing
+
+/// How a process keeps the slots that it reserved.
+struct CallSlotsTests {
+    private static func slots(
+        first: Duration, granted: Int, tolerance: Duration?, wait: @escaping CallBudget.Wait
+    ) -> CallSlots {
+        CallSlots(
+            RateQueries.Lease(granted: granted, firstAtMicros: 0, delayMicros: 0),
+            first: ContinuousClock.now + first, spacing: .seconds(10), tolerance: tolerance,
+            wait: wait)
+    }
+
+    @Test func take_beforeItsSlot_waitsForIt() async throws {
+        let waits = Mutex<[Duration]>([])
+        let slots = Self.slots(first: .seconds(100), granted: 2, tolerance: .seconds(5)) { wait in
+            waits.withLock { $0.append(wait) }
+        }
+
+        let taken = [try await slots.take(), try await slots.take(), try await slots.take()]
+
+        #expect(taken == [true, true, false])
+        let waited = waits.withLock { $0 }
+        #expect(waited.count == 2)
+        #expect(waited.allSatisfy { $0 > .seconds(60) && $0 <= .seconds(110) })
+    }
+
+    @Test func take_afterItsSlot_forfeitsIt() async throws {
+        let waits = Mutex(0)
+        let slots = Self.slots(first: .seconds(-25), granted: 3, tolerance: .seconds(8)) { _ in
+            waits.withLock { $0 += 1 }
+        }
+
+        let taken = [try await slots.take(), try await slots.take()]
+
+        #expect(taken == [true, false], "two of three slots were missed by more than 8 s")
+        #expect(waits.withLock { $0 } == 0)
+    }
+
+    @Test func take_whenARehearsalRuns_missesNoSlot() async throws {
+        let slots = Self.slots(first: .seconds(-100), granted: 2, tolerance: nil) { _ in }
+
+        let taken = [try await slots.take(), try await slots.take(), try await slots.take()]
+
+        #expect(taken == [true, true, false])
+    }
+}
