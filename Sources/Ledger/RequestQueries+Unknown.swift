@@ -18,7 +18,7 @@ extension RequestQueries {
     /// Takes over the calls of unknown outcome of these subscriptions to look at them, whether their next step
     /// is due or not.
     package static func takeOverUnknown(
-        _ ids: [String], owner: String, leaseUntil: Int64, realNow: Int64,
+        _ ids: [String], owner: String, leaseUntil: Int64, now: Int64, realNow: Int64,
         on connection: isolated PostgresConnection
     ) throws -> [Held] {
         try connection.query(
@@ -26,12 +26,12 @@ extension RequestQueries {
             -- name: takeOverUnknownRequests
             WITH open AS (
                 SELECT r.original_transaction_id, r.request_reference_id, coalesce((
-                    SELECT bool_or(b.state <> 'approved')
+                    SELECT bool_or(\(fragment: isOver(now: now)))
                     FROM repricer.price_changes p
                     JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.original_transaction_id
                         AND p.request_reference_id = r.request_reference_id
-                        AND p.state IN ('sending', 'unknown')), false) AS is_withdrawn
+                        AND p.state IN ('sending', 'unknown')), false) AS is_over
                 FROM repricer.price_change_requests r
                 WHERE r.original_transaction_id = ANY (\(ids)::text[])
                     AND \(fragment: isFree(realNow: realNow))
@@ -44,7 +44,7 @@ extension RequestQueries {
             FROM open
             WHERE r.original_transaction_id = open.original_transaction_id
                 AND r.request_reference_id = open.request_reference_id
-            RETURNING r.*, open.is_withdrawn
+            RETURNING r.*, open.is_over
             """
         ).map { try held($0) }
     }

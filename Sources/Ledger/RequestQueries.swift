@@ -18,14 +18,15 @@ package enum RequestQueries {
         package var nextStep: String
         /// What an earlier attempt was refused with, when that means "look".
         package var errorCode: Int64?
-        /// A batch of its changes was withdrawn meanwhile: it may be looked at and is never sent again.
-        package var isWithdrawn: Bool
+        /// A batch of its changes was withdrawn, or the last instant of one has passed (`send_by`: sent now, it
+        /// would take effect a renewal later): it may be looked at and is never sent again.
+        package var isOver: Bool
 
         package init(
             originalTransactionID: String, requestReferenceID: String, changeIDs: [String],
             transactionID: String, call: String, fence: Int64 = 1, attempts: Int = 1,
             looks: Int = 0,
-            nextStep: String = "send", errorCode: Int64? = nil, isWithdrawn: Bool = false
+            nextStep: String = "send", errorCode: Int64? = nil, isOver: Bool = false
         ) {
             self.originalTransactionID = originalTransactionID
             self.requestReferenceID = requestReferenceID
@@ -37,7 +38,7 @@ package enum RequestQueries {
             self.looks = looks
             self.nextStep = nextStep
             self.errorCode = errorCode
-            self.isWithdrawn = isWithdrawn
+            self.isOver = isOver
         }
     }
 
@@ -92,29 +93,29 @@ package enum RequestQueries {
 
     /// Whether intents wait for a call with their id, or for a look: what to lease tokens for.
     package static func due(
-        realNow: Int64, on connection: isolated PostgresConnection
+        now: Int64, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> (sends: Bool, looks: Bool) {
         let row = try connection.query(
             """
             -- name: dueRequests
             SELECT coalesce(bool_or(NOT is_look AND NOT is_paused), false) AS sends,
                 coalesce(bool_or(is_look), false) AS looks
-            FROM (\(fragment: dueRequests(realNow: realNow))) due
+            FROM (\(fragment: dueRequests(now: now, realNow: realNow))) due
             """
         ).one()
         return (sends: try row.bool("sends"), looks: try row.bool("looks"))
     }
 
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch
-    /// was withdrawn, or whose changes a notification has settled, is only looked at; one of a paused batch
-    /// waits.
-    private static func dueRequests(realNow: Int64) -> SQL {
+    /// was withdrawn, whose last instant has passed, or whose changes a notification has settled, is only looked
+    /// at; one of a paused batch waits.
+    private static func dueRequests(now: Int64, realNow: Int64) -> SQL {
         """
         SELECT r.original_transaction_id, r.request_reference_id, r.lease_until,
-            r.next_step = 'look' OR coalesce(c.is_withdrawn, true) AS is_look,
-            coalesce(c.is_paused, false) AS is_paused, coalesce(c.is_withdrawn, false) AS is_withdrawn
+            r.next_step = 'look' OR coalesce(c.is_over, true) AS is_look,
+            coalesce(c.is_paused, false) AS is_paused, coalesce(c.is_over, false) AS is_over
         FROM repricer.price_change_requests r, LATERAL (
-            SELECT bool_or(b.is_paused) AS is_paused, bool_or(b.state <> 'approved') AS is_withdrawn
+            SELECT bool_or(b.is_paused) AS is_paused, bool_or(\(fragment: isOver(now: now))) AS is_over
             FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
             WHERE p.original_transaction_id = r.original_transaction_id
                 AND p.request_reference_id = r.request_reference_id
@@ -125,16 +126,21 @@ package enum RequestQueries {
         """
     }
 
+    /// Of a change `p` and its batch `b`: nothing of it may be sent any more.
+    static func isOver(now: Int64) -> SQL {
+        "b.state <> 'approved' OR p.send_by < \(timestamp: now)"
+    }
+
     /// Takes over due intents: to look at their subscriptions, or to send them once more.
     package static func takeOver(
-        looking: Bool, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
+        looking: Bool, owner: String, leaseUntil: Int64, now: Int64, realNow: Int64, limit: Int,
         on connection: isolated PostgresConnection
     ) throws -> [Held] {
         let rows = try connection.query(
             """
             -- name: takeOverRequests
             WITH due AS (
-                SELECT d.* FROM (\(fragment: dueRequests(realNow: realNow))) d
+                SELECT d.* FROM (\(fragment: dueRequests(now: now, realNow: realNow))) d
                 JOIN repricer.price_change_requests r
                     ON r.original_transaction_id = d.original_transaction_id
                         AND r.request_reference_id = d.request_reference_id
@@ -151,7 +157,7 @@ package enum RequestQueries {
             FROM due
             WHERE r.original_transaction_id = due.original_transaction_id
                 AND r.request_reference_id = due.request_reference_id
-            RETURNING r.*, due.is_withdrawn
+            RETURNING r.*, due.is_over
             """)
         return try rows.map { try held($0) }
     }
@@ -165,7 +171,7 @@ package enum RequestQueries {
             call: try row.text("call"), fence: try row.int64("fence"),
             attempts: try row.int("attempts"), looks: try row.int("looks"),
             nextStep: try row.text("next_step"), errorCode: try row.int64OrNil("error_code"),
-            isWithdrawn: try row.bool("is_withdrawn"))
+            isOver: try row.bool("is_over"))
     }
 
     /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left

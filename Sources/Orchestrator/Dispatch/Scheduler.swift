@@ -193,9 +193,10 @@ package struct Scheduler: Service {
     /// Retries and takes over what was left open: by us, or by a process that died. A pause holds back what is
     /// sent once more; looking goes on.
     private func settleOpen(isPaused: Bool) async throws -> Int {
+        let now = world.clock.nowMilliseconds()
         let realNow = world.realClock.nowMilliseconds()
         let due = try await world.pool.withConnection { connection in
-            try await connection.read { try RequestQueries.due(realNow: realNow, on: $0) }
+            try await connection.read { try RequestQueries.due(now: now, realNow: realNow, on: $0) }
         }
         var done = 0
         if due.looks { done += try await takeOver(looking: true, realNow: realNow) }
@@ -208,13 +209,14 @@ package struct Scheduler: Service {
         let limits = world.limits
         let owner = claimer.owner
         let budget = looking ? statuses : prices
+        let now = world.clock.nowMilliseconds()
         let started = ContinuousClock.now
         let (held, slots) = try await world.pool.withTransaction { connection in
             let slots = try budget.lease(limits.requestsPerClaim, on: connection)
             guard slots.granted > 0 else { return ([RequestQueries.Held](), slots) }
             let held = try RequestQueries.takeOver(
                 looking: looking, owner: owner,
-                leaseUntil: realNow + limits.leaseFor.milliseconds, realNow: realNow,
+                leaseUntil: realNow + limits.leaseFor.milliseconds, now: now, realNow: realNow,
                 limit: slots.granted, on: connection)
             _ = try connection.pipeline([budget.giveBack(slots, used: held.count)])
             return (held, slots)

@@ -106,7 +106,7 @@ struct Settlement: Sendable {
         /// looks, since a status may lag, and then the refusal counts.
         private static func notSeen(_ request: RequestQueries.Held) -> Outcome {
             guard let code = request.errorCode.map({ Int($0) }) else {
-                if request.isWithdrawn { return withdrawn(request) }
+                if request.isOver { return givenUp(request) }
                 return .stillUnknown(
                     reason: "not applied when looked at", errorCode: nil, nextStep: "send")
             }
@@ -123,12 +123,13 @@ struct Settlement: Sendable {
                     message: "refused on a retry and never seen applied", meaning: .reject))
         }
 
-        /// Its batch was withdrawn: never sent again, and given up once a few looks have shown nothing.
-        private static func withdrawn(_ request: RequestQueries.Held) -> Outcome {
+        /// Never to be sent again, since its batch was withdrawn or its last instant has passed: given up once a
+        /// few looks have shown nothing. What is not withdrawn is then judged anew, for a later renewal.
+        private static func givenUp(_ request: RequestQueries.Held) -> Outcome {
             request.looks >= Settlement.looksMax
-                ? .requeued(reason: "withdrawn", goesAlone: false, isDelayed: false)
+                ? .requeued(reason: "not_sent_in_time", goesAlone: false, isDelayed: false)
                 : .stillUnknown(
-                    reason: "withdrawn, not seen yet", errorCode: nil, nextStep: "look")
+                    reason: "withdrawn or too late, not seen yet", errorCode: nil, nextStep: "look")
         }
 
         /// Not applied by this attempt. An earlier one of the same intent may have been, so only the first may

@@ -140,11 +140,16 @@ package struct Reconciler: Sendable {
         }
     }
 
+    /// A look that shows nothing hands the call back for its next step at once: with the scheduler's growing
+    /// waits, runs that come more often than a wait lasts would postpone that step for ever.
+    private static let afterLook = Backoff(
+        first: .milliseconds(500), max: .milliseconds(500), factor: 1)
+
     private func settleUnknown(lease: HeldLease, into summary: inout Summary) async throws {
         let unknown = UnknownOutcomes(
             pool: world.pool, store: world.store, budget: budget(Canceller.endpoint),
             settlement: Settlement(
-                pool: world.pool, log: world.log, retry: Scheduler.Limits().retry),
+                pool: world.pool, log: world.log, retry: Self.afterLook),
             clock: world.clock, realClock: world.realClock, leaseFor: .seconds(60))
         var looked = UnknownOutcomes.Summary()
         defer {

@@ -37,10 +37,11 @@ struct UnknownOutcomes: Sendable {
         _ ids: [String], owner: String, into summary: inout Summary
     ) async throws {
         let realNow = realClock.nowMilliseconds()
+        let now = clock.nowMilliseconds()
         let until = realNow + leaseFor.milliseconds
         let held = try await pool.withTransaction { connection in
             try RequestQueries.takeOverUnknown(
-                ids, owner: owner, leaseUntil: until, realNow: realNow, on: connection)
+                ids, owner: owner, leaseUntil: until, now: now, realNow: realNow, on: connection)
         }
         let answers = try await withThrowingTaskGroup(
             of: (RequestQueries.Held, StoreAnswer).self

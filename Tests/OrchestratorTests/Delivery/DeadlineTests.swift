@@ -29,6 +29,31 @@ import Testing
         await world.close()
     }
 
+    /// Sent once more, it would take effect a renewal later than the ledger says.
+    @Test func retry_pastTheLastInstant_isLookedAtAndJudgedAnewForTheNextRenewal() async throws {
+        let world = try await World.make([.unavailable])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        let first = try #require(world.store.calls.first?.requestReferenceID)
+        let due = try await world.dueEffectiveAt()
+        world.clock.advance(by: .seconds(14 * 86_400))
+
+        for _ in 0..<8 {
+            world.realClock.advance(by: .seconds(70))
+            world.clock.advance(by: .seconds(1))
+            try await world.deliver(world.scheduler())
+        }
+
+        #expect(world.store.calls.count { $0.requestReferenceID == first } == 1)
+        #expect(world.store.calls.count == 2)
+        #expect(world.store.looks >= 3, "not given up before it was looked for")
+        #expect(try await world.changes() == ["A scheduled"])
+        let later = try await world.dueEffectiveAt()
+        #expect(later > due)
+        await world.close()
+    }
+
     @Test func changes_ofAPausedBatch_holdUpNoOther() async throws {
         let world = try await World.make()
         for id in ["1", "2"] { try await world.subscribe(id) }

@@ -138,6 +138,14 @@ struct DeliveryWorld {
         }
     }
 
+    /// UTC milliseconds: the renewal at which the only change takes effect as far as is known.
+    func dueEffectiveAt() async throws -> Int64 {
+        try await service.withConnection { connection in
+            try await connection.query("SELECT due_effective_at FROM repricer.price_changes")
+                .one().milliseconds("due_effective_at")
+        }
+    }
+
     func requestStates() async throws -> [String] {
         try await service.withConnection { connection in
             try await connection.query(

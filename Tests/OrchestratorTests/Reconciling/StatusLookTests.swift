@@ -45,6 +45,24 @@ import Testing
         await world.close()
     }
 
+    @Test func unknownOutcome_lookedAtAgainAndAgain_isStillSentInASecond() async throws {
+        let world = try await World.make([.unavailable])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+
+        for _ in 0..<8 {
+            world.realClock.advance(by: .seconds(15))
+            _ = try await world.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        }
+        world.realClock.advance(by: .seconds(1))
+        try await world.deliver(world.scheduler())
+
+        #expect(world.store.calls.count == 2)
+        #expect(try await world.changes() == ["A scheduled"])
+        await world.close()
+    }
+
     @Test func changeSilentTooLong_isLookedAtOnceAMargin_andItsDriftIsTold() async throws {
         let world = try await World.make()
         try await world.subscribe("1")
