@@ -1,5 +1,4 @@
 extension Instant {
-    package static let millisecondsPerHour: Int64 = 3_600_000
     package static let millisecondsPerDay: Int64 = 86_400_000
 
     /// Whether the calendar can take it: from 1970 to the end of 9999.
