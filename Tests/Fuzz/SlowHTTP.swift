@@ -6,6 +6,8 @@ struct SlowHTTP {
     struct Message: Equatable {
         var first = ""
         var second = ""
+        /// The host and port of an absolute target.
+        var authority: String?
         var minorVersion = 0
         var fields: [[String]] = []
         var body: [UInt8] = []
@@ -125,7 +127,7 @@ struct SlowHTTP {
         message.first = String(decoding: words[0], as: UTF8.self)
         guard ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].contains(message.first)
         else { throw Stop.refused }
-        message.second = try target(words[1], message.first)
+        (message.second, message.authority) = try target(words[1], message.first)
         message.minorVersion = try minor(words[2])
         return message
     }
@@ -138,17 +140,20 @@ struct SlowHTTP {
         return Int(digit) - 48
     }
 
-    private func target(_ word: [UInt8], _ method: String) throws -> String {
+    private func target(_ word: [UInt8], _ method: String) throws -> (String, String?) {
         var path = word
+        var authority: String?
         if word == [42] {
             guard method == "OPTIONS" else { throw Stop.refused }
-            return "*"
+            return ("*", nil)
         }
         if word.first != 47 {
             let text = String(decoding: word, as: UTF8.self).lowercased()
             let skipped = text.hasPrefix("http://") ? 7 : text.hasPrefix("https://") ? 8 : 0
             guard skipped > 0 else { throw Stop.refused }
-            path = Array(word.dropFirst(skipped).drop { $0 != 47 && $0 != 63 })
+            let host = word.dropFirst(skipped).prefix { $0 != 47 && $0 != 63 }
+            authority = try Self.authority(Array(host))
+            path = Array(word.dropFirst(skipped + host.count))
             if path.first != 47 { path.insert(47, at: 0) }
         }
         var position = 0
@@ -163,7 +168,7 @@ struct SlowHTTP {
             }
             position += 1
         }
-        return String(decoding: path, as: UTF8.self)
+        return (String(decoding: path, as: UTF8.self), authority)
     }
 
     private mutating func fields(limit: Int) throws -> [[String]] {
@@ -253,9 +258,23 @@ struct SlowHTTP {
             throw Stop.refused
         }
         guard let host = hosts.first else { return }
-        guard !host.isEmpty,
-            !host.utf8.contains(where: { [32, 9, 47, 63, 35, 64, 92].contains($0) })
-        else { throw Stop.refused }
+        let name = try Self.authority([UInt8](host.utf8)).lowercased()
+        guard message.authority.map({ $0.lowercased() == name }) ?? true else { throw Stop.refused }
+    }
+
+    private static var hostAndPort: Regex<(Substring, Substring?)> {
+        /(?:\[[0-9A-Fa-f:.]+\]|(?:[\w\-.~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+)(?::([0-9]*))?/
+            .asciiOnlyWordCharacters()
+    }
+
+    /// `name`, `name:port`, `[address]` or `[address]:port`; the port may be empty: RFC 3986, section 3.2.
+    private static func authority(_ word: [UInt8]) throws -> String {
+        guard word.allSatisfy({ (33...126).contains($0) }) else { throw Stop.refused }
+        let text = String(decoding: word, as: UTF8.self)
+        guard let match = try hostAndPort.wholeMatch(in: text) else { throw Stop.refused }
+        let port = (match.1 ?? "").drop { $0 == "0" }
+        guard port.count <= 5, (Int(port) ?? 0) <= 65_535 else { throw Stop.refused }
+        return text
     }
 
     private mutating func body(_ length: Length, fields: Int, _ isClosed: Bool) throws -> [UInt8] {
