@@ -560,6 +560,9 @@ CREATE TABLE repricer.price_changes (
     current_dependent_skus text[],
     planned_effective_at timestamp with time zone,
     submitted_by text DEFAULT SESSION_USER NOT NULL,
+    called_sku text,
+    called_dependent_skus text[],
+    former_skus text[],
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK ((((direction = 'increase'::text) AND (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))) OR ((direction = 'decrease'::text) AND (forecast_consent = 'none'::text)))),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
@@ -578,6 +581,12 @@ COMMENT ON COLUMN repricer.price_changes.current_sku IS 'The item''s name today,
 COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS 'The dependents'' names today, where one was renamed after submission.';
 
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
+
+COMMENT ON COLUMN repricer.price_changes.called_sku IS 'The item''s name in our last call, where it was renamed between submission and call.';
+
+COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS 'The dependents'' names in our last call, where one was renamed between submission and call.';
+
+COMMENT ON COLUMN repricer.price_changes.former_skus IS 'Names that the item had since our call and lost again; a charge may bear any of them.';
 
 CREATE VIEW report.batch_summary AS
  WITH tallies AS (
@@ -1112,7 +1121,7 @@ CREATE VIEW repricer.charged_renewals AS
     c.current_price_milliunits AS old_price_milliunits,
     h.price_milliunits
    FROM (repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku)) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
   WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
@@ -1356,7 +1365,7 @@ CREATE VIEW report.reconciliation AS
            FROM repricer.price_changes c
           WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
                    FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.sku = c.sku) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
           GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -1370,7 +1379,7 @@ CREATE VIEW report.reconciliation AS
             'dependents_not_recorded'::text,
             count(*) AS count
            FROM (repricer.price_changes c
-             CROSS JOIN LATERAL unnest(c.dependent_skus) u(sku))
+             CROSS JOIN LATERAL unnest(COALESCE(c.current_dependent_skus, c.dependent_skus)) u(sku))
           WHERE ((c.state = 'declined'::text) AND (NOT (EXISTS ( SELECT
                    FROM repricer.dependent_cancellations d
                   WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id) AND (d.dependent_sku = u.sku))))))
@@ -2267,6 +2276,12 @@ GRANT UPDATE(current_sku) ON TABLE repricer.price_changes TO repricer_service;
 GRANT UPDATE(current_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(called_sku) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(called_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;

@@ -37,17 +37,19 @@ package enum FoldQueries {
             since: Instant(milliseconds: try row.milliseconds("state_since")))
         let sentAt = Instant(milliseconds: try row.milliseconds("sent_at"))
         let plannedAt = try row.instant("planned_effective_at") ?? progress.dueAt
-        let sku = try row.text("sku")
-        let currentSKU = try row.textOrNil("current_sku")
-        let dependents = try row.texts("dependent_skus")
-        let currentDependents = try row.textsOrNil("current_dependent_skus")
+        let submitted = try row.text("sku")
+        let submittedDependents = try row.texts("dependent_skus")
+        let sku = try row.textOrNil("current_sku") ?? submitted
+        let dependents = try row.textsOrNil("current_dependent_skus") ?? submittedDependents
+        let called = try row.textOrNil("called_sku") ?? submitted
+        let calledDependents = try row.textsOrNil("called_dependent_skus") ?? submittedDependents
         return TrackedChange(
-            changeID: try row.text("change_id"), sku: currentSKU ?? sku,
+            changeID: try row.text("change_id"), sku: sku,
             oldPrice: try row.int64("current_price_milliunits"),
-            newPrice: try row.int64("new_price_milliunits"),
-            dependentSKUs: currentDependents ?? dependents,
-            submittedSKU: currentSKU == nil ? nil : sku,
-            submittedDependentSKUs: currentDependents == nil ? nil : dependents,
+            newPrice: try row.int64("new_price_milliunits"), dependentSKUs: dependents,
+            calledSKU: called == sku ? nil : called,
+            calledDependentSKUs: calledDependents == dependents ? nil : calledDependents,
+            formerSKUs: try row.textsOrNil("former_skus") ?? [],
             requestReferenceID: try row.textOrNil("request_reference_id"), sentAt: sentAt,
             callProgress: callProgress(of: progress, sentAt: sentAt, plannedAt: plannedAt),
             progress: progress)

@@ -53,7 +53,7 @@ package struct FoldWrites: Sendable {
             UPDATE repricer.price_changes SET state = 'ineligible', reason = 'conflict_open_change',
                 ended_at = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
                 state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
-            WHERE original_transaction_id = \(id) AND sku = \(reopened.sku)
+            WHERE original_transaction_id = \(id) AND coalesce(current_sku, sku) = \(reopened.sku)
                 AND change_id <> \(uuid: reopened.changeID)
                 AND state IN ('awaiting_approval', 'queued')
             RETURNING original_transaction_id, change_id, state, state_since, reason
@@ -89,8 +89,9 @@ package struct FoldWrites: Sendable {
                 state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
                 consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
                 acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
-                state_since = t.state_since, current_sku = t.current_sku,
-                current_dependent_skus = t.current_dependent_skus::text[],
+                state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
+                current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
+                former_skus = nullif(t.former_skus::text[], '{}'),
                 planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                     THEN t.planned_at END,
                 due_effective_at = coalesce(t.due_at, c.due_effective_at)
@@ -104,13 +105,14 @@ package struct FoldWrites: Sendable {
                 \(timestamps: progress.map { $0.effectiveAt?.milliseconds })::timestamptz[],
                 \(timestamps: progress.map { $0.endedAt?.milliseconds })::timestamptz[],
                 \(timestamps: progress.map(\.since.milliseconds))::timestamptz[],
-                \(texts: changes.map(\.change.currentSKU))::text[],
-                \(texts: changes.map(\.change.currentDependents))::text[],
+                \(changes.map(\.change.sku))::text[],
+                \(changes.map { arrayText($0.change.dependentSKUs) })::text[],
+                \(changes.map { arrayText($0.change.formerSKUs) })::text[],
                 \(timestamps: progress.map { $0.dueAt?.milliseconds })::timestamptz[],
                 \(timestamps: changes.map { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
             ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
                 acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-                due_at, planned_at)
+                former_skus, due_at, planned_at)
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
             """
     }
@@ -296,14 +298,6 @@ extension ToldRename {
     fileprivate func holds(in facts: SubscriptionFacts) -> Bool {
         facts.items.contains { $0.sku == rename.to && $0.renews }
             && !facts.items.contains { $0.sku == rename.from }
-    }
-}
-
-extension TrackedChange {
-    fileprivate var currentSKU: String? { submittedSKU == nil ? nil : sku }
-
-    fileprivate var currentDependents: String? {
-        submittedDependentSKUs == nil ? nil : arrayText(dependentSKUs)
     }
 }
 

@@ -72,7 +72,8 @@ package enum RequestQueries {
             UPDATE repricer.price_changes c SET state = 'sending', reason = NULL,
                 request_reference_id = t.request, sent_at = \(timestamp: now)::timestamptz,
                 state_since = \(timestamp: now)::timestamptz, next_attempt_at = NULL,
-                planned_effective_at = NULL
+                planned_effective_at = NULL, called_sku = c.current_sku,
+                called_dependent_skus = c.current_dependent_skus, former_skus = NULL
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, request)
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id

@@ -22,7 +22,8 @@ package enum TimelineQueries {
             -- name: timeline
             SELECT signed_at AS at, 0 AS place, source AS kind,
                 coalesce(type, 'answer') || coalesce('/' || subtype, '') AS what, NULL AS sku,
-                NULL AS detail, evidence_id
+                (SELECT 'left out as meaningless: ' || string_agg(field, ', ')
+                    FROM jsonb_array_elements_text(statement -> 'ignored') field) AS detail, evidence_id
             FROM repricer.subscription_events WHERE original_transaction_id = \(id)
             UNION ALL
             SELECT h.occurred_at, 1, h.evidence_kind, 'change is ' || h.state, c.sku,
@@ -45,6 +46,8 @@ package enum TimelineQueries {
             SELECT purchased_at, 4, 'charge', 'charged', sku,
                 price_milliunits || ' ' || currency || ' milliunits', transaction_id
             FROM repricer.charges WHERE original_transaction_id = \(id)
+            UNION ALL
+            \(fragment: increasesOfOthers(id))
             ORDER BY 1, 2, evidence_id, what
             """
         ).map { row in
@@ -54,5 +57,33 @@ package enum TimelineQueries {
                 sku: try row.textOrNil("sku"), detail: try row.textOrNil("detail"),
                 evidenceID: try row.text("evidence_id"))
         }
+    }
+
+    /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them;
+    /// those statements are the evidence, and of a charge its transaction.
+    private static func increasesOfOthers(_ id: String) -> SQL {
+        """
+        SELECT told.at, 5, 'increase',
+            CASE i.origin WHEN 'offer_conversion' THEN 'offer turns into the standard price: '
+                ELSE 'increase from elsewhere: ' END || told.step,
+            i.sku, concat_ws(' ', i.price, s.currency, 'milliunits'),
+            coalesce(CASE told.step WHEN 'charged' THEN (
+                SELECT min(h.transaction_id) FROM repricer.charges h
+                WHERE h.original_transaction_id = \(id) AND h.purchased_at = told.at)
+            ELSE (
+                SELECT min(e.evidence_id) FROM repricer.subscription_events e
+                WHERE e.original_transaction_id = \(id) AND e.signed_at = told.at
+                    AND e.source <> 'legacy') END, '')
+        FROM repricer.subscriptions s,
+            jsonb_to_recordset(s.increases) AS i (sku text, price bigint, origin text,
+                "consentAskedAt" bigint, "acceptedAt" bigint, "refusedAt" bigint,
+                "effectiveAt" bigint),
+            LATERAL (
+                SELECT v.step, timestamptz 'epoch' + v.ms * interval '1 millisecond' AS at
+                FROM (VALUES ('customer asked', i."consentAskedAt"), ('accepted', i."acceptedAt"),
+                    ('refused', i."refusedAt"), ('charged', i."effectiveAt")) AS v (step, ms)
+            ) told
+        WHERE s.original_transaction_id = \(id) AND i.origin IS NOT NULL AND told.at IS NOT NULL
+        """
     }
 }

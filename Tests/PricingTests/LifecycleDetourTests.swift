@@ -33,7 +33,7 @@ private typealias Story = LifecycleStory
             ])
         let change = try #require(state.changes.first)
         #expect(change.sku == "A2")
-        #expect(change.submittedSKU == "A")
+        #expect(change.calledSKU == "A")
         #expect(change.progress.acceptance == .consented)
         #expect(state.facts.items.map(\.sku) == ["A2"])
         #expect(state.increases.map(\.sku) == ["A2"])

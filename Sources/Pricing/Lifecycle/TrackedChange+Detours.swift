@@ -10,12 +10,13 @@ extension TrackedChange {
     mutating func takeNewNames(_ reading: Reading, _ lines: inout [Transition]) {
         for rename in reading.renames {
             if let place = dependentSKUs.firstIndex(of: rename.from) {
-                submittedDependentSKUs = submittedDependentSKUs ?? dependentSKUs
+                calledDependentSKUs = calledDependentSKUs ?? dependentSKUs
                 dependentSKUs[place] = rename.to
             }
         }
         guard let rename = reading.renames.first(where: { $0.from == sku }) else { return }
-        submittedSKU = submittedSKU ?? sku
+        calledSKU = calledSKU ?? sku
+        if !formerSKUs.contains(sku) { formerSKUs.append(sku) }
         sku = rename.to
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }

@@ -7,9 +7,11 @@ package struct TrackedChange: Hashable, Sendable {
     package var newPrice: Int64
     /// By their names today.
     package var dependentSKUs: [String]
-    /// As submitted, where a rename has changed it since: a fold from the beginning starts there.
-    package var submittedSKU: String?
-    package var submittedDependentSKUs: [String]?
+    /// As our last call named it, where a rename has changed it since: a fold from the beginning starts there.
+    package var calledSKU: String?
+    package var calledDependentSKUs: [String]?
+    /// Names that the item had since that call and lost again, oldest first: charges may bear any of them.
+    package var formerSKUs: [String]
     /// The `requestReferenceId` of the last call that carried it.
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it can't be about this change.
@@ -20,8 +22,9 @@ package struct TrackedChange: Hashable, Sendable {
 
     package init(
         changeID: String, sku: String, oldPrice: Int64, newPrice: Int64,
-        dependentSKUs: [String] = [], submittedSKU: String? = nil,
-        submittedDependentSKUs: [String]? = nil, requestReferenceID: String? = nil,
+        dependentSKUs: [String] = [], calledSKU: String? = nil,
+        calledDependentSKUs: [String]? = nil, formerSKUs: [String] = [],
+        requestReferenceID: String? = nil,
         sentAt: Instant? = nil, callProgress: ChangeProgress, progress: ChangeProgress
     ) {
         self.changeID = changeID
@@ -29,8 +32,9 @@ package struct TrackedChange: Hashable, Sendable {
         self.oldPrice = oldPrice
         self.newPrice = newPrice
         self.dependentSKUs = dependentSKUs
-        self.submittedSKU = submittedSKU
-        self.submittedDependentSKUs = submittedDependentSKUs
+        self.calledSKU = calledSKU
+        self.calledDependentSKUs = calledDependentSKUs
+        self.formerSKUs = formerSKUs
         self.requestReferenceID = requestReferenceID
         self.sentAt = sentAt
         self.callProgress = callProgress
@@ -39,13 +43,14 @@ package struct TrackedChange: Hashable, Sendable {
 
     package var isIncrease: Bool { newPrice > oldPrice }
 
-    /// As our call left it: under its submitted names, before any statement.
+    /// As our call left it: under the names in it, before any statement.
     package var unfolded: TrackedChange {
         var change = self
-        change.sku = submittedSKU ?? sku
-        change.dependentSKUs = submittedDependentSKUs ?? dependentSKUs
-        change.submittedSKU = nil
-        change.submittedDependentSKUs = nil
+        change.sku = calledSKU ?? sku
+        change.dependentSKUs = calledDependentSKUs ?? dependentSKUs
+        change.calledSKU = nil
+        change.calledDependentSKUs = nil
+        change.formerSKUs = []
         change.progress = callProgress
         return change
     }
