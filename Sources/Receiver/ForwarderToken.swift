@@ -2,10 +2,15 @@
 package struct ForwarderToken: Sendable {
     private let secret: SharedSecret
 
+    /// The secret may be replaced while the token is in use.
+    package init(_ secret: SharedSecret) {
+        self.secret = secret
+    }
+
     /// Blanks and line ends around the token do not count; nil when nothing is left.
     package init?(fileContent: String) {
         guard let secret = SharedSecret(fileContent: fileContent) else { return nil }
-        self.secret = secret
+        self.init(secret)
     }
 
     /// Whether an `Authorization` field carries the token. The time does not tell how much of it is

@@ -1,22 +1,40 @@
-/// A secret that both sides know, from a file.
-package struct SharedSecret: Sendable {
-    private let bytes: [UInt8]
+import Synchronization
+
+/// A secret that both sides know, from a file. It can be replaced while it is in use.
+package final class SharedSecret: Sendable {
+    private let bytes: Mutex<[UInt8]>
 
     /// Blanks and line ends around the secret do not count; nil when nothing is left.
     package init?(fileContent: String) {
-        let isBlank = { (byte: UInt8) in byte == 0x20 || (0x09...0x0D).contains(byte) }
-        let kept = Array(
-            fileContent.utf8.drop(while: isBlank).reversed().drop(while: isBlank).reversed())
-        guard !kept.isEmpty else { return nil }
-        bytes = kept
+        guard let kept = Self.kept(of: fileContent) else { return nil }
+        bytes = Mutex(kept)
+    }
+
+    /// From now on this one counts, and the one before no longer; returns whether it is another. Where nothing
+    /// is left of the text, the one before stays.
+    func replace(fileContent: String) -> Bool {
+        guard let kept = Self.kept(of: fileContent) else { return false }
+        return bytes.withLock { bytes in
+            let isOther = bytes != kept
+            bytes = kept
+            return isOther
+        }
     }
 
     /// The time does not tell how much of it is right.
     func isEqual(to given: [UInt8]) -> Bool {
+        let bytes = bytes.withLock { $0 }
         var difference: UInt8 = given.count == bytes.count ? 0 : 1
         for (index, byte) in bytes.enumerated() {
             difference |= byte ^ (index < given.count ? given[index] : 0)
         }
         return difference == 0
+    }
+
+    private static func kept(of fileContent: String) -> [UInt8]? {
+        let isBlank = { (byte: UInt8) in byte == 0x20 || (0x09...0x0D).contains(byte) }
+        let kept = Array(
+            fileContent.utf8.drop(while: isBlank).reversed().drop(while: isBlank).reversed())
+        return kept.isEmpty ? nil : kept
     }
 }

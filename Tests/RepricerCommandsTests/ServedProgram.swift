@@ -8,7 +8,7 @@ final class ServedProgram: Sendable {
     private let identifier: Int32
     private let messages = Pipe()
 
-    init(roots: String, database: String) throws {
+    init(roots: String, database: String, _ more: [String: String] = [:]) throws {
         let process = Process()
         // Built beside the test bundle.
         let folder = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
@@ -19,7 +19,7 @@ final class ServedProgram: Sendable {
             "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",
             "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_ROOT_CERTIFICATES": roots,
             "REPRICER_LISTEN": "127.0.0.1:0",
-        ]
+        ].merging(more) { _, new in new }
         process.standardError = messages
         process.standardInput = FileHandle.nullDevice
         try process.run()

@@ -79,33 +79,47 @@ struct Live: Sendable {
             store: store)
     }
 
-    func receiver(_ pool: LedgerPool) throws -> (routes: ReceiverRoutes, server: HTTPServer) {
+    /// The receiver, and what keeps its secrets up to date.
+    func receiver(
+        _ pool: LedgerPool
+    ) throws -> (routes: ReceiverRoutes, server: HTTPServer, watches: [any Service]) {
         let store = NotificationStore(pool: pool)
-        let token = try configuration.forwarderTokenFile.map { path in
-            ForwarderToken(
-                fileContent: try SecretFile.readToken(path, of: .forwarderTokenFile))
-        }
+        let token = try secret(.forwarderTokenFile, configuration.forwarderTokenFile)
+        let v1Secret = try secret(.v1SharedSecretFile, configuration.v1SharedSecretFile)
         let intake = try intake(store)
         let routes = ReceiverRoutes(
-            intake: intake, legacy: try legacy(intake, pool), reports: ReportStore(pool: pool),
-            token: token ?? nil,
+            intake: intake, legacy: try legacy(intake, v1Secret?.secret, pool),
+            reports: ReportStore(pool: pool), token: token.map { ForwarderToken($0.secret) },
             clock: clock, metrics: metrics, log: log.with(component: "receiver"),
             obstacle: { await store.obstacle() })
         let listen = try configuration.required(configuration.listen, .listen)
         let server = try HTTPServer(
             host: listen.host, port: listen.port, log: log.with(component: "http")
         ) { await routes.respond(to: $0) }
-        return (routes, server)
+        return (routes, server, [token?.watch, v1Secret?.watch].compactMap { $0 })
+    }
+
+    /// The secret that a file holds, and what follows the file; nil where none is set.
+    private func secret(
+        _ variable: Variable, _ path: String?
+    ) throws -> (secret: SharedSecret, watch: SecretWatch)? {
+        guard let path else { return nil }
+        let read: @Sendable () throws -> String = {
+            try SecretFile.readToken(path, of: variable)
+        }
+        guard let secret = SharedSecret(fileContent: try read()) else { return nil }
+        let watch = SecretWatch(
+            label: variable.rawValue, secret: secret,
+            reloads: { Signals.stream(of: [SIGHUP]) }, log: log.with(component: "receiver"),
+            metrics: metrics, read: read)
+        return (secret, watch)
     }
 
     /// The way in of V1 notifications; nil unless it is switched on.
     private func legacy(
-        _ intake: NotificationIntake, _ pool: LedgerPool
+        _ intake: NotificationIntake, _ secret: SharedSecret?, _ pool: LedgerPool
     ) throws -> LegacyIntake? {
-        guard let path = configuration.v1SharedSecretFile,
-            let secret = SharedSecret(
-                fileContent: try SecretFile.readToken(path, of: .v1SharedSecretFile))
-        else { return nil }
+        guard let secret else { return nil }
         return LegacyIntake(
             intake: intake, secret: secret,
             bundleID: try configuration.required(configuration.bundleID, .bundleID),

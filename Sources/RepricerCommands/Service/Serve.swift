@@ -19,7 +19,8 @@ extension Commands {
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
             for a database that is away, and refuses one of another schema version. SIGTERM drains and ends \
-            it. SIGHUP reads the root certificates anew at once; a change of their files is noticed by itself.
+            it. SIGHUP reads the files of the root certificates, of the forwarder's token and of the V1 secret \
+            anew at once; a change of them is noticed by itself.
             """
     ) { invocation in
         let part = invocation.arguments[only]
@@ -45,8 +46,9 @@ extension Commands {
             }
         }
         if part != "scheduler" {
-            let (routes, server) = try live.receiver(pool)
+            let (routes, server, watches) = try live.receiver(pool)
             let port = try server.bind()
+            services += watches
             services += [
                 GatedService(gate: gate, inner: try live.gauges(pool)), server,
                 Drain(routes: routes),

@@ -1,0 +1,87 @@
+package import ServiceKit
+internal import Synchronization
+
+/// Follows the file of a shared secret, so that a new one needs no restart.
+///
+/// It reads the file anew at each look, as a file's time can lie. What cannot be read is reported once, and the secret from
+/// before stays: a file that is being written must not shut the way in.
+package final class SecretWatch: Service {
+    package enum Outcome: Hashable, Sendable {
+        case unchanged, replaced
+        /// Why the file is unusable; the secret from before stays.
+        case refused(String)
+    }
+
+    package let name: String
+    private let label: String
+    private let secret: SharedSecret
+    private let read: @Sendable () throws -> String
+    private let interval: Duration
+    private let reloads: @Sendable () -> AsyncStream<Int32>
+    private let log: Log
+    private let metrics: Metrics
+    /// What was reported last, so that one fault makes one line.
+    private let reported = Mutex<String?>(nil)
+
+    /// - Parameters:
+    ///   - label: What the secret is called in the log and in `repricer_secret_stale`.
+    ///   - secret: In use; made from the same file before.
+    ///   - interval: Between two looks.
+    ///   - reloads: Each element makes it look at once: SIGHUP in the service.
+    ///   - read: The file's text; throws where it is unusable. What it throws is logged, so it must not hold the secret.
+    package init(
+        label: String, secret: SharedSecret, interval: Duration = .seconds(5),
+        reloads: @escaping @Sendable () -> AsyncStream<Int32>, log: Log, metrics: Metrics,
+        read: @escaping @Sendable () throws -> String
+    ) {
+        name = "secret \(label)"
+        self.label = label
+        self.secret = secret
+        self.interval = interval
+        self.reloads = reloads
+        self.log = log
+        self.metrics = metrics
+        self.read = read
+        metrics.describe("repricer_secret_stale", "1 while the file of the secret is unusable.")
+        metrics.set("repricer_secret_stale", labels: ["secret": label], to: 0)
+    }
+
+    package func run() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { [self] in
+                for await _ in reloads() { look() }
+            }
+            while true {
+                look()
+                try await Task.sleep(for: interval)
+            }
+        }
+    }
+
+    /// Reads the file once and uses what it holds.
+    @discardableResult
+    package func look() -> Outcome {
+        // One look at a time: an older reading must not replace a newer one.
+        reported.withLock { reported in
+            do {
+                let isOther = secret.replace(fileContent: try read())
+                if reported != nil { log.notice("secret is readable again", ["secret": label]) }
+                reported = nil
+                metrics.set("repricer_secret_stale", labels: ["secret": label], to: 0)
+                guard isOther else { return .unchanged }
+                log.notice("secret replaced", ["secret": label])
+                return .replaced
+            } catch {
+                let why = "\(error)"
+                if reported != why {
+                    log.error(
+                        "secret unusable; the one from before stays",
+                        ["secret": label, "why": why])
+                }
+                reported = why
+                metrics.set("repricer_secret_stale", labels: ["secret": label], to: 1)
+                return .refused(why)
+            }
+        }
+    }
+}
