@@ -102,7 +102,10 @@ if Context.environment["REPRICER_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "fuzz",
-            dependencies: ["JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing"],
+            dependencies: [
+                "CZlib", "JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing",
+                "Receiver",
+            ],
             path: "Tests/Fuzz", swiftSettings: strict,
             // gold, the default, fails on the driver's debug information.
             linkerSettings: [.unsafeFlags(["-use-ld=lld"])]))
