@@ -36,11 +36,12 @@ import Testing
     }
 
     private func withReceiver(
-        log: Log = .silent, _ body: @Sendable (ReceiverWorld, Looks) async throws -> Void
+        log: Log = .silent, metrics: Metrics = Metrics(),
+        _ body: @Sendable (ReceiverWorld, Looks) async throws -> Void
     ) async throws {
         let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 2)
         let intake = NotificationIntake(
-            check: simpleCheck, clock: ManualClock(Self.now), metrics: Metrics(),
+            check: simpleCheck, clock: ManualClock(Self.now), metrics: metrics,
             store: NotificationStore(pool: pool))
         let looks = Looks()
         let legacy = LegacyIntake(
@@ -116,11 +117,18 @@ import Testing
         }
     }
 
-    @Test func post_ofAnUnknownType_isKeptAsNotUnderstood() async throws {
-        try await withReceiver { world, _ in
-            let status = try await self.post(world, Self.body(type: "SOMETHING_NEW"))
-            #expect(status == 200)
+    @Test func post_ofAnUnknownType_isKeptAsNotUnderstoodAndCountedOnce() async throws {
+        let metrics = Metrics()
+        try await withReceiver(metrics: metrics) { world, _ in
+            let first = try await self.post(world, Self.body(type: "SOMETHING_NEW"))
+            let again = try await self.post(world, Self.body(type: "SOMETHING_NEW"))
+            #expect([first, again] == [200, 200])
         }
+
+        #expect(
+            metrics.render().split(separator: "\n").filter {
+                $0.hasPrefix("repricer_unknown_parts_total")
+            } == ["repricer_unknown_parts_total{kind=\"type\"} 1"])
 
         let connection = try await TestDatabase.connect()
         let kept = try await connection.query("SELECT * FROM repricer.notifications").one()

@@ -1,4 +1,5 @@
 import HTTP
+import Ledger
 import ServiceKit
 import Testing
 
@@ -122,6 +123,30 @@ import Testing
             #expect(response.status == 503)
             #expect(response.text == "the schema is at version 3, not 4\n")
         }
+    }
+
+    @Test func metrics_whenPartsAreUnknown_countsThemOnceByKindAlone() async throws {
+        let metrics = Metrics()
+        let store = MemoryStore()
+        let unknown = ["field:transaction.gift", "field:renewal.a", "value:status.9", "type:NEW"]
+        let intake = NotificationIntake(
+            check: { payload, _ throws(NotificationRefusal) in
+                Arrival(
+                    notificationUUID: payload, originalTransactionID: "1", understood: true,
+                    unknown: payload == "known" ? [] : unknown, evidence: .whole(payload))
+            }, clock: ManualClock(0), metrics: metrics
+        ) { batch throws(ArrivalError) in try store.commit(batch) }
+
+        for payload in ["one", "one", "known", "two"] { _ = await intake.take(payload) }
+
+        #expect(
+            metrics.render().split(separator: "\n").filter {
+                $0.hasPrefix("repricer_unknown_parts_total")
+            }.sorted() == [
+                "repricer_unknown_parts_total{kind=\"field\"} 4",
+                "repricer_unknown_parts_total{kind=\"type\"} 2",
+                "repricer_unknown_parts_total{kind=\"value\"} 2",
+            ])
     }
 
     @Test func metrics_whenNotificationsCame_countsThemByOutcome() async throws {

@@ -1,3 +1,4 @@
+import AppStore
 import Foundation
 import JOSE
 import Postgres
@@ -228,5 +229,44 @@ import Testing
 
         #expect(outcome.code == .done)
         #expect(outcome.output == signed)
+    }
+
+    @Test func evidence_ofAV1Notification_printsItWithoutTheSecretAndSaysThatNobodySignedIt()
+        async throws
+    {
+        let bench = try Bench()
+        let (id, text) = try await Self.storeLegacy()
+
+        let outcome = await bench.run("evidence", id)
+        let json = await bench.run("evidence", id, "--json")
+        try await Self.change(
+            "UPDATE repricer.notifications SET signed_payload = replace(signed_payload, '42', '43')"
+        )
+        let changed = await bench.run("evidence", id)
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.output == text)
+        #expect(outcome.messages.contains("not verified: unsigned: a V1 notification"))
+        #expect(json.output.contains(#""verified":false,"why":"unsigned: "#))
+        #expect(json.output.contains(#""type":"DID_CHANGE_RENEWAL_STATUS""#))
+        #expect(changed.messages.contains("not verified: other_id: "))
+    }
+
+    /// Keeps a V1 notification as the receiver does.
+    private static func storeLegacy() async throws -> (id: String, text: String) {
+        let body = """
+            {"notification_type":"DID_CHANGE_RENEWAL_STATUS","password":"0123456789abcdef",
+            "environment":"Sandbox","bid":"com.example.app","original_transaction_id":42}
+            """
+        let text = try LegacyNotification(Array(body.utf8)).redacted()
+        let id = LegacyNotification.id(ofRedacted: text)
+        try await change(
+            """
+            INSERT INTO repricer.notifications (notification_uuid, received_at, type,
+                original_transaction_id, understood, signed_payload)
+            VALUES ('\(id)', '2026-01-05Z', 'DID_CHANGE_RENEWAL_STATUS', '42', true, '\(text)')
+            """)
+        #expect(!text.contains("0123456789abcdef"))
+        return (id, text)
     }
 }

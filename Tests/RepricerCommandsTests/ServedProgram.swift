@@ -8,12 +8,15 @@ final class ServedProgram: Sendable {
     private let identifier: Int32
     private let messages = Pipe()
 
+    /// Built beside the test bundle.
+    static var executable: URL {
+        URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+            .deletingLastPathComponent().appendingPathComponent("repricer")
+    }
+
     init(roots: String, database: String, _ more: [String: String] = [:]) throws {
         let process = Process()
-        // Built beside the test bundle.
-        let folder = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
-            .deletingLastPathComponent()
-        process.executableURL = folder.appendingPathComponent("repricer")
+        process.executableURL = Self.executable
         process.arguments = ["serve", "--only", "receiver"]
         process.environment = [
             "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",

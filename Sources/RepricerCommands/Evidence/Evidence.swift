@@ -14,7 +14,8 @@ extension Commands {
         discussion: """
             Prints the signedPayload that the App Store sent, to the byte, and says on standard error whether it \
             verifies against REPRICER_ROOT_CERTIFICATES and is about this app. Exits 1 when it doesn't. Calls and \
-            statuses of a timeline are no notifications and have no signed text.
+            statuses of a timeline are no notifications and have no signed text. A V1 notification is printed without \
+            its shared secret and can't be verified: nobody signed it.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -107,6 +108,10 @@ struct EvidenceProof {
             return
         }
         signedPayload = text
+        guard !stored.notificationUUID.hasPrefix(LegacyNotification.idPrefix) else {
+            why = Self.fault(ofLegacy: text, id: stored.notificationUUID)
+            return
+        }
         do {
             let verified = try verifier.verify(signedPayload: text, nowMilliseconds: now)
             why =
@@ -115,5 +120,12 @@ struct EvidenceProof {
         } catch {
             why = error.description
         }
+    }
+
+    /// Nobody signs a V1 notification: its id is the digest of what was kept, and no more can be proved.
+    private static func fault(ofLegacy text: String, id: String) -> String {
+        LegacyNotification.id(ofRedacted: text) == id
+            ? "unsigned: a V1 notification bears no signature; this is what was kept of it, unchanged"
+            : "other_id: what is stored under this id is not what was kept under it"
     }
 }

@@ -1,3 +1,4 @@
+import AppStore
 import Ledger
 import Orchestrator
 import Postgres
@@ -159,6 +160,68 @@ import Testing
         #expect(try await fold(world) == 5)
         #expect(try await world.count("subscription_events") == 5)
         #expect(try await world.count("charges") == 1)
+        await world.close()
+    }
+
+    /// A V1 notification as the receiver keeps it; `type` is what an older version made of it.
+    private func keepLegacy(
+        _ type: String = "DID_CHANGE_RENEWAL_STATUS", understood: Bool, number: Int = 0
+    ) async throws -> String {
+        let body = """
+            {"notification_type":"\(type)","password":"0123456789abcdef","environment":"Sandbox",
+            "bid":"com.example.app","original_transaction_id":1,"auto_renew_status":"false",
+            "auto_renew_status_change_date_ms":"\(World.start.milliseconds + 5000 + Int64(number))"}
+            """
+        let text = try LegacyNotification(Array(body.utf8)).redacted()
+        let id = LegacyNotification.id(ofRedacted: text)
+        try await leave(
+            """
+            INSERT INTO repricer.notifications (notification_uuid, received_at, type,
+                original_transaction_id, understood, unknown, signed_payload)
+            VALUES (\(id), \(timestamp: World.start.milliseconds + 9000), \(type), '1', \(understood),
+                \(understood ? [] : ["type:V1 \(type)"])::text[], \(text))
+            """)
+        return id
+    }
+
+    @Test func reprocess_ofAV1NotificationWhoseTypeIsKnownNow_foldsItAsAHint() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        let id = try await keepLegacy(understood: false)
+
+        let first = try await reprocess(world)
+        let second = try await reprocess(world)
+        let folded = try await fold(world)
+
+        #expect(first == Reprocessor.Summary(read: 1, putBack: 1))
+        #expect(second == Reprocessor.Summary())
+        #expect(folded == 1)
+        #expect(try await world.count("notifications WHERE understood AND unknown IS NULL") == 1)
+        #expect(try await world.count("subscription_events WHERE source = 'legacy'") == 1)
+        #expect(try await world.count("subscription_events WHERE evidence_id = '\(id)'") == 1)
+        #expect(try await world.count("subscriptions WHERE auto_renews = false") == 1)
+        await world.close()
+    }
+
+    @Test func reprocess_ofAllV1Notifications_changesNothingThatIsFolded() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        for number in 0..<3 { _ = try await keepLegacy(understood: true, number: number) }
+        let unknown = try await keepLegacy("A_TYPE_OF_TOMORROW", understood: false)
+
+        let first = try await reprocess(world, all: true)
+        while try await fold(world) > 0 {}
+        let second = try await reprocess(world, all: true)
+        while try await fold(world) > 0 {}
+
+        #expect(
+            first
+                == Reprocessor.Summary(
+                    read: 4, putBack: 3, unchanged: 1, stillNotUnderstood: 1))
+        #expect(second == first)
+        #expect(try await world.count("subscription_events WHERE source = 'legacy'") == 3)
+        #expect(try await world.count("subscription_events WHERE evidence_id = '\(unknown)'") == 0)
+        #expect(try await world.count("subscriptions WHERE auto_renews = false") == 1)
         await world.close()
     }
 }
