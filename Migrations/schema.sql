@@ -2460,20 +2460,6 @@ GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
 
-GRANT INSERT(original_transaction_id) ON TABLE repricer.price_change_history TO repricer_pricing;
-
-GRANT INSERT(change_id) ON TABLE repricer.price_change_history TO repricer_pricing;
-
-GRANT INSERT(occurred_at) ON TABLE repricer.price_change_history TO repricer_pricing;
-
-GRANT INSERT(state) ON TABLE repricer.price_change_history TO repricer_pricing;
-
-GRANT INSERT(evidence_kind) ON TABLE repricer.price_change_history TO repricer_pricing;
-
-GRANT INSERT(evidence_id) ON TABLE repricer.price_change_history TO repricer_pricing;
-
-GRANT INSERT(reason) ON TABLE repricer.price_change_history TO repricer_pricing;
-
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;

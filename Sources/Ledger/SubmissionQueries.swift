@@ -1,12 +1,13 @@
 package import Postgres
 package import Pricing
 
-/// Rows of a submission as COPY takes them: the changes, the parts their SKUs play, their first line of history,
-/// and the rows refused. Made on any thread, stored by `SubmissionQueries.store`.
+/// Rows of a submission as COPY takes them: the changes, the parts their SKUs play, and the rows refused. Made on
+/// any thread, stored by `SubmissionQueries.store`.
+///
+/// History begins after it: that a change was submitted, when and by whom, its batch says for all of its rows.
 package struct SubmissionCopy: Sendable {
     fileprivate var changes = COPYText()
     fileprivate var roles = COPYText()
-    fileprivate var history = COPYText()
     fileprivate var rejects = COPYText()
     private let batchID: String
     private let at: Int64
@@ -20,13 +21,6 @@ package struct SubmissionCopy: Sendable {
     package mutating func add(_ plan: PlanRow, changeID: String) throws(PostgresError) {
         if let fault = plan.fault { return try addReject(plan, fault) }
         try addChange(plan, changeID)
-        try history.append(plan.originalTransactionID)
-        try history.append(changeID)
-        try history.append(timestamp: at)
-        try history.append("awaiting_approval")
-        try history.append("submission")
-        try history.append(batchID)
-        history.endRow()
         guard !plan.dependentSKUs.isEmpty else { return }
         try addRole("parent", of: plan.sku, plan, changeID)
         for sku in plan.dependentSKUs { try addRole("dependent", of: sku, plan, changeID) }
@@ -121,13 +115,6 @@ package enum SubmissionQueries {
             """
             -- name: copyRoles
             COPY repricer.dependency_roles (original_transaction_id, sku, role, change_id) FROM STDIN
-            """, on: connection)
-        try copy(
-            rows.history,
-            """
-            -- name: copySubmittedHistory
-            COPY repricer.price_change_history (original_transaction_id, change_id, occurred_at, state,
-                evidence_kind, evidence_id) FROM STDIN
             """, on: connection)
         try copy(
             rows.rejects,

@@ -26,13 +26,19 @@ package enum TimelineQueries {
                     FROM jsonb_array_elements_text(statement -> 'ignored') field) AS detail, evidence_id
             FROM repricer.subscription_events WHERE original_transaction_id = \(id)
             UNION ALL
+            SELECT b.submitted_at, 1, 'submission', 'change is awaiting_approval', c.sku,
+                c.current_price_milliunits || ' -> ' || c.new_price_milliunits || ' '
+                    || c.currency || ' milliunits', b.batch_id::text
+            FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE c.original_transaction_id = \(id)
+            UNION ALL
             SELECT h.occurred_at, 1, h.evidence_kind, 'change is ' || h.state, c.sku,
                 concat_ws('; ', c.current_price_milliunits || ' -> ' || c.new_price_milliunits || ' '
                     || c.currency || ' milliunits', h.reason), h.evidence_id
             FROM repricer.price_change_history h
             JOIN repricer.price_changes c ON c.original_transaction_id = h.original_transaction_id
                 AND c.change_id = h.change_id
-            WHERE h.original_transaction_id = \(id)
+            WHERE h.original_transaction_id = \(id) AND h.evidence_kind <> 'submission'
             UNION ALL
             SELECT requested_at, 2, 'dependent', 'dependent cancellation requested', dependent_sku,
                 'parent ' || parent_sku || ', ' || cause, requested_by_evidence

@@ -145,8 +145,7 @@ import Testing
         #expect(world.store.calls.count == 1)
         #expect(try await world.changes() == ["A scheduled"])
         #expect(try await world.requestStates() == ["answered"])
-        #expect(
-            try await world.history() == ["awaiting_approval", "queued", "sending", "scheduled"])
+        #expect(try await world.history() == ["queued", "sending", "scheduled"])
         await world.close()
     }
 
