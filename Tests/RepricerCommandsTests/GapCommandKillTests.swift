@@ -1,0 +1,162 @@
+import Foundation
+import Glibc
+import JOSE
+import Postgres
+import Synchronization
+import TestSupport
+import Testing
+
+/// Real `repricer sync` and `repricer reconcile`, killed again and again half-way: nothing is lost, and nothing is
+/// read again that was written down.
+@Suite(.database) struct GapCommandKillTests {
+    @Test func sync_killedHalfWay_readsEachIDOnceAndOnlyTheOpenOnesAgain() async throws {
+        let scratch = try ScratchFolder()
+        let store = try GapStore(messages: 0)
+        let ids = (0..<500).map { String(2_000_000_000 + $0) }
+        let file = try scratch.file("ids.txt", ids.joined(separator: "\n") + "\n")
+        var asked: [String: Int] = [:]
+        var done: Set<String> = []
+
+        try await store.serving { url in
+            for callsUntilDeath in [3, 90, 200, Int.max] {
+                let child = try Child(["sync", file, "--json"], try settings(url, store, scratch))
+                store.watch { if $0 == callsUntilDeath { child.kill() } }
+                let code = child.wait()
+                let calls = store.watch { _ in }
+                #expect(code == (callsUntilDeath == .max ? 0 : nil), "\(child.messages())")
+                // What was written down before this run was not read again.
+                #expect(Set(calls).intersection(done) == [])
+                #expect(Set(calls).count == calls.count)
+                for id in calls { asked[id, default: 0] += 1 }
+                done = try await Set(
+                    texts(
+                        """
+                        SELECT original_transaction_id AS text FROM repricer.status_looks
+                        WHERE done_at IS NOT NULL
+                        """))
+            }
+        }
+
+        // Each death costs what was on its way: 64 calls at most.
+        #expect(Set(asked.keys) == Set(ids))
+        #expect(asked.values.reduce(0, +) <= ids.count + 3 * 64)
+        #expect(
+            try await texts(
+                """
+                SELECT original_transaction_id AS text FROM repricer.subscription_events
+                """
+            ).count >= ids.count)
+        #expect(
+            try await Set(
+                texts(
+                    """
+                    SELECT original_transaction_id AS text FROM repricer.subscriptions
+                    WHERE status = 1 AND auto_renews
+                    """)) == Set(ids))
+        #expect(try await texts("SELECT reason AS text FROM repricer.status_looks") == [])
+    }
+
+    @Test func reconcile_killedHalfWay_losesNoNotificationAndReadsNoPageTwiceButTheLast()
+        async throws
+    {
+        let scratch = try ScratchFolder()
+        let store = try GapStore(messages: 400)
+        let since = Date.now.addingTimeInterval(-2 * 86_400).formatted(.iso8601)
+        var asked: [String: Int] = [:]
+
+        try await store.serving { url in
+            for callsUntilDeath in [2, 6, 9, Int.max] {
+                // The lease of one that died ends by itself; here at once.
+                try await run("DELETE FROM repricer.service_leases")
+                let child = try Child(
+                    ["reconcile", "--since", since, "--json"],
+                    try settings(url, store, scratch))
+                store.watch { if $0 == callsUntilDeath { child.kill() } }
+                let code = child.wait()
+                #expect(code == (callsUntilDeath == .max ? 0 : nil), "\(child.messages())")
+                for page in store.watch({ _ in }) { asked[page, default: 0] += 1 }
+            }
+        }
+
+        // One page a death: the one that was on its way.
+        #expect(asked.values.filter { $0 > 1 }.reduce(0) { $0 + $1 - 1 } <= 3, "\(asked)")
+        #expect(asked.count >= 400 / 20)
+        #expect(
+            try await Set(
+                texts("SELECT notification_uuid AS text FROM repricer.notifications")) == store.ids)
+        #expect(
+            try await texts(
+                "SELECT evidence_id AS text FROM repricer.subscription_events"
+            ).sorted() == store.ids.sorted())
+        #expect(try await texts("SELECT notification_uuid AS text FROM repricer.inbox") == [])
+        #expect(
+            try await texts(
+                """
+                SELECT page_token AS text FROM repricer.history_reading
+                WHERE window_start IS NOT NULL OR page_token IS NOT NULL
+                """) == [])
+    }
+
+    private func settings(
+        _ url: String, _ store: GapStore, _ scratch: ScratchFolder
+    ) throws -> [String: String] {
+        let key = try scratch.file("key.p8", try ES256PrivateKey.generate().pem())
+        chmod(key, 0o600)
+        return [
+            "REPRICER_DATABASE_URL": TestDatabase.url, "REPRICER_BUNDLE_ID": "com.example.app",
+            "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": url,
+            "REPRICER_ROOT_CERTIFICATES": try scratch.file("root.pem", store.roots),
+            "REPRICER_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
+            "REPRICER_KEY_ID": "ABC123DEFG", "REPRICER_KEY_FILE": key,
+            "REPRICER_STATUS_RATE": "1000",
+        ]
+    }
+
+    private func texts(_ sql: SQL) async throws -> [String] {
+        let connection = try await TestDatabase.connect()
+        let texts = try await connection.query(sql).map { try $0.textOrNil("text") ?? "" }
+        await connection.close()
+        return texts
+    }
+
+    private func run(_ sql: SQL) async throws {
+        let connection = try await TestDatabase.connect()
+        _ = try await connection.execute(sql)
+        await connection.close()
+    }
+}
+
+/// The program with these arguments.
+private final class Child: Sendable {
+    private let process: Mutex<Process>
+    private let identifier: Int32
+    private let output = Pipe()
+
+    init(_ arguments: [String], _ environment: [String: String]) throws {
+        let process = Process()
+        process.executableURL = ServedProgram.executable
+        process.arguments = arguments
+        process.environment = environment
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = output
+        try process.run()
+        identifier = process.processIdentifier
+        self.process = Mutex(process)
+    }
+
+    func kill() { Glibc.kill(identifier, SIGKILL) }
+
+    /// Its exit code; nil where a signal ended it.
+    func wait() -> Int32? {
+        process.withLock { process in
+            process.waitUntilExit()
+            return process.terminationReason == .exit ? process.terminationStatus : nil
+        }
+    }
+
+    /// After its end.
+    func messages() -> String {
+        String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
+    }
+}
