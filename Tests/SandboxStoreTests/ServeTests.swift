@@ -81,7 +81,8 @@ import Testing
         let courier = Courier(
             keeper: keeper, statements: statements,
             client: try HTTPClient(baseURL: "http://127.0.0.1:\(inboxPort)"),
-            target: "/notifications", isFast: true, log: .silent)
+            target: "/notifications", receiver: ("127.0.0.1", inboxPort), isFast: true, log: .silent
+        )
         let routes = Routes(
             keeper: keeper, courier: courier, statements: statements,
             bearer: BearerCheck(
@@ -338,6 +339,50 @@ import Testing
             #expect(rest["hasMore"] == .bool(false))
             #expect(old.status == 400)
         }
+    }
+
+    @Test func notification_hungUpOn_neverArrivesAndOnlyTheHistoryHasIt() async throws {
+        try await withWorld { world in
+            let order = "{\"kind\":\"hang_up\"}"
+            let ordered = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
+            _ = try await world.change(10_990)
+            var now = Self.start
+            for attempt in 1...6 {
+                try await eventually { try await Self.attempts(world).count == attempt }
+                // Later than the next retry.
+                now += 100 * 3_600_000
+                world.clock.set(now)
+            }
+            _ = try await world.change(11_990, reference: 2)
+            try await eventually { world.receiver.payloads.withLock { $0.count } == 1 }
+
+            // No half of it is ever taken for a whole: the receiver saw the second alone.
+            let received = world.receiver.payloads.withLock { $0 }
+            let lost = try await Self.attempts(world)
+            let entries = try await Self.history(world, onlyFailures: false)
+            #expect(ordered.status == 200)
+            #expect(lost == [String](repeating: "PREMATURE_CLOSE", count: 6))
+            #expect(entries.count == 2)
+            #expect(entries.filter { $0["signedPayload"]?.string == received[0] }.count == 1)
+        }
+    }
+
+    private static func history(
+        _ world: World, onlyFailures: Bool
+    ) async throws -> [[String: JSONValue]] {
+        let question =
+            "{\"startDate\":\(start - 1000),\"endDate\":\(world.clock.nowMilliseconds() + 1000)"
+            + (onlyFailures ? ",\"onlyFailures\":true}" : "}")
+        let page = try await world.send(
+            "POST", "/inApps/v1/notifications/history", Array(question.utf8))
+        return JSONValue.parse(page.body)?.object?["notificationHistory"]?.array?
+            .compactMap(\.object) ?? []
+    }
+
+    /// How each attempt to send the one that failed ended.
+    private static func attempts(_ world: World) async throws -> [String] {
+        try await history(world, onlyFailures: true).first?["sendAttempts"]?.array?
+            .compactMap { $0.object?["sendAttemptResult"]?.string } ?? []
     }
 
     @Test func testNotification_isPostedAndCanBeRead() async throws {
