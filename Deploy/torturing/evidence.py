@@ -46,11 +46,13 @@ def calls_of(wire, journal):
                 "call": edge["call"], "endpoint": edge["endpoint"], "at": edge["at"],
                 "began": edge["realAt"], "ended": None,
                 "subscription": subscription_of(edge["transactionId"] or "0"),
+                "client": (edge.get("keyId") or "")[-1:], "retry_after": None,
                 "id": edge.get("requestReferenceId"), "answer": None, "applied": False,
                 "repeated": False, "fault": None, "code": None, "items": [], "effects": {}}
         else:
             calls[edge["call"]]["ended"] = edge["realAt"]
             calls[edge["call"]]["answer"] = edge.get("status")
+            calls[edge["call"]]["retry_after"] = edge.get("retryAfter")
     for record in journal:
         call = calls.get(record.get("call"))
         if call is None:
@@ -95,7 +97,7 @@ DEPENDENTS = """SELECT original_transaction_id AS subscription, change_id, depen
 INBOX = "SELECT original_transaction_id AS subscription, notification_uuid, error FROM repricer.inbox"
 
 
-def gather(world):
+def gather(world, trouble):
     """The evidence of a world whose store has stopped writing."""
     folder, cluster = world.store.folder, world.cluster
     changes = cluster.rows(CHANGES)
@@ -113,6 +115,12 @@ def gather(world):
         "inbox": cluster.rows(INBOX),
         "files": {name: file_rows(path) for name, path in world.submitted},
         "limits": world.plan.limits,
+        "absences": trouble.absences,
+        "outages": trouble.outages,
+        "stops": trouble.stops,
+        "stalls": world.pulse.stalls(),
+        # Whether the store's clock is the machine's: then instants of both compare.
+        "is_real": world.plan.kind == "test",
         "grace": world.plan.grace,
         "end": world.ended_at,
     }

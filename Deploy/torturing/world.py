@@ -5,11 +5,14 @@ import glob
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import ssl
+import struct
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -59,8 +62,9 @@ class Cluster:
         self.script = f"{root}/Deploy/postgres-private"
         self.folder = folder
         self.psql = self._run("programs").strip() + "/psql"
-        self.stopping = False
         self.restarts = []
+        # Who kills or restarts it holds this, so that two never do.
+        self.lock = threading.Lock()
 
     def _run(self, *words, timeout=90):
         done = subprocess.run(
@@ -77,23 +81,62 @@ class Cluster:
         self.template = self._run("url", self.folder).strip()
 
     def stop(self):
-        self.stopping = True
         self._run("stop", self.folder)
+
+    def _postmaster(self):
+        try:
+            with open(f"{self.folder}/data/postmaster.pid") as file:
+                return int(file.readline())
+        except (OSError, ValueError):
+            return None
 
     def kill(self):
         """kill -9 of the postmaster, then a start, as a service manager would do."""
+        return self._end(signal.SIGKILL)
+
+    def restart(self, mode):
+        """As pg_ctl restart -m `mode` does."""
+        return self._end({"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
+
+    def kill_backend(self):
+        """kill -9 of one server process of the product: PostgreSQL ends all others and recovers."""
         try:
-            with open(f"{self.folder}/data/postmaster.pid") as file:
-                pid = int(file.readline())
-        except (OSError, ValueError):
-            return False
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
+            found = self.sql(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'repricer serve'"
+                " ORDER BY random() LIMIT 1")
+            if not found:
+                return False
+            os.kill(int(found[0]), signal.SIGKILL)
+        except OSError:
             return False
         began = time.time()
-        problem = None
         while time.time() - began < 60:
+            time.sleep(0.1)
+            try:
+                self.sql("SELECT 1")
+                self.restarts.append(time.time() - began)
+                return True
+            except OSError:
+                continue
+        raise Broken("PostgreSQL did not recover from the kill of a backend")
+
+    def _end(self, signal_number):
+        pid = self._postmaster()
+        if pid is None:
+            return False
+        began = time.time()
+        try:
+            os.kill(pid, signal_number)
+            while signal_number != signal.SIGKILL and time.time() - began < 60:
+                reap("postgres")
+                os.kill(pid, 0)
+                time.sleep(0.02)
+        except ProcessLookupError:
+            # A kill means that it was not there; after a polite end that is what was wanted.
+            if signal_number == signal.SIGKILL:
+                return False
+        problem = None
+        while time.time() - began < 120:
             try:
                 reap("postgres")
                 # The orphans of the dead postmaster must be gone first: then a start succeeds.
@@ -171,22 +214,55 @@ class Store:
 class Replica:
     """One `repricer serve` and those who replace it."""
 
-    def __init__(self, number, program, settings, port, log):
+    def __init__(self, number, program, settings, port, log, clock_library):
         self.number, self.program, self.settings = number, program, settings
         self.port, self.log = port, log
         self.process = None
+        # What its tokens name as their key: so that the store's journal tells who called.
+        self.client = client_of(number)
+        self.clock_library, self.clock = clock_library, f"{settings}.clock"
+        # Who kills, freezes or ends it holds this; `back_at` is when it is to come back or to go on.
+        self.lock = threading.Lock()
+        self.back_at, self.frozen_since = None, None
+        self.set_clock(0)
 
     def start(self):
+        environment = dict(os.environ)
+        if self.clock_library:
+            environment |= {
+                "LD_PRELOAD": self.clock_library, "STEPPED_CLOCK": self.clock}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["nice", self.program, "serve", "--env-file", self.settings],
-                stderr=log, stdout=log)
+                ["nice", "-n", "3", self.program, "serve", "--env-file", self.settings],
+                stderr=log, stdout=log, env=environment)
 
     def kill(self):
-        """kill -9, and at once another one."""
+        """kill -9."""
         self.process.kill()
         self.process.wait()
-        self.start()
+        self.process = None
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def unfreeze(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def wait(self, seconds):
+        """Its exit code; it is killed where it doesn't end."""
+        try:
+            return self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
+
+    def set_clock(self, seconds):
+        """How much its wall clock is ahead from now on."""
+        # In place: processes that run have it mapped.
+        descriptor = os.open(self.clock, os.O_RDWR | os.O_CREAT, 0o600)
+        os.pwrite(descriptor, struct.pack("=q", round(seconds * 1_000_000)), 0)
+        os.close(descriptor)
 
     @property
     def is_alive(self):
@@ -257,6 +333,45 @@ class Door:
         self.listener.close()
 
 
+def client_of(number):
+    """Beyond the hexadecimal digits that the store's own key ids are made of."""
+    return "PQRSTUVWXYZ"[number]
+
+
+def clock_library(folder):
+    """Builds what puts a process's wall clock forth and back."""
+    source = f"{os.path.dirname(os.path.abspath(__file__))}/stepped-clock.c"
+    path = f"{folder}/stepped-clock.so"
+    compiler = shutil.which("clang") or shutil.which("cc")
+    if compiler is None:
+        raise Broken("there is neither clang, which comes with Swift, nor cc")
+    done = subprocess.run(
+        [compiler, "-O1", "-shared", "-fPIC", "-o", path, source], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Broken(f"stepped-clock.c: {done.stderr[-500:]}")
+    return path
+
+
+class Pulse:
+    """The pauses that the machine itself makes."""
+
+    def __init__(self, path):
+        self.path = path
+        self.process = subprocess.Popen(
+            ["nice", "-n", "3", sys.executable, "-B", f"{os.path.dirname(os.path.abspath(__file__))}/pulse.py", path])
+
+    def stalls(self):
+        try:
+            with open(self.path) as file:
+                return [[int(word) for word in line.split()] for line in file if line.endswith("\n")]
+        except OSError:
+            return []
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
 def stop_process(process, seconds):
     if process.poll() is None:
         process.terminate()
@@ -286,13 +401,16 @@ class World:
         # Each part draws from its own chance, so that one's pace does not change another's draws.
         self.chance = {
             part: random.Random(f"{plan.seed} {part}")
-            for part in ("ports", "door", "kills", "faults", "batches")}
-        self.replicas, self.door, self.submitted = [], None, []
+            for part in ("ports", "door", "kills", "upsets", "faults", "batches")}
+        self.replicas, self.door, self.pulse, self.submitted = [], None, None, []
 
     def build(self):
         adopt_orphans()
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
+        self.pulse = Pulse(f"{self.folder}/stalls")
+        # On a hurried clock a step of seconds would be one of weeks.
+        self.clock_library = clock_library(self.folder) if self.plan.steps_clocks else None
         ports = self.chance["ports"]
         self.cluster = Cluster(self.root, f"{self.folder}/postgres")
         self.cluster.start()
@@ -313,10 +431,11 @@ class World:
             "ingest", f"{self.store.folder}/subscriptions.ndjson", user="repricerd")
         for number in range(self.plan.replicas):
             port = free_port(ports)
-            settings = self._write_settings(f"replica{number}", "repricerd", port)
+            settings = self._write_settings(
+                f"replica{number}", "repricerd", port, client=client_of(number))
             replica = Replica(
                 number, f"{self.programs}/repricer", settings, port,
-                f"{self.folder}/replica{number}.log")
+                f"{self.folder}/replica{number}.log", self.clock_library)
             replica.start()
             self.replicas.append(replica)
         self.door = Door(
@@ -328,10 +447,12 @@ class World:
     def _is_folded(self):
         return self.cluster.sql("SELECT count(*) FROM repricer.inbox") == ["0"]
 
-    def _write_settings(self, name, user, port):
+    def _write_settings(self, name, user, port, client=None):
         path = f"{self.folder}/{name}.env"
         with open(self.store.settings_file) as file:
             text = file.read()
+        if client:
+            text = re.sub(r"(?m)^(REPRICER_KEY_ID=.*).$", rf"\g<1>{client}", text)
         text += f"REPRICER_LISTEN=127.0.0.1:{port}\n"
         text += f"REPRICER_DATABASE_URL={self.cluster.urls[user]}\n"
         text += f"REPRICER_MIGRATIONS={self.root}/Migrations\n"
@@ -348,7 +469,7 @@ class World:
         return done.stdout
 
     def ask(self, verb, *words, user=None, timeout=120, **settings):
-        command = ["nice", f"{self.programs}/repricer", verb]
+        command = ["nice", "-n", "3", f"{self.programs}/repricer", verb]
         if user:
             command += ["--env-file", f"{self.folder}/{user}.env"]
         environment = {
@@ -360,11 +481,14 @@ class World:
         return done
 
     def close(self):
+        if self.pulse:
+            self.pulse.stop()
         for replica in self.replicas:
             if replica.is_alive:
                 replica.process.kill()
                 replica.process.wait()
-        self.store_stopped = getattr(self, "store", None) and self.store.stop()
+        if hasattr(self, "store"):
+            self.store.stop()
         if self.door:
             self.door.close()
         if hasattr(self, "cluster"):

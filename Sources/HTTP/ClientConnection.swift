@@ -25,7 +25,7 @@ actor ClientConnection {
 
     /// Sends the bytes of one request and reads its response.
     func exchange(
-        _ bytes: [UInt8], toHead: Bool, until deadline: Deadline
+        _ bytes: [UInt8], toHead: Bool, leavingBefore: Deadline?, until deadline: Deadline
     ) -> Result<HTTPResponse, HTTPClientError> {
         interrupter.begin()
         defer { interrupter.end() }
@@ -34,6 +34,10 @@ actor ClientConnection {
         var mayHaveArrived = false
         do throws(HTTPClientError) {
             let stream = try usableStream(until: deadline)
+            // Asked as late as can be: this thread, or the whole process, may have stood still meanwhile.
+            if let leavingBefore, .now >= leavingBefore {
+                throw HTTPClientError(.notSent, "the request's time to leave is over")
+            }
             let response = try exchange(
                 bytes, toHead: toHead, on: stream, until: deadline, &mayHaveArrived)
             usedAt = .now

@@ -61,7 +61,12 @@ package final class HTTPClient: Sendable {
     }
 
     /// Sends and waits for the whole response, whatever its status; never beyond the deadline.
-    package func send(_ request: HTTPRequest) async throws(HTTPClientError) -> HTTPResponse {
+    ///
+    /// - Parameter leavingBefore: Once it has passed, no byte leaves any more: looked at last, when a connection is
+    ///   open. It fails as `notSent` then.
+    package func send(
+        _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil
+    ) async throws(HTTPClientError) -> HTTPResponse {
         let deadline = Deadline.now + limits.requestDeadline
         guard let bytes = MessageWriter.bytes(request, host: origin.hostField) else {
             throw HTTPClientError(.badRequest, "the request cannot be written as HTTP")
@@ -69,7 +74,9 @@ package final class HTTPClient: Sendable {
         let connection = try await pool.acquire(until: deadline)
         defer { pool.release(connection) }
         let result = await withTaskCancellationHandler {
-            await connection.exchange(bytes, toHead: request.method == "HEAD", until: deadline)
+            await connection.exchange(
+                bytes, toHead: request.method == "HEAD", leavingBefore: leavingBefore,
+                until: deadline)
         } onCancel: {
             connection.interrupter.interrupt()
         }

@@ -202,8 +202,11 @@ import Testing
         let once = ScriptedHTTP(refusal(401, 4_010_000), good)
         let always = ScriptedHTTP(.success(HTTPResponse(status: 401)))
 
+        let bound = ContinuousClock.now + .seconds(9)
+
         let first = try await AppStoreClient.make(once)
-            .changePrice(transactionID: subscription, request: .example)
+            .changePrice(
+                transactionID: subscription, request: .example, leavingBefore: bound)
         let second = try await AppStoreClient.make(always)
             .changePrice(transactionID: subscription, request: .example)
 
@@ -212,6 +215,7 @@ import Testing
             return
         }
         #expect(code.disposition(onRetry: false) == .haltService)
+        #expect(once.leavingBefore == [bound, bound])
         #expect(always.sent.count == 2)
         let tokens = Set(once.sent.map { $0.headers["Authorization"] ?? "" })
         #expect(tokens.count == 2)

@@ -11,14 +11,19 @@ final class ScriptedHTTP: HTTPSending {
 
     private let script: Mutex<[Answer]>
     private let log = Mutex<[HTTPRequest]>([])
+    private let bounds = Mutex<[ContinuousClock.Instant]>([])
 
     init(_ answers: Answer...) {
         script = Mutex(answers)
     }
 
     var sent: [HTTPRequest] { log.withLock { $0 } }
+    var leavingBefore: [ContinuousClock.Instant] { bounds.withLock { $0 } }
 
-    func send(_ request: HTTPRequest) async throws(HTTPClientError) -> HTTPResponse {
+    func send(
+        _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
+    ) async throws(HTTPClientError) -> HTTPResponse {
+        if let leavingBefore { bounds.withLock { $0.append(leavingBefore) } }
         log.withLock { $0.append(request) }
         let answer = script.withLock { script in
             script.count > 1 ? script.removeFirst() : script.first

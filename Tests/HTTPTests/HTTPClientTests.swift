@@ -150,6 +150,21 @@ import Testing
         #expect(!error.requestMayHaveArrived)
     }
 
+    @Test func client_whenItsTimeToLeaveIsOver_connectsAndSendsNothing() async throws {
+        let server = try ScriptedServer([[.silence]])
+        let client = try client(server.port)
+
+        let error = await #expect(throws: HTTPClientError.self) {
+            try await client.send(HTTPRequest(method: "POST", target: "/"), leavingBefore: .now)
+        }
+
+        #expect(error?.code == .notSent)
+        #expect(error?.requestMayHaveArrived == false)
+        // Its connection was opened, and dropped without a byte of the request.
+        while server.closedConnections == 0 { await Task.yield() }
+        server.stop()
+    }
+
     @Test func client_whenCancelled_returnsAtOnce() async throws {
         let server = try ScriptedServer([[.silence]])
         let client = try client(server.port)

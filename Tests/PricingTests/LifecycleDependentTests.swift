@@ -116,6 +116,24 @@ private typealias Story = LifecycleStory
         #expect(state.cancellations.map(\.dependentSKU) == ["B"])
     }
 
+    @Test func dependent_withItsOwnIncrease_isCancelledWhenTheSubscriberLeavesAltogether() {
+        let own = Story.change("B", from: 3990, to: 4990, id: "change-B")
+        let bothTold = Story.event(
+            4, "PRICE_INCREASE", "PENDING",
+            renewing: [
+                Story.renewing("A", price: 15990, status: "PENDING"),
+                Story.renewing("B", price: 4990, status: "SCHEDULED", to: 4990),
+                Story.renewing("C", price: 990),
+            ])
+        let left = Story.event(31, "EXPIRED", "VOLUNTARY", status: 2, autoRenew: 0, intent: 1)
+
+        let state = Story.fold([bought, bothTold, left], [parent, own]).state
+
+        #expect(state.changes.map(\.progress.state) == [.cancelled, .cancelled])
+        #expect(state.changes.map(\.progress.reason) == ["left_voluntarily", "left_voluntarily"])
+        #expect(state.cancellations.map(\.state) == [.confirmed])
+    }
+
     @Test func dependent_withItsOwnDecrease_isCancelledWithItsParent_notDeclined() {
         let own = Story.change("B", from: 3990, to: 2990, id: "change-B")
         let told = Story.event(

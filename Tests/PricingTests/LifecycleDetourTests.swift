@@ -193,6 +193,64 @@ private typealias Story = LifecycleStory
         #expect(state.facts.renewalAt == Story.at(41))
     }
 
+    @Test func change_chargeFailedAndRecoveredLater_isDueOnTheDaysThatRenewalsFallOnThen() {
+        let due = Story.start.advanced(by: 61 * Story.day)  // 1 May: the renewal after the next.
+        let failed = Story.event(
+            31, "DID_FAIL_TO_RENEW", status: 3, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        var recovered = Story.event(
+            34, "DID_RENEW", "BILLING_RECOVERY", purchasedOn: 34, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        let renewal = Story.start.advanced(by: 64 * Story.day)  // 4 May.
+        recovered.transaction?.expiresAt = renewal
+        recovered.renewal?.renewalAt = renewal
+
+        let (state, lines) = Story.fold(
+            [Story.bought, Story.priceChange, failed, recovered], [Story.change(dueAt: due)])
+
+        #expect(line(lines) == ["scheduled", "scheduled renewals_moved"])
+        #expect(state.changes[0].progress.dueAt == renewal)
+    }
+
+    @Test func change_chargeFailedInTheSandbox_isDueARunningPeriodLater() {
+        let hour: Int64 = 3_600_000
+        func told(_ type: String, at: Int64, purchased: Int64) -> SubscriptionEvent {
+            var event = Story.event(
+                3, type, charged: [Story.charged()],
+                renewing: [Story.renewing(status: "SCHEDULED")])
+            event.key = .init(signedAt: Story.sent.advanced(by: at), evidenceID: "\(at)")
+            event.transaction?.transactionID = "t\(purchased)"
+            event.transaction?.purchasedAt = Story.sent.advanced(by: purchased)
+            event.transaction?.expiresAt = Story.sent.advanced(by: purchased + hour)
+            event.renewal?.renewalAt = Story.sent.advanced(by: purchased + hour)
+            return event
+        }
+        let due = Story.sent.advanced(by: 2 * hour - 1000)
+
+        let (state, _) = Story.fold(
+            [
+                told("PRICE_CHANGE", at: 0, purchased: -1000),
+                told("DID_RENEW", at: hour + 400, purchased: hour + 400),
+            ], [Story.change(dueAt: due)])
+
+        #expect(state.changes[0].progress.dueAt == Story.sent.advanced(by: 2 * hour + 400))
+    }
+
+    @Test func change_aRenewalThatWasNeverTold_movesNothing() {
+        let due = Story.start.advanced(by: 92 * Story.day)  // 1 June.
+        var second = Story.event(
+            61, "DID_RENEW", purchasedOn: 61, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        second.transaction?.expiresAt = due
+        second.renewal?.renewalAt = due
+
+        let state = Story.fold(
+            [Story.bought, Story.priceChange, second], [Story.change(dueAt: due)]
+        ).state
+
+        #expect(state.changes[0].progress.dueAt == due)
+    }
+
     @Test func change_itemMissingThoughNeverAsked_isTheSubscribersRemoval_untilTheQuestionIsFound()
     {
         let without = Story.event(

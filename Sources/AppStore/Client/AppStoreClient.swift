@@ -35,8 +35,10 @@ package struct AppStoreClient: Sendable {
     /// - Parameters:
     ///   - transactionID: The subscription's original transaction id, or its latest one.
     ///   - request: What to change.
+    ///   - leavingBefore: Once it has passed, nothing leaves: the outcome is `notSent`.
     package func changePrice(
-        transactionID: String, request: PriceChangeCall
+        transactionID: String, request: PriceChangeCall,
+        leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<SignedAnswer> {
         let body: [UInt8]
         do {
@@ -48,7 +50,8 @@ package struct AppStoreClient: Sendable {
         return await call(
             HTTPRequest(
                 method: "POST", target: "\(path)/\(PercentCoding.encode(transactionID))",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body)
+                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body),
+            leavingBefore: leavingBefore
         ) { body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(body, call: request, transactionID: transactionID, now: now)
         }
@@ -96,12 +99,12 @@ package struct AppStoreClient: Sendable {
     }
 
     private func call<Value: Sendable>(
-        _ request: HTTPRequest,
+        _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) async -> CallOutcome<Value> {
         let response: HTTPResponse
         do {
-            response = try await sendAuthorised(request)
+            response = try await sendAuthorised(request, leavingBefore)
         } catch {
             switch error {
             case .signing(let error): return .notSent(reason: "no token: \(error)")
@@ -121,16 +124,16 @@ package struct AppStoreClient: Sendable {
 
     /// A 401 is a definite refusal, so one more try with a fresh token doubles nothing.
     private func sendAuthorised(
-        _ request: HTTPRequest
+        _ request: HTTPRequest, _ leavingBefore: ContinuousClock.Instant?
     ) async throws(SendError) -> HTTPResponse {
-        let (first, used) = try await send(request)
+        let (first, used) = try await send(request, leavingBefore)
         guard first.status == 401 else { return first }
         token.invalidate(used)
-        return try await send(request).response
+        return try await send(request, leavingBefore).response
     }
 
     private func send(
-        _ request: HTTPRequest
+        _ request: HTTPRequest, _ leavingBefore: ContinuousClock.Instant?
     ) async throws(SendError) -> (response: HTTPResponse, token: String) {
         let current: String
         do {
@@ -143,7 +146,7 @@ package struct AppStoreClient: Sendable {
         request.headers["Accept"] = "application/json"
         request.headers["User-Agent"] = "repricer"
         do {
-            return (try await http.send(request), current)
+            return (try await http.send(request, leavingBefore: leavingBefore), current)
         } catch {
             throw .http(error)
         }

@@ -3,8 +3,11 @@ package import HTTP
 /// What the App Store client needs of HTTP: one request, one answer. Tests put a recorder in its
 /// place.
 package protocol HTTPSending: Sendable {
-    /// Throws where no usable answer came; the error says whether the request may have arrived.
-    func send(_ request: HTTPRequest) async throws(HTTPClientError) -> HTTPResponse
+    /// Throws where no usable answer came; the error says whether the request may have arrived. No byte leaves
+    /// once `leavingBefore` has passed.
+    func send(
+        _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
+    ) async throws(HTTPClientError) -> HTTPResponse
 }
 
 extension HTTPClient: HTTPSending {}

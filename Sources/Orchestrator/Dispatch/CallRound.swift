@@ -151,7 +151,7 @@ struct CallRound: Sendable {
         else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
         switch request.nextStep {
         case "look": return await world.store.look(transactionID: request.transactionID)
-        default: return await world.store.changePrice(intent)
+        default: return await world.store.changePrice(intent, leavingBefore: leaveBefore)
         }
     }
 

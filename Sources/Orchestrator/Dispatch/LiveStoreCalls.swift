@@ -9,7 +9,9 @@ package struct LiveStoreCalls: StoreCalls {
         self.client = client
     }
 
-    package func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    package func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         let call = PriceChangeCall(
             requestReferenceID: intent.requestReferenceID,
             consistencyToken: intent.consistencyToken,
@@ -18,7 +20,8 @@ package struct LiveStoreCalls: StoreCalls {
                 PriceChangeCall.Item(
                     sku: $0.sku, priceMilliunits: $0.price, dependentSKUs: $0.dependentSKUs)
             })
-        let outcome = await client.changePrice(transactionID: intent.transactionID, request: call)
+        let outcome = await client.changePrice(
+            transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
         return StoreAnswer(outcome) { [$0.event] }
     }
 

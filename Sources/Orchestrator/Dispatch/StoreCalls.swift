@@ -70,7 +70,10 @@ package struct StoreRefusal: Hashable, Sendable {
 
 /// The two calls that delivery needs. The live one is the App Store client; tests script their own.
 package protocol StoreCalls: Sendable {
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer
+    /// Nothing of it leaves once `leavingBefore` has passed: somebody else may have taken the intent over.
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer
     /// Get All Subscription Statuses: the statements on this subscription.
     func look(transactionID: String) async -> StoreAnswer
 }

@@ -1,8 +1,9 @@
 extension SubscriptionState {
-    /// A dependent with a change of its own falls with its parent; its verdict says so instead of "declined".
+    /// A dependent with a change of its own falls with its parent; its verdict says so instead of "declined". Where
+    /// the subscriber left altogether nobody declined: each change of the subscription ends as he left it.
     mutating func dropDependentsOfDecliners(_ reading: Reading) -> [Transition] {
-        let refusedParents = changes.filter { $0.isRefused && $0.progress.endedAt == reading.at }
-        let fallen = Set(refusedParents.flatMap(\.dependentSKUs))
+        let decliners = changes.filter { $0.isDeclinedItself && $0.progress.endedAt == reading.at }
+        let fallen = Set(decliners.flatMap(\.dependentSKUs))
         var lines: [Transition] = []
         for index in changes.indices
         where fallen.contains(changes[index].sku) && changes[index].progress.endedAt == reading.at

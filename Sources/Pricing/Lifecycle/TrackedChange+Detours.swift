@@ -31,6 +31,19 @@ extension TrackedChange {
         lines.append(note("renewal_extended", reading))
     }
 
+    /// A period began later than its renewal was due, by a charge that failed at first: the renewals fall on other
+    /// days from then on, and what waits is due at the first of them that is not before its own (an inference:
+    /// Apple is silent).
+    mutating func readLatePeriod(_ reading: Reading, _ lines: inout [Transition]) {
+        guard progress.state.isWithApple, let due = progress.dueAt,
+            let expected = reading.before.renewalAt,
+            let began = reading.newTransaction?.purchasedAt, began > expected,
+            let renewal = reading.facts.renewal(around: due), renewal != due
+        else { return }
+        progress.dueAt = renewal
+        lines.append(note("renewals_moved", reading))
+    }
+
     /// An offer was put on the item: the increase takes effect after it, and is communicated anew.
     mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
@@ -100,10 +113,13 @@ extension TrackedChange {
 
     /// Whether the subscriber refused: declined, or left after being asked and before consenting.
     var isRefused: Bool {
-        if progress.state == .declined && progress.reason != parentDeclined { return true }
+        if isDeclinedItself { return true }
         return progress.state == .cancelled && progress.reason == SubscriptionEnd.voluntary.reason
             && progress.consentAskedAt != nil && progress.acceptance == nil
     }
+
+    /// Declined by an answer, or the want of one, of its own.
+    var isDeclinedItself: Bool { progress.state == .declined && progress.reason != parentDeclined }
 
     /// The item fell because the App Store cancels a decliner's dependents, not by an answer of its own.
     /// A decrease can't be declined, so it counts as cancelled.
@@ -111,6 +127,33 @@ extension TrackedChange {
         progress.state = isIncrease ? .declined : .cancelled
         progress.reason = parentDeclined
     }
+}
+
+extension SubscriptionFacts {
+    /// The first renewal from the known one on that is not before the instant. One that is so by moments only is
+    /// that instant's own.
+    fileprivate func renewal(around instant: Instant) -> Instant? {
+        guard let renewalAt, let purchasedAt, renewalAt > purchasedAt, let period else {
+            return nil
+        }
+        let running = renewalAt.milliseconds - purchasedAt.milliseconds
+        let from = instant.advanced(by: -min(running / 10, Self.moments))
+        guard running >= Self.calendarPeriodMin else {
+            // Sandbox: renewals as far apart as the running period is long.
+            let distance = max(0, from.milliseconds - renewalAt.milliseconds)
+            return renewalAt.advanced(by: (distance + running - 1) / running * running)
+        }
+        guard
+            let renewals = RenewalCalendar(
+                knownAt: renewalAt, period: Period(period),
+                startedAt: recentSubscriptionStartAt ?? originalPurchaseAt)
+        else { return nil }
+        return renewals.renewal(renewals.firstIndex(atOrAfter: from))
+    }
+
+    private static let moments = Instant.millisecondsPerDay / 24
+    /// The shortest period of Production is a week, the longest of the Sandbox an hour and of TestFlight a day.
+    private static let calendarPeriodMin = 6 * Instant.millisecondsPerDay
 }
 
 private let parentDeclined = "parent_declined"

@@ -6,6 +6,7 @@ struct BearerCheck: Sendable {
     static let lifetimeSecondsMax: Int64 = 3600
 
     var key: ES256PublicKey
+    /// The last character may be any: an auditor tells callers apart by it, each calling with an id of its own.
     var keyID: String
     var issuerID: String
     var bundleID: String
@@ -17,12 +18,21 @@ struct BearerCheck: Sendable {
         // A token that cannot be read is one that is not accepted.
         guard let token = try? CompactJWS(parsing: String(header.dropFirst(7)), limit: 16 * 1024),
             let head = JSONValue.parse(token.header)?.object,
-            head["alg"]?.string == "ES256", head["kid"]?.string == keyID,
+            head["alg"]?.string == "ES256", head["kid"]?.string?.dropLast() == keyID.dropLast(),
             head["typ"]?.string == "JWT",
             key.isValid(signature: token.signature, over: token.signingInput),
             let claims = JSONValue.parse(token.payload)?.object
         else { return false }
         return areAccepted(claims, now: now / 1000)
+    }
+
+    /// What the header names as its key, believed or not.
+    static func keyID(in header: String?) -> String? {
+        guard let header, header.hasPrefix("Bearer "),
+            // A token that can't be read names none.
+            let token = try? CompactJWS(parsing: String(header.dropFirst(7)), limit: 16 * 1024)
+        else { return nil }
+        return JSONValue.parse(token.header)?.object?["kid"]?.string
     }
 
     private func areAccepted(_ claims: [String: JSONValue], now: Int64) -> Bool {

@@ -33,7 +33,7 @@ struct CallFault: Hashable, Sendable {
 
     var kind: Kind
     /// Real seconds, for `late`, `slow` and the drops: beyond a client's deadline unless ordered otherwise.
-    /// Before a reset: none unless ordered.
+    /// Before a reset: none unless ordered. For `http429`, until calls are welcome again: one unless ordered.
     var seconds: Double
     /// What `refuse` answers.
     var error: StoreError?
@@ -96,9 +96,15 @@ struct FaultQueue: Sendable {
         guard kind != .refuse || error != nil else {
             return "refuse needs a code that the store knows"
         }
-        let isReset = kind == .resetBefore || kind == .resetAfter
-        let fault = CallFault(
-            kind: kind, seconds: seconds > 0 || isReset ? seconds : 35, error: error)
+        let usual: Double =
+            switch kind {
+            case .resetBefore, .resetAfter: 0
+            case .http429: 1
+            case .dropBefore, .dropAfter, .http500, .late, .slow, .garbage, .hollow,
+                .refuseRepeats, .refuse, .expireToken, .noToken, .forge:
+                35
+            }
+        let fault = CallFault(kind: kind, seconds: seconds > 0 ? seconds : usual, error: error)
         calls[endpoint, default: []].append((fault, count))
         return nil
     }

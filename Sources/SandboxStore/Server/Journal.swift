@@ -89,8 +89,12 @@ final class WireJournal: Sendable {
         var endpoint: String?
         var transactionId: String?
         var requestReferenceId: String?
+        /// Of the token that came with the call: who called.
+        var keyId: String?
         /// nil: no answer was given, or the beginning.
         var status: Int?
+        /// Of an answer that asks for silence: until when, UTC milliseconds of the store's clock.
+        var retryAfter: Int64?
     }
 
     private let file: JournalFile
@@ -104,7 +108,7 @@ final class WireJournal: Sendable {
 
     /// Writes the beginning; returns the call's number in this run of the program.
     func begin(
-        _ endpoint: String, _ transaction: String, reference: String?
+        _ endpoint: String, _ transaction: String, reference: String?, keyID: String?
     ) throws(SandboxError) -> Int64 {
         let (at, realAt) = now
         let call = calls.withLock { count in
@@ -114,13 +118,16 @@ final class WireJournal: Sendable {
         try file.append(
             Edge(
                 call: call, edge: "began", at: at, realAt: realAt, endpoint: endpoint,
-                transactionId: transaction, requestReferenceId: reference))
+                transactionId: transaction, requestReferenceId: reference, keyId: keyID))
         return call
     }
 
-    func end(_ call: Int64, status: Int?) throws(SandboxError) {
+    func end(_ call: Int64, status: Int?, retryAfter: Int64? = nil) throws(SandboxError) {
         let (at, realAt) = now
-        try file.append(Edge(call: call, edge: "ended", at: at, realAt: realAt, status: status))
+        try file.append(
+            Edge(
+                call: call, edge: "ended", at: at, realAt: realAt, status: status,
+                retryAfter: retryAfter))
     }
 
     private var now: (at: Int64, realAt: Int64) {

@@ -51,11 +51,14 @@ struct Routes: Sendable {
         _ request: HTTPRequest, method: String, _ endpoint: String, transaction: String = ""
     ) async throws -> HTTPResponse {
         let number = try keeper.wire.begin(
-            endpoint, transaction, reference: StoreKeeper.reference(in: request.body))
+            endpoint, transaction, reference: StoreKeeper.reference(in: request.body),
+            keyID: BearerCheck.keyID(in: request.headers["Authorization"]))
         let call = Call(
             request: request, endpoint: endpoint, transaction: transaction, number: number)
         let response = try await judged(call, method: method)
-        try keeper.wire.end(number, status: response.isReset ? nil : response.status)
+        try keeper.wire.end(
+            number, status: response.isReset ? nil : response.status,
+            retryAfter: response.headers["Retry-After"].flatMap { Int64($0) })
         return response
     }
 
@@ -86,8 +89,9 @@ struct Routes: Sendable {
             return await hangUp(fault)
         case .http500: return try await refuse(.internalError, call)
         case .http429:
-            // A real second away, however fast the store's clock runs.
-            return try await tooMany(now + keeper.realSecond, call)
+            // Real seconds away, however fast the store's clock runs.
+            let silence = Int64((fault?.seconds ?? 1) * Double(keeper.realSecond))
+            return try await tooMany(now + silence, call)
         case .refuse: return try await refuse(fault?.error ?? .internalError, call)
         case .slow: await pass(fault)
         case .dropAfter, .resetAfter, .late, .garbage, .hollow, .refuseRepeats, .expireToken,

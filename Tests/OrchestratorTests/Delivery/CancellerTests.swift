@@ -66,7 +66,9 @@ import Testing
 private struct LookingStore: StoreCalls {
     let answer: @Sendable (String) -> StoreAnswer
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         .notSent(reason: "the canceller changes no price")
     }
 

@@ -292,7 +292,9 @@ private actor DyingStore: StoreCalls {
 
     init(_ store: ScriptedStore) { self.store = store }
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         requestID = intent.requestReferenceID
         called?.resume()
         called = nil

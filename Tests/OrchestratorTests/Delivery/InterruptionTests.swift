@@ -194,11 +194,13 @@ actor InterruptedStore: StoreCalls {
         self.meanwhile = meanwhile
     }
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         let action = meanwhile
         meanwhile = nil
         do { try await action?() } catch { Issue.record(error) }
-        return await store.changePrice(intent)
+        return await store.changePrice(intent, leavingBefore: leavingBefore)
     }
 
     func look(transactionID: String) async -> StoreAnswer {

@@ -210,8 +210,12 @@ private struct PoisonedStore: StoreCalls {
         self.victim = victim
     }
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
-        poison(await store.changePrice(intent), intent.originalTransactionID)
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        poison(
+            await store.changePrice(intent, leavingBefore: leavingBefore),
+            intent.originalTransactionID)
     }
 
     func look(transactionID: String) async -> StoreAnswer {

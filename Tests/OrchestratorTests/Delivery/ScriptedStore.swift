@@ -34,7 +34,9 @@ final class ScriptedStore: StoreCalls {
     /// Intents applied, by request id: each once, however often it was sent.
     var applied: [String: PriceChangeIntent] { state.withLock { $0.applied } }
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         let reply = state.withLock { state in
             state.calls.append(intent)
             return state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()

@@ -189,7 +189,9 @@ final class StatusStore: StoreCalls {
 
     func looks(of id: String) -> Int { seen.withLock { $0[id, default: 0] } }
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         Issue.record("no change is asked for here")
         return .notSent(reason: "only looks")
     }
