@@ -92,6 +92,7 @@ CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time
 DECLARE
     v_batch batches;
     v_rows bigint;
+    v_stray bigint;
     v_line bigint;
     v_exceeded text[];
     v_first text;
@@ -109,9 +110,15 @@ BEGIN
         RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
+    SELECT count(*), count(*) FILTER (
+            WHERE wave NOT BETWEEN least(1, jsonb_array_length(v_batch.waves)) AND jsonb_array_length(v_batch.waves))
+        INTO v_rows, v_stray FROM price_changes WHERE batch_id = p_batch_id;
     IF v_rows <> v_batch.row_count THEN
         RAISE EXCEPTION 'batch % holds % rows, % were submitted', p_batch_id, v_rows, v_batch.row_count
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_stray > 0 THEN
+        RAISE EXCEPTION '% rows of batch % are in none of its waves', v_stray, p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     SELECT c.line INTO v_line FROM price_changes c
@@ -143,8 +150,9 @@ BEGIN
     END IF;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM first_approvals WHERE batch_id = p_batch_id;
-    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at
-        WHERE batch_id = p_batch_id;
+    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
+            next_release_at = wave_release_at(waves -> 0, p_at)
+        WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
     -- One that ended while it waited stays ended: an older change of its item turned out to be open.
     WITH queued AS (
         UPDATE price_changes SET state = 'queued', state_since = p_at,
@@ -158,7 +166,12 @@ BEGIN
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
-            'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first));
+            'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
+            'waves', CASE WHEN v_batch.waves <> '[]'
+                THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
+    IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
+        PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
+    END IF;
     RETURN v_rows;
 END
 $$;
@@ -363,6 +376,116 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.release_due_waves(p_at timestamp with time zone) RETURNS TABLE(batch_id uuid, name text, wave integer, label text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    FOR v_batch IN
+        SELECT b.* FROM batches b
+        WHERE b.next_release_at <= p_at AND b.state = 'approved' AND NOT b.is_paused
+        ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
+        batch_id := v_batch.batch_id;
+        name := v_batch.name;
+        wave := v_batch.released_wave + 1;
+        label := v_batch.waves -> v_batch.released_wave::integer ->> 'label';
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_through integer;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.state <> 'approved' THEN
+        RAISE EXCEPTION 'batch % is %; waves of an approved batch are released', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    v_through := coalesce(p_wave, v_batch.released_wave + 1);
+    IF v_through <= v_batch.released_wave OR v_through > jsonb_array_length(v_batch.waves) THEN
+        RAISE EXCEPTION 'batch % has % waves, % of them released', p_batch_id,
+            jsonb_array_length(v_batch.waves), v_batch.released_wave
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM release_waves_through(v_batch, v_through, session_user::text, p_at);
+    RETURN v_through;
+END
+$$;
+
+CREATE TABLE repricer.batches (
+    batch_id uuid NOT NULL,
+    name text NOT NULL,
+    state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    content_sha256 text NOT NULL,
+    plan_hash text NOT NULL,
+    planned_as_of timestamp with time zone NOT NULL,
+    row_count bigint NOT NULL,
+    rejected_row_count bigint DEFAULT 0 NOT NULL,
+    submitted_by name DEFAULT SESSION_USER NOT NULL,
+    submitted_at timestamp with time zone NOT NULL,
+    decided_by name,
+    decided_at timestamp with time zone,
+    decision_reason text,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_reason text,
+    "grouping" text DEFAULT 'announced'::text NOT NULL,
+    waves jsonb DEFAULT '[]'::jsonb NOT NULL,
+    released_wave smallint DEFAULT 0 NOT NULL,
+    next_release_at timestamp with time zone,
+    paused_by text,
+    paused_at timestamp with time zone,
+    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
+    CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
+    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
+    CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
+    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
+    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
+    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
+);
+
+COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
+
+COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
+
+COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
+
+COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
+
+CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_waves jsonb := p_batch.waves;
+    v_wave integer;
+BEGIN
+    FOR v_wave IN p_batch.released_wave + 1 .. p_through LOOP
+        v_waves := jsonb_set(v_waves, ARRAY[(v_wave - 1)::text, 'released_at'], to_jsonb(p_at));
+    END LOOP;
+    UPDATE batches SET waves = v_waves, released_wave = p_through,
+            next_release_at = wave_release_at(v_waves -> p_through, p_at)
+        WHERE batch_id = p_batch.batch_id;
+    PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
+        json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
+            'label', v_waves -> (p_through - 1) ->> 'label'));
+END
+$$;
+
 CREATE FUNCTION repricer.require_pricing() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -406,23 +529,41 @@ BEGIN
 END
 $_$;
 
-CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) RETURNS void
+CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
     PERFORM require_pricing();
     IF p_batch_id IS NULL THEN
-        UPDATE service_controls SET is_paused = p_is_paused;
+        UPDATE service_controls SET is_paused = p_is_paused,
+            paused_by = CASE WHEN p_is_paused THEN session_user END,
+            paused_at = CASE WHEN p_is_paused THEN p_at END,
+            paused_reason = CASE WHEN p_is_paused THEN p_reason END;
     ELSE
-        UPDATE batches SET is_paused = p_is_paused WHERE batch_id = p_batch_id;
+        UPDATE batches SET is_paused = p_is_paused,
+                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_at = CASE WHEN p_is_paused THEN p_at END,
+                paused_reason = CASE WHEN p_is_paused THEN p_reason END
+            WHERE batch_id = p_batch_id;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
         END IF;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
-        coalesce('batch:' || p_batch_id, 'everything'), NULL);
+        coalesce('batch:' || p_batch_id, 'everything'), json_build_object('reason', p_reason));
 END
+$$;
+
+CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT CASE p_wave ->> 'release'
+    WHEN 'approval' THEN p_at
+    WHEN 'at' THEN (p_wave ->> 'at')::timestamptz
+    WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
+    END
 $$;
 
 CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) RETURNS bigint
@@ -493,29 +634,6 @@ CREATE TABLE repricer.batch_rejects (
     message text NOT NULL
 );
 
-CREATE TABLE repricer.batches (
-    batch_id uuid NOT NULL,
-    name text NOT NULL,
-    state text DEFAULT 'awaiting_approval'::text NOT NULL,
-    content_sha256 text NOT NULL,
-    plan_hash text NOT NULL,
-    planned_as_of timestamp with time zone NOT NULL,
-    row_count bigint NOT NULL,
-    rejected_row_count bigint DEFAULT 0 NOT NULL,
-    submitted_by name DEFAULT SESSION_USER NOT NULL,
-    submitted_at timestamp with time zone NOT NULL,
-    decided_by name,
-    decided_at timestamp with time zone,
-    decision_reason text,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_reason text,
-    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
-    CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
-    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
-    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
-    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text])))
-);
-
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
     change_id uuid NOT NULL,
@@ -563,6 +681,7 @@ CREATE TABLE repricer.price_changes (
     called_sku text,
     called_dependent_skus text[],
     former_skus text[],
+    wave smallint DEFAULT 0 NOT NULL,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK ((((direction = 'increase'::text) AND (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))) OR ((direction = 'decrease'::text) AND (forecast_consent = 'none'::text)))),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
@@ -1863,6 +1982,9 @@ COMMENT ON TABLE repricer.schema_migrations IS 'Which files of Migrations/ were 
 CREATE TABLE repricer.service_controls (
     one_row boolean DEFAULT true NOT NULL,
     is_paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    paused_at timestamp with time zone,
+    paused_reason text,
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 
@@ -2020,6 +2142,8 @@ ALTER TABLE ONLY repricer.subscriptions
 
 CREATE INDEX audit_trail_object ON repricer.audit_trail USING btree (object, sequence);
 
+CREATE INDEX batches_next_release ON repricer.batches USING btree (next_release_at) WHERE (next_release_at IS NOT NULL);
+
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
 
 CREATE INDEX decisions_batch ON repricer.decisions USING btree (batch_id, decided_at);
@@ -2054,7 +2178,7 @@ CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (fore
 
 CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, state);
 
-CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, send_by) WHERE ((state = 'queued'::text) AND is_ready);
+CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((state = 'queued'::text) AND is_ready);
 
 CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
@@ -2153,19 +2277,11 @@ GRANT ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) TO repricer_pr
 
 REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
-
-GRANT SELECT,INSERT ON TABLE repricer.batch_rejects TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.batches TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batches TO repricer_service;
@@ -2187,6 +2303,28 @@ GRANT INSERT(rejected_row_count) ON TABLE repricer.batches TO repricer_pricing;
 GRANT INSERT(submitted_at) ON TABLE repricer.batches TO repricer_pricing;
 
 GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
+
+GRANT INSERT("grouping") ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(waves) ON TABLE repricer.batches TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
+
+GRANT SELECT,INSERT ON TABLE repricer.batch_rejects TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
@@ -2282,6 +2420,8 @@ GRANT UPDATE(called_sku) ON TABLE repricer.price_changes TO repricer_service;
 GRANT UPDATE(called_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT INSERT(wave) ON TABLE repricer.price_changes TO repricer_pricing;
 
 GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;

@@ -1,4 +1,5 @@
 package import Postgres
+package import Pricing
 
 /// Batches: submitting, deciding, looking.
 package enum BatchQueries {
@@ -14,7 +15,15 @@ package enum BatchQueries {
         package var decidedBy: String?
         package var decidedAt: Int64?
         package var isPaused: Bool
+        package var pausedBy: String?
+        package var pausedAt: Int64?
         package var pausedReason: String?
+        package var grouping: String
+        /// 0 without waves.
+        package var waveCount: Int
+        package var releasedWave: Int
+        /// nil: by hand, or none is left.
+        package var nextReleaseAt: Int64?
     }
 
     package struct NewBatch: Sendable {
@@ -25,10 +34,11 @@ package enum BatchQueries {
         package var asOf: Int64
         package var rowCount: Int
         package var rejectedRowCount: Int
+        package var terms: BatchTerms
 
         package init(
             batchID: String, name: String, contentSHA256: String, planHash: String, asOf: Int64,
-            rowCount: Int, rejectedRowCount: Int
+            rowCount: Int, rejectedRowCount: Int, terms: BatchTerms = BatchTerms()
         ) {
             self.batchID = batchID
             self.name = name
@@ -37,6 +47,7 @@ package enum BatchQueries {
             self.asOf = asOf
             self.rowCount = rowCount
             self.rejectedRowCount = rejectedRowCount
+            self.terms = terms
         }
     }
 
@@ -57,10 +68,11 @@ package enum BatchQueries {
         """
         -- name: insertBatch
         INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
-            row_count, rejected_row_count, submitted_at)
+            row_count, rejected_row_count, submitted_at, grouping, waves)
         VALUES (\(uuid: batch.batchID), \(batch.name), \(batch.contentSHA256), \(batch.planHash),
             \(timestamp: batch.asOf), \(batch.rowCount), \(batch.rejectedRowCount),
-            \(timestamp: batch.asOf))
+            \(timestamp: batch.asOf), \(batch.terms.grouping.rawValue),
+            \(json: batch.terms.waves?.json ?? "[]"))
         """
     }
 
@@ -76,7 +88,8 @@ package enum BatchQueries {
         try connection.query(
             """
             -- name: allBatches
-            SELECT * FROM repricer.batches ORDER BY submitted_at, batch_id
+            SELECT *, jsonb_array_length(waves) AS wave_count FROM repricer.batches
+            ORDER BY submitted_at, batch_id
             """
         ).map(read)
     }
@@ -87,7 +100,8 @@ package enum BatchQueries {
         try connection.query(
             """
             -- name: findBatch
-            SELECT * FROM repricer.batches WHERE batch_id = \(uuid: batchID)
+            SELECT *, jsonb_array_length(waves) AS wave_count FROM repricer.batches
+            WHERE batch_id = \(uuid: batchID)
             """
         ).oneOrNil().map(read)
     }
@@ -102,7 +116,12 @@ package enum BatchQueries {
             submittedAt: try row.milliseconds("submitted_at"),
             decidedBy: try row.textOrNil("decided_by"),
             decidedAt: try row.millisecondsOrNil("decided_at"),
-            isPaused: try row.bool("is_paused"), pausedReason: try row.textOrNil("paused_reason"))
+            isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
+            pausedAt: try row.millisecondsOrNil("paused_at"),
+            pausedReason: try row.textOrNil("paused_reason"),
+            grouping: try row.text("grouping"),
+            waveCount: try row.int("wave_count"), releasedWave: try row.int("released_wave"),
+            nextReleaseAt: try row.millisecondsOrNil("next_release_at"))
     }
 
     /// Returns how many changes were queued; nil: the batch exceeds this user's limits, and the approval was recorded
@@ -130,28 +149,6 @@ package enum BatchQueries {
                 \(reason)::text) AS rows
             """
         ).one().int64("rows")
-    }
-
-    /// nil pauses or resumes everything.
-    package static func setPause(
-        _ batchID: String?, isPaused: Bool, at: Int64, on connection: isolated PostgresConnection
-    ) throws {
-        _ = try connection.query(
-            """
-            -- name: setPause
-            SELECT repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused))
-            """)
-    }
-
-    package static func isEverythingPaused(
-        on connection: isolated PostgresConnection
-    ) throws -> Bool {
-        try connection.query(
-            """
-            -- name: isEverythingPaused
-            SELECT is_paused FROM repricer.service_controls
-            """
-        ).one().bool("is_paused")
     }
 
     /// Rows by state, of one batch or of all.

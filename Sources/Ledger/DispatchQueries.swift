@@ -24,7 +24,9 @@ package enum DispatchQueries {
         package var dueEffectiveAt: Instant
         package var isReady: Bool
         package var goesAlone: Bool
-        package var isPaused: Bool
+        /// Its batch is paused, or its wave is still to come.
+        package var isHeld: Bool
+        package var grouping: RequestGrouping
     }
 
     /// Wakes parked changes whose instant has come; returns how many.
@@ -45,50 +47,85 @@ package enum DispatchQueries {
             """)
     }
 
-    /// The buckets with due changes, earliest deadline first: one probe of the index each.
+    /// Due changes stand in queues, one a bucket, batch and wave, each in the order of its deadlines in the index.
+    /// One of a paused batch or of a wave to come costs a probe, however long it is.
+    private static let isLive: SQL = """
+        b.batch_id = q.batch_id AND b.state = 'approved' AND NOT b.is_paused AND q.wave <= b.released_wave
+        """
+
+    /// The buckets with due changes, earliest deadline first.
     package static func dueBuckets(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
         try connection.query(
             """
             -- name: dueBuckets
-            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket),
+            WITH RECURSIVE q AS (
+                (SELECT bucket, batch_id, wave FROM repricer.price_changes
+                WHERE state = 'queued' AND is_ready
+                ORDER BY bucket, batch_id, wave LIMIT 1)
+                UNION ALL
+                SELECT n.* FROM q, LATERAL (
+                    SELECT bucket, batch_id, wave FROM repricer.price_changes
+                    WHERE state = 'queued' AND is_ready
+                        AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
+                    ORDER BY bucket, batch_id, wave LIMIT 1
+                ) n
+            )
+            SELECT q.bucket FROM q JOIN repricer.batches b ON \(fragment: isLive),
                 LATERAL (
                     SELECT c.send_by FROM repricer.price_changes c
-                    JOIN repricer.batches a ON a.batch_id = c.batch_id AND NOT a.is_paused
-                        AND a.state = 'approved'
-                    WHERE c.bucket = b.bucket::smallint AND c.state = 'queued' AND c.is_ready
+                    WHERE c.bucket = q.bucket AND c.batch_id = q.batch_id AND c.wave = q.wave
+                        AND c.state = 'queued' AND c.is_ready
                         AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
                     ORDER BY c.send_by LIMIT 1
                 ) first
-            ORDER BY first.send_by
+            GROUP BY q.bucket ORDER BY min(first.send_by)
             """
         ).map { try $0.int("bucket") }
     }
 
-    /// Locks the subscriptions of a bucket's most urgent changes. One with a call in flight, or with
-    /// notifications not yet folded, waits: its facts are not the newest.
+    /// Locks the subscriptions of a bucket's most urgent changes; none while everything is paused. One with a call
+    /// in flight, or with notifications not yet folded, waits: its facts are not the newest.
     package static func lockDue(
         bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [String] {
         let rows = try connection.query(
             """
             -- name: lockDueSubscriptions
+            WITH RECURSIVE q AS (
+                (SELECT batch_id, wave FROM repricer.price_changes
+                WHERE bucket = \(bucket)::smallint AND state = 'queued' AND is_ready
+                ORDER BY batch_id, wave LIMIT 1)
+                UNION ALL
+                SELECT n.* FROM q, LATERAL (
+                    SELECT batch_id, wave FROM repricer.price_changes
+                    WHERE bucket = \(bucket)::smallint AND state = 'queued' AND is_ready
+                        AND (batch_id, wave) > (q.batch_id, q.wave)
+                    ORDER BY batch_id, wave LIMIT 1
+                ) n
+            )
             SELECT s.original_transaction_id
-            FROM repricer.price_changes c
-            JOIN repricer.batches b ON b.batch_id = c.batch_id AND NOT b.is_paused
-                AND b.state = 'approved'
+            FROM q JOIN repricer.batches b ON \(fragment: isLive)
+            CROSS JOIN LATERAL (
+                SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
+                WHERE c.bucket = \(bucket)::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave
+                    AND c.state = 'queued' AND c.is_ready
+                    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+                    AND NOT EXISTS (
+                        SELECT 1 FROM repricer.price_change_requests r
+                        WHERE r.original_transaction_id = c.original_transaction_id
+                            AND r.state IN ('sending', 'unknown'))
+                    AND NOT EXISTS (
+                        SELECT 1 FROM repricer.inbox i
+                        WHERE i.original_transaction_id = c.original_transaction_id
+                            AND i.error IS NULL)
+                -- Twice as many as wanted: another process may have locked some.
+                ORDER BY c.send_by LIMIT 2 * \(limit)
+            ) c
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id
-            WHERE c.bucket = \(bucket)::smallint AND c.state = 'queued' AND c.is_ready
-                AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
-                AND NOT EXISTS (
-                    SELECT 1 FROM repricer.price_change_requests r
-                    WHERE r.original_transaction_id = c.original_transaction_id
-                        AND r.state IN ('sending', 'unknown'))
-                AND NOT EXISTS (
-                    SELECT 1 FROM repricer.inbox i
-                    WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
+            WHERE NOT (SELECT is_paused FROM repricer.service_controls)
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED
             """)
@@ -104,7 +141,8 @@ package enum DispatchQueries {
         let rows = try connection.query(
             """
             -- name: openChanges
-            SELECT c.*, to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before, b.is_paused
+            SELECT c.*, to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
+                b.is_paused OR c.wave > b.released_wave AS is_held, b.grouping
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[])
@@ -142,7 +180,8 @@ package enum DispatchQueries {
             sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
             dueEffectiveAt: Instant(milliseconds: try row.milliseconds("due_effective_at")),
             isReady: try row.bool("is_ready"), goesAlone: try row.bool("goes_alone"),
-            isPaused: try row.bool("is_paused"))
+            isHeld: try row.bool("is_held"),
+            grouping: RequestGrouping(rawValue: try row.text("grouping")) ?? .announced)
     }
 
     /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.

@@ -11,10 +11,12 @@ package struct SubmissionCopy: Sendable {
     fileprivate var rejects = COPYText()
     private let batchID: String
     private let at: Int64
+    private let waves: WavePlan?
 
-    package init(batchID: String, at: Instant) {
+    package init(batchID: String, at: Instant, waves: WavePlan? = nil) {
         self.batchID = batchID
         self.at = at.milliseconds
+        self.waves = waves
     }
 
     /// Adds a row: one that can go becomes a change with that id, a refused one is kept beside the batch.
@@ -56,6 +58,10 @@ package struct SubmissionCopy: Sendable {
         try changes.append(timestamp: plan.sendBy?.milliseconds)
         try changes.append(timestamp: plan.effectiveAt?.milliseconds)
         try changes.append(timestamp: at)
+        changes.append(
+            waves.flatMap {
+                $0.wave(ofSubscription: plan.originalTransactionID, storefront: plan.storefront)
+            } ?? 0)
         changes.endRow()
     }
 
@@ -108,7 +114,7 @@ package enum SubmissionQueries {
                 new_price_milliunits, dependent_skus, expected_price_milliunits,
                 effective_on_or_after, forecast_consent, forecast_reasons, forecast_threshold_source,
                 forecast_rules, forecast_renewal_at, forecast_notice_at, forecast_effective_at,
-                send_after, send_by, due_effective_at, state_since) FROM STDIN
+                send_after, send_by, due_effective_at, state_since, wave) FROM STDIN
             """, on: connection)
         try copy(
             rows.roles,

@@ -1,4 +1,15 @@
-/// Which items of one subscription share one Change Subscription Price request.
+/// Which items of one subscription share a call, as their batch was submitted.
+package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
+    /// Those whose increase is only announced share one, decreases another, each that needs consent is alone.
+    case announced
+    /// None.
+    case item
+    /// All that can go at the same time, whatever they need. Apple does not say what a mixed request does.
+    case subscription
+}
+
+/// Which items of one subscription share one Change Subscription Price request, unless their batch says otherwise
+/// (`RequestGrouping`).
 ///
 /// Items whose increase is only announced share one, because the subscriber then gets one summary. Each item
 /// that needs consent is a request of its own, because Apple does not say what a mixed one does.
@@ -28,6 +39,17 @@ package struct RequestGroup: Hashable, Sendable {
         switch kind {
         case .announced, .decrease: return "\(kind.rawValue)/\(effectiveAt.text)"
         case .consent: return "\(kind.rawValue)/\(effectiveAt.text)/\(sku)"
+        }
+    }
+
+    /// The same for all items that share a call under a batch's grouping; nil for one that goes alone.
+    package static func key(
+        _ grouping: RequestGrouping, consent: Consent, effectiveAt: Instant, sku: String
+    ) -> String? {
+        switch grouping {
+        case .announced: key(consent: consent, effectiveAt: effectiveAt, sku: sku)
+        case .item: nil
+        case .subscription: "all"
         }
     }
 

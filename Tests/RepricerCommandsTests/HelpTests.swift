@@ -6,16 +6,19 @@ import Testing
     private static let submitHelp = """
         store a batch for approval and print its id
 
-        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT]
+        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
 
           FILE  the batch, CSV or NDJSON; - is standard input
 
         options:
-          --name NAME       what people will call the batch
-          --plan-hash H     store only when the plan is still this one
-          --plan-rows ROWS  the file of plan --rows: says which rows differ from that plan
-          --accept-valid    store the rows that can go, although others are refused
-          --rejects OUT     write refused rows to OUT as CSV, to mend and submit again
+          --name NAME                   what people will call the batch
+          --plan-hash H                 store only when the plan is still this one
+          --plan-rows ROWS              the file of plan --rows: says which rows differ from that plan
+          --accept-valid                store the rows that can go, although others are refused
+          --rejects OUT                 write refused rows to OUT as CSV, to mend and submit again
+          --grouping announced|item|subscription
+                                        which items of a subscription share a call; see below
+          --waves LIST                  send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below
 
         for every command:
           --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
@@ -27,7 +30,13 @@ import Testing
         All rows or none, unless --accept-valid. The same file again makes no new change and prints the
         id it has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused,
         with --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL;
-        another one has to approve.
+        another one has to approve. --grouping: increases that need no consent share one call a
+        subscription, decreases another, and each that needs consent is alone; `item` sends every item
+        alone, `subscription` all that can go at the same time. --waves: shares of all subscriptions (by
+        a hash of the id), each in addition to those before it, or storefronts; all items of a
+        subscription are in one wave. The first wave goes with the approval, which covers all; the
+        others wait for `repricer release`, or name their time: 10%@2026-12-01T00:00:00Z, rest@+2d
+        (after the wave before it), 1%@hand.
 
         """
 

@@ -67,7 +67,7 @@ struct Claimer: Sendable {
             openChanges: changes.map(JudgeContext.OpenChange.init),
             siblingSKUs: stored.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
             increaseHistory: stored.increases.past)
-        return changes.filter { $0.state == .queued && $0.isReady && !$0.isPaused }.map { change in
+        return changes.filter { $0.state == .queued && $0.isReady && !$0.isHeld }.map { change in
             JudgedChange(
                 change: change,
                 verdict: judge.judgeForSending(
@@ -82,8 +82,7 @@ struct Claimer: Sendable {
         let sendable = judged.filter { $0.plan != nil }
         guard let first = sendable.first else { return nil }
         let group =
-            first.change.goesAlone
-            ? [first] : sendable.filter { !$0.change.goesAlone && $0.groupKey == first.groupKey }
+            first.groupKey.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
         var random = SystemRandomNumberGenerator()
         let intent = PriceChangeIntent(
             originalTransactionID: facts.originalTransactionID,
@@ -116,11 +115,18 @@ private struct JudgedChange {
         }
     }
 
+    /// The same for those that share a call; nil for one that goes alone.
     var groupKey: String? {
-        guard let plan, let consent = plan.consent, let effectiveAt = plan.effectiveAt else {
-            return nil
+        guard !change.goesAlone, let plan, let consent = plan.consent,
+            let effectiveAt = plan.effectiveAt,
+            let key = RequestGroup.key(
+                change.grouping, consent: consent, effectiveAt: effectiveAt, sku: change.sku)
+        else { return nil }
+        switch change.grouping {
+        case .announced, .item: return key
+        // What another batch says of its rows is not this one's to change.
+        case .subscription: return "\(change.batchID)/\(key)"
         }
-        return RequestGroup.key(consent: consent, effectiveAt: effectiveAt, sku: change.sku)
     }
 
     /// A change that its renewal went by moves to the next one. When there is none, since the subscription ended

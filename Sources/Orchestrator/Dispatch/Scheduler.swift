@@ -58,8 +58,9 @@ package struct Scheduler: Service {
         package var leaseFor: Duration = .seconds(10)
         package var idleWait: Duration = .milliseconds(100)
         package var failureWait: Duration = .seconds(1)
-        /// From its claim: a call that got no slot until then is put back, so that no pause is overtaken.
-        package var leavesWithin: Duration = .seconds(1)
+        /// From its claim: a call that got no slot until then is put back. A pause holds from then on: claims ask for
+        /// it themselves, so that it is effective within a second.
+        package var leavesWithin: Duration = .milliseconds(750)
         /// Answers that wait for others of their lane to be stored with them.
         package var settleEvery: Duration = .milliseconds(100)
         /// Of the business clock, over all replicas.
@@ -126,7 +127,7 @@ package struct Scheduler: Service {
                 try sharedClock?.follow(connection)
                 _ = try DispatchQueries.wake(
                     now: now, limit: world.limits.wakesPerRound, on: connection)
-                return try BatchQueries.isEverythingPaused(on: connection)
+                return try ControlQueries.isEverythingPaused(on: connection)
             }
         }
         let done = try await settleOpen(isPaused: isPaused)

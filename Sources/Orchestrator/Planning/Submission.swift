@@ -26,7 +26,8 @@ package enum Submission {
     /// Runs `rows`, which hands rows to the writer while it plans, then stores the batch itself. All of it is one
     /// transaction: when `rows` throws, or a key of the database refuses a row, nothing was stored.
     package static func store(
-        name: String, contentSHA256: String, asOf now: Instant, pool: LedgerPool,
+        name: String, contentSHA256: String, asOf now: Instant, terms: BatchTerms = BatchTerms(),
+        pool: LedgerPool,
         rows: @escaping @Sendable (SubmissionWriter) async throws -> Totals
     ) async throws -> Outcome {
         var random = SystemRandomNumberGenerator()
@@ -36,12 +37,13 @@ package enum Submission {
                 return .sameAsBefore(batchID: known)
             }
             try SubmissionQueries.batchComesLast(on: connection)
-            let writer = SubmissionWriter(batchID: batchID, asOf: now, connection: connection)
+            let writer = SubmissionWriter(
+                batchID: batchID, asOf: now, waves: terms.waves, connection: connection)
             let totals = try await rows(writer)
             let batch = BatchQueries.NewBatch(
                 batchID: batchID, name: name, contentSHA256: contentSHA256,
                 planHash: totals.planHash, asOf: now.milliseconds, rowCount: totals.changes,
-                rejectedRowCount: totals.rejects)
+                rejectedRowCount: totals.rejects, terms: terms)
             _ = try connection.pipeline([
                 BatchQueries.insert(batch), BatchQueries.recordSubmission(batch),
             ])
@@ -52,9 +54,11 @@ package enum Submission {
     /// Stores rows that are in memory already: those that can go as changes, the refused ones beside them.
     package static func store(
         _ planned: [PlanRow], name: String, contentSHA256: String, planHash: String,
-        asOf now: Instant, pool: LedgerPool
+        asOf now: Instant, terms: BatchTerms = BatchTerms(), pool: LedgerPool
     ) async throws -> Outcome {
-        try await store(name: name, contentSHA256: contentSHA256, asOf: now, pool: pool) { writer in
+        try await store(
+            name: name, contentSHA256: contentSHA256, asOf: now, terms: terms, pool: pool
+        ) { writer in
             try await writer.write(try writer.prepare(planned))
             let changes = planned.count { $0.fault == nil }
             return Totals(
@@ -67,13 +71,14 @@ package enum Submission {
 package struct SubmissionWriter: Sendable {
     fileprivate let batchID: String
     fileprivate let asOf: Instant
+    fileprivate let waves: WavePlan?
     fileprivate let connection: LedgerConnection
 
     /// Forms rows for the database, on any thread.
     package func prepare(_ rows: [PlanRow]) throws -> SubmissionCopy {
         // Seeded from the system for each piece: a call of the system for each id costs more than the id.
         var random = SeededRandom(seed: .random(in: .min ... .max))
-        var copy = SubmissionCopy(batchID: batchID, at: asOf)
+        var copy = SubmissionCopy(batchID: batchID, at: asOf, waves: waves)
         for row in rows {
             let changeID = UUIDv7.make(nowMilliseconds: asOf.milliseconds, random: &random)
             try copy.add(row, changeID: changeID)

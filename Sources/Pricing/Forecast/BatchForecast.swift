@@ -70,9 +70,16 @@ package struct BatchForecast: Sendable {
     package private(set) var firstSendBy: Instant?
     package private(set) var lastEffectiveAt: Instant?
     /// What the quota is asked about.
-    package private(set) var calls = CallList()
+    package private(set) var calls: CallList
+    /// Rows that can go by their wave, from 1; empty without waves.
+    package private(set) var waves: [Int]
+    package let terms: BatchTerms
 
-    package init() {}
+    package init(_ terms: BatchTerms = BatchTerms()) {
+        self.terms = terms
+        calls = CallList(terms.grouping)
+        waves = terms.waves.map { [Int](repeating: 0, count: $0.waves.count) } ?? []
+    }
 
     package var refusedCount: Int { rowCount - canGoCount }
 
@@ -95,6 +102,15 @@ package struct BatchForecast: Sendable {
         addUncertain(row)
         addLargest(row)
         calls.add(row)
+        countWave(row)
+    }
+
+    private mutating func countWave(_ row: PlanRow) {
+        guard
+            let wave = terms.waves?.wave(
+                ofSubscription: row.originalTransactionID, storefront: row.storefront)
+        else { return }
+        waves[wave - 1] += 1
     }
 
     private mutating func count(_ row: PlanRow, inWeekOf instant: Instant) {

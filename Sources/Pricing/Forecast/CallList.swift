@@ -35,11 +35,11 @@ package struct CallList: Sendable {
         var sendAfter: Int64
         var line: Int
         var sku: UInt32
-        /// Nil for a request of its own.
-        var kind: RequestGroup.Kind
+        /// Which of its subscription's requests it may share; nil for a request of its own.
+        var place: Int?
 
         var group: (SubscriptionKeys.Key, Int, Int64) {
-            (subscription, kind.order, effectiveAt)
+            (subscription, place ?? -1, place == everything ? sendAfter : effectiveAt)
         }
     }
 
@@ -52,6 +52,11 @@ package struct CallList: Sendable {
     private var members: [Member] = []
     private var keys = SubscriptionKeys()
     private var skus = Interner<String>()
+    private let grouping: RequestGrouping
+
+    init(_ grouping: RequestGrouping) {
+        self.grouping = grouping
+    }
 
     mutating func add(_ row: PlanRow) {
         guard let consent = row.consent, let effectiveAt = row.effectiveAt, let sendBy = row.sendBy
@@ -61,7 +66,15 @@ package struct CallList: Sendable {
                 subscription: keys.add(row.originalTransactionID),
                 effectiveAt: effectiveAt.milliseconds, sendBy: sendBy.milliseconds,
                 sendAfter: row.sendAfter?.milliseconds ?? .min, line: row.line,
-                sku: skus.number(of: row.sku), kind: RequestGroup.Kind(consent)))
+                sku: skus.number(of: row.sku), place: place(RequestGroup.Kind(consent))))
+    }
+
+    private func place(_ kind: RequestGroup.Kind) -> Int? {
+        switch grouping {
+        case .item: nil
+        case .subscription: everything
+        case .announced: kind.place
+        }
     }
 
     /// Sends the calls in thought, from `now` on at that rate, the earliest deadline first, none before its
@@ -93,7 +106,7 @@ package struct CallList: Sendable {
     private static func calls(of sorted: [Member]) -> [Call] {
         var calls: [Call] = []
         for (index, member) in sorted.enumerated() {
-            if let last = calls.last, member.kind != .consent,
+            if let last = calls.last, member.place != nil,
                 sorted[last.members.lowerBound].group == member.group
             {
                 calls[calls.count - 1] = Call(
@@ -148,12 +161,15 @@ package struct CallList: Sendable {
     }
 }
 
+/// The place of items that share one request with whatever goes at the same time.
+private let everything = 2
+
 extension RequestGroup.Kind {
-    fileprivate var order: Int {
+    fileprivate var place: Int? {
         switch self {
         case .announced: 0
-        case .consent: 1
-        case .decrease: 2
+        case .consent: nil
+        case .decrease: 1
         }
     }
 }

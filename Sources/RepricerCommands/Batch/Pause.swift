@@ -3,17 +3,22 @@ import Ledger
 extension Commands {
     private static let pausedBatch = Positional(
         "BATCH", "the batch's id or its name", isRequired: false)
+    private static let reason = ValueOption(
+        "reason", "TEXT", "why; shown by status and kept in the audit trail")
 
     static let pause = Command(
         "pause", "send nothing more until resumed", positionals: [pausedBatch],
-        options: [everything],
-        discussion: "Durable: it holds for every replica and over restarts. Calls in flight finish."
+        options: [everything, reason],
+        discussion: """
+            Durable: it holds for every replica within a second, and over restarts. Calls in flight finish; \
+            notifications are still taken in and statuses read. --all stops every call that changes anything.
+            """
     ) { invocation in
         try await setPause(invocation, isPaused: true)
     }
 
     static let resume = Command(
-        "resume", "go on sending", positionals: [pausedBatch], options: [everything]
+        "resume", "go on sending", positionals: [pausedBatch], options: [everything, reason]
     ) { invocation in
         try await setPause(invocation, isPaused: false)
     }
@@ -24,6 +29,7 @@ extension Commands {
         guard (named != nil) != invocation.arguments[everything] else {
             throw UsageError("give either BATCH or --all")
         }
+        let why = invocation.arguments[reason]
         let configuration = try invocation.configuration()
         let now = try await invocation.now(configuration)
         return try await invocation.withPool(configuration) { pool in
@@ -31,8 +37,9 @@ extension Commands {
             if let named { batch = try await BatchFinder.find(named, pool: pool) }
             let found = batch
             try await pool.withTransaction { connection in
-                try BatchQueries.setPause(
-                    found?.batchID, isPaused: isPaused, at: now.milliseconds, on: connection)
+                try ControlQueries.setPause(
+                    found?.batchID, isPaused: isPaused, reason: why, at: now.milliseconds,
+                    on: connection)
             }
             let subject = found.map { harmless($0.name) } ?? "everything"
             if invocation.isJSON {

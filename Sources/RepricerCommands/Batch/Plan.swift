@@ -12,27 +12,29 @@ extension Commands {
 
     static let plan = Command(
         "plan", "forecast a batch: what can go, who must consent, when it takes effect",
-        positionals: [batchFile], options: [asOf, rowsFile, rejectsFile],
+        positionals: [batchFile], options: [asOf, rowsFile, rejectsFile] + BatchTermOptions.all,
         discussion: """
             Writes nothing to the database and calls nobody. Exits 3 when a row is refused. The plan hash is the \
             same for the same rows, facts and rules; `submit --plan-hash` stores only that plan, and with the file \
             of --rows says what has changed since.
-            """
+            """ + " " + BatchTermOptions.discussion
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
         let asOf = try await invocation.instant(asOf, configuration)
         let environment = try configuration.required(configuration.environment, .environment)
+        let terms = try BatchTermOptions.terms(invocation.arguments)
         let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         let summary = try await invocation.withPool(configuration) { pool in
             let session = try await PlanSession(
-                path: file, asOf: asOf, environment: environment, pool: pool)
+                path: file, asOf: asOf, environment: environment, terms: terms, pool: pool)
             let output = try PlanOutput(
                 PlanOutput.Wishes(
                     batch: session.input.path, shownFile: session.shownFile,
                     rows: invocation.arguments[rowsFile],
                     rejects: invocation.arguments[rejectsFile]),
-                outline: session.outline, hash: session.emptyHash, world: invocation.world)
+                outline: session.outline, hash: session.emptyHash, terms: session.terms,
+                world: invocation.world)
             let finished = try await session.plan(into: output)
             return PlanSummary(session, finished, rate: rate)
         }

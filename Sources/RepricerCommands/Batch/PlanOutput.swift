@@ -35,17 +35,20 @@ actor PlanOutput: PlanSink {
     private let rejectsFile: OutputFile?
     private var drift: PlanDrift?
     private var hash: PlanHash
-    private var forecast = BatchForecast()
+    private var forecast: BatchForecast
+    private nonisolated let waves: WavePlan?
 
     /// With a submission the rows are stored as well; a refused one stops that unless `storesRefused`.
     init(
-        _ wishes: Wishes, outline: BatchOutline, hash: PlanHash, world: World,
+        _ wishes: Wishes, outline: BatchOutline, hash: PlanHash, terms: BatchTerms, world: World,
         submission: SubmissionWriter? = nil, storesRefused: Bool = false
     ) throws {
         self.wishes = wishes
         self.world = world
         self.hash = hash
         self.submission = submission
+        forecast = BatchForecast(terms)
+        waves = terms.waves
         self.storesRefused = storesRefused
         rejectsWriter = RejectsWriter(columns: outline.columns, priceUnit: outline.priceUnit)
         // Standard input and output are both called `-`, and are not the same.
@@ -63,7 +66,7 @@ actor PlanOutput: PlanSink {
         var prepared = Prepared(rows: piece.rows)
         for (row, entry) in zip(piece.rows, piece.entries) {
             row.appendHashed(to: &prepared.hashed)
-            if wishes.rows != nil || wishes.earlierRows != nil { prepared.json.append(row.json) }
+            if wishes.rows != nil || wishes.earlierRows != nil { prepared.json.append(json(row)) }
             guard let fault = row.fault else { continue }
             prepared.faults +=
                 harmless(fault.text(file: wishes.shownFile, line: row.line)) + "\n"
@@ -75,6 +78,16 @@ actor PlanOutput: PlanSink {
         }
         prepared.copy = try submission?.prepare(piece.rows)
         return prepared
+    }
+
+    /// With the row's wave, where the batch has waves.
+    private nonisolated func json(_ row: PlanRow) -> String {
+        guard let waves else { return row.json }
+        let wave =
+            row.fault == nil
+            ? waves.wave(
+                ofSubscription: row.originalTransactionID, storefront: row.storefront) : nil
+        return row.json.dropLast() + ",\"wave\":\(wave.map(String.init) ?? "null")}"
     }
 
     func take(_ prepared: Prepared) async throws {

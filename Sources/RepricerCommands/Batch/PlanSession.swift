@@ -9,14 +9,17 @@ struct PlanSession: Sendable {
     let outline: BatchOutline
     let asOf: Instant
     let environment: StoreEnvironment
+    let terms: BatchTerms
     private let rules: RuleSet
     private let pool: PostgresPool
 
     init(
-        path: String, asOf: Instant, environment: StoreEnvironment, pool: PostgresPool
+        path: String, asOf: Instant, environment: StoreEnvironment, terms: BatchTerms,
+        pool: PostgresPool
     ) async throws {
         self.asOf = asOf
         self.environment = environment
+        self.terms = terms
         self.pool = pool
         rules = try await pool.rules(at: asOf)
         input = try BatchInput(path: path)

@@ -15,6 +15,14 @@ extension PlanSummary {
             "uncertain_thresholds": .array(uncertain.map(Self.uncertain)),
             "first_send_by": .text(forecast.firstSendBy?.text),
             "last_effective_at": .text(forecast.lastEffectiveAt?.text),
+            "grouping": .string(forecast.terms.grouping.rawValue),
+            "waves": .array(
+                waves.enumerated().map { index, wave in
+                    .object([
+                        "wave": .integer(index + 1), "label": .string(wave.label),
+                        "rows": .integer(wave.rows),
+                    ])
+                }),
         ])
     }
 

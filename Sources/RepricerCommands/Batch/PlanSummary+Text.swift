@@ -5,8 +5,8 @@ extension PlanSummary {
     func text(isTerminal: Bool) -> String {
         let tables = [
             overview, countTable("DIRECTION", directions), countTable("CONSENT", consents),
-            countTable("REASON", reasons), weekTable(isTerminal: isTerminal), quotaText, moneyTable,
-            largestTable, uncertainText, countTable("REFUSED", codes),
+            countTable("REASON", reasons), weekTable(isTerminal: isTerminal), waveTable, quotaText,
+            moneyTable, largestTable, uncertainText, countTable("REFUSED", codes),
         ]
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
@@ -43,6 +43,15 @@ extension PlanSummary {
             let bar = String(repeating: "█", count: max(1, week.rows * 30 / max(1, most)))
             let cells = [monday.text, "\(week.increases)", "\(week.decreases)"]
             table.add(isTerminal ? cells + [bar] : cells)
+        }
+        return table.text
+    }
+
+    private var waveTable: String {
+        guard !waves.isEmpty else { return "" }
+        var table = Table([.left("WAVE"), .left("ROWS OF"), .right("ROWS")])
+        for (index, wave) in waves.enumerated() {
+            table.add(["\(index + 1)", wave.label, "\(wave.rows)"])
         }
         return table.text
     }

@@ -45,6 +45,10 @@ struct PlanSummary: Sendable {
     }
     var consents: [(String, Int)] { counts(Consent.allCases, forecast.consents) }
     var reasons: [(String, Int)] { counts(ConsentReason.allCases, forecast.reasons) }
+    /// The waves in order, with their rows that can go.
+    var waves: [(label: String, rows: Int)] {
+        zip(forecast.terms.waves?.waves ?? [], forecast.waves).map { ($0.label, $1) }
+    }
     var weeks: [(monday: CivilDate, week: BatchForecast.Week)] {
         forecast.weeks.sorted { $0.key < $1.key }.map { (monday: $0.key, week: $0.value) }
     }

@@ -11,7 +11,9 @@ struct StatusFacts: Sendable, Equatable {
     let states: [String: Int64]
     let rejected: [String: Int64]
     let dependents: [String: Int64]
-    let isEverythingPaused: Bool
+    let everything: ControlQueries.Everything
+    /// Of the batch that was asked for.
+    let waves: [ControlQueries.Wave]
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for: notifications belong to none.
@@ -28,7 +30,8 @@ struct StatusFacts: Sendable, Equatable {
                 states: try BatchQueries.stateCounts(batchID: batchID, on: connection),
                 rejected: try BatchQueries.rejectCounts(batchID: batchID, on: connection),
                 dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
-                isEverythingPaused: try BatchQueries.isEverythingPaused(on: connection),
+                everything: try ControlQueries.everything(on: connection),
+                waves: try batchID.map { try ControlQueries.waves(of: $0, on: connection) } ?? [],
                 outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
@@ -66,16 +69,22 @@ struct StatusText {
 
     var text: String {
         var head: [(String, String)] = []
+        if facts.everything.isPaused {
+            head.append(
+                ("PAUSED", "everything\(whoAndWhy(of: facts.everything)); `repricer resume --all`"))
+        }
         if let batch = facts.batch {
             head += [
                 ("batch", "\(batch.batchID) \(batch.name)"),
-                ("state", batch.state + (batch.isPaused ? ", paused" : "")),
+                ("state", batch.state + (batch.isPaused ? ", paused" + whoAndWhy(of: batch) : "")),
                 ("submitted", "\(RFC3339.format(batch.submittedAt)) by \(batch.submittedBy)"),
             ]
             if let by = batch.decidedBy, let at = batch.decidedAt {
                 head.append(("decided", "\(RFC3339.format(at)) by \(by)"))
             }
-            if let reason = batch.pausedReason { head.append(("paused because", reason)) }
+            if batch.waveCount > 0 {
+                head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
+            }
         }
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
@@ -90,15 +99,13 @@ struct StatusText {
         if let notifications = facts.notifications {
             head.append(("notifications", notifications.text))
         }
-        if facts.isEverythingPaused {
-            head.append(("paused", "everything: `repricer resume --all`"))
-        }
         var text = definitionList(head)
         if !facts.states.isEmpty {
             var table = Table([.left("STATE"), .right("ROWS")])
             for entry in facts.statesInOrder { table.add([entry.state, "\(entry.rows)"]) }
             text += "\n" + table.text
         }
+        if !facts.waves.isEmpty { text += "\n" + facts.waves.table }
         text += counts("REFUSED", facts.rejected) + counts("DEPENDENTS", facts.dependents)
         if let unknown = facts.notifications?.unknown, !unknown.isEmpty {
             text += "\n" + unknownTable(unknown)
@@ -170,7 +177,8 @@ struct StatusText {
             .init(name: "state", value: .text(facts.batch?.state)),
             .init(
                 name: "paused",
-                value: .bool(facts.isEverythingPaused || facts.batch?.isPaused ?? false)),
+                value: .bool(facts.everything.isPaused || facts.batch?.isPaused ?? false)),
+            .init(name: "everything", value: facts.everything.json),
             .init(name: "rows", value: .integer(facts.rowCount)),
             .init(name: "final_rows", value: .integer(facts.finalCount)),
             .init(name: "is_final", value: .bool(facts.isFinal)),
@@ -197,6 +205,15 @@ struct StatusText {
             .init(name: "silent_changes", value: .integer(facts.staleness.silentChanges)),
             .init(name: "now", value: .string(RFC3339.format(now))),
         ]
+        if let batch = facts.batch {
+            members += [
+                .init(name: "pause", value: batch.pauseJSON),
+                .init(name: "grouping", value: .string(batch.grouping)),
+                .init(
+                    name: "next_release_at", value: .text(batch.nextReleaseAt.map(RFC3339.format))),
+                .init(name: "waves", value: .array(facts.waves.map(\.json))),
+            ]
+        }
         if facts.batch == nil {
             members.append(.init(name: "batches", value: .array(facts.batches.map(batchJSON))))
         }
@@ -210,7 +227,9 @@ struct StatusText {
         .object([
             "batch_id": .string(batch.batchID), "name": .string(batch.name),
             "state": .string(batch.state), "paused": .bool(batch.isPaused),
-            "rows": .integer(batch.rowCount), "refused": .integer(batch.rejectedRowCount),
+            "pause": batch.pauseJSON, "wave_count": .integer(batch.waveCount),
+            "released_wave": .integer(batch.releasedWave), "rows": .integer(batch.rowCount),
+            "refused": .integer(batch.rejectedRowCount),
             "submitted_by": .string(batch.submittedBy),
             "submitted_at": .string(RFC3339.format(batch.submittedAt)),
             "decided_by": .text(batch.decidedBy),

@@ -15,29 +15,31 @@ extension Commands {
 
     static let submit = Command(
         "submit", "store a batch for approval and print its id", positionals: [batchFile],
-        options: [batchName, planHash, planRows, acceptValid, rejectsFile],
+        options: [batchName, planHash, planRows, acceptValid, rejectsFile] + BatchTermOptions.all,
         discussion: """
             All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it \
             has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused, with \
             --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL; another one \
             has to approve.
-            """
+            """ + " " + BatchTermOptions.discussion
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
         let name = try invocation.arguments.required(batchName)
+        let terms = try BatchTermOptions.terms(invocation.arguments)
         let now = try await invocation.now(configuration)
         let environment = try configuration.required(configuration.environment, .environment)
         return try await invocation.withPool(configuration) { pool in
             let session = try await PlanSession(
-                path: file, asOf: now, environment: environment, pool: pool)
+                path: file, asOf: now, environment: environment, terms: terms, pool: pool)
             // Asked before the plan: its rows would only be told that they have an open change.
             if let known = try await knownBatch(session.outline.sha256, pool: pool) {
                 return try told(.sameAsBefore(batchID: known), nil, invocation)
             }
             let forecast = Kept()
             let outcome = try await Submission.store(
-                name: name, contentSHA256: session.outline.sha256, asOf: now, pool: pool
+                name: name, contentSHA256: session.outline.sha256, asOf: now, terms: terms,
+                pool: pool
             ) { writer in
                 let finished = try await plan(session, writer, invocation)
                 try check(finished, session, invocation)
@@ -69,8 +71,9 @@ extension Commands {
                 batch: session.input.path, shownFile: session.shownFile,
                 rejects: invocation.arguments[rejectsFile],
                 earlierRows: invocation.arguments[planRows]),
-            outline: session.outline, hash: session.emptyHash, world: invocation.world,
-            submission: writer, storesRefused: invocation.arguments[acceptValid])
+            outline: session.outline, hash: session.emptyHash, terms: session.terms,
+            world: invocation.world, submission: writer,
+            storesRefused: invocation.arguments[acceptValid])
         return try await session.plan(into: output)
     }
 

@@ -176,6 +176,9 @@ struct Live: Sendable {
         var looking = Canceller.Limits()
         looking.statusPerSecond = limits.statusPerSecond
         return [
+            BatchWatch(
+                pool: pool, clock: clock, log: log.with(component: "batches"), metrics: metrics,
+                every: idleWait),
             Projector(
                 pool: pool, log: log.with(component: "projector"), metrics: metrics, limits: folding
             ),

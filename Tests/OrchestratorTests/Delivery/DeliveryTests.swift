@@ -33,7 +33,8 @@ import Testing
         try await world.approve(aborted)
         let at = world.now.milliseconds
         try await world.approver.withTransaction { connection in
-            try BatchQueries.setPause(paused, isPaused: true, at: at, on: connection)
+            try ControlQueries.setPause(
+                paused, isPaused: true, reason: nil, at: at, on: connection)
             _ = try BatchQueries.withdraw(
                 aborted, newState: "aborted", reason: nil, at: at, on: connection)
         }

@@ -84,13 +84,15 @@ struct DeliveryWorld {
 
     /// Plans and submits as one person; returns the batch id.
     @discardableResult
-    func submit(_ rows: [BatchRow], content: String = "content") async throws -> String {
+    func submit(
+        _ rows: [BatchRow], content: String = "content", terms: BatchTerms = BatchTerms()
+    ) async throws -> String {
         let planned = try await Planner(
             pool: submitter, rules: .shipped, environment: .production
         ).plan(rows: rows, asOf: now)
         let outcome = try await Submission.store(
             planned, name: "test", contentSHA256: content, planHash: "hash", asOf: now,
-            pool: submitter)
+            terms: terms, pool: submitter)
         switch outcome {
         case .stored(let id), .sameAsBefore(let id): return id
         }
@@ -104,8 +106,10 @@ struct DeliveryWorld {
     }
 
     @discardableResult
-    func submitAndApprove(_ rows: [BatchRow]) async throws -> String {
-        let batchID = try await submit(rows)
+    func submitAndApprove(
+        _ rows: [BatchRow], terms: BatchTerms = BatchTerms()
+    ) async throws -> String {
+        let batchID = try await submit(rows, terms: terms)
         try await approve(batchID)
         return batchID
     }
@@ -166,7 +170,8 @@ struct DeliveryWorld {
     func setPause(_ batchID: String?, _ isPaused: Bool) async throws {
         let at = now.milliseconds
         try await approver.withTransaction {
-            try BatchQueries.setPause(batchID, isPaused: isPaused, at: at, on: $0)
+            try ControlQueries.setPause(
+                batchID, isPaused: isPaused, reason: nil, at: at, on: $0)
         }
     }
 

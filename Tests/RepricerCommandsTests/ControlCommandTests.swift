@@ -1,0 +1,180 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// Waves, grouping, pauses: as people type them.
+@Suite(.database) struct ControlCommandTests {
+    /// Ana submits, Ben approves; three subscriptions renew on 1 February at 9.99. Their points are 6804, 8831, 1362
+    /// of 10,000: only the third is in the first half.
+    private struct Office {
+        let ana: [String: String]
+        let ben: [String: String]
+        let scratch: ScratchFolder
+        let file: String
+
+        init() async throws {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                    storefront, currency, period, product_id, original_purchase_at,
+                    recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
+                    signed_at, folded_signed_at, folded_evidence_id)
+                SELECT s.id, 1, true, s.storefront, s.currency, 'P1M', 'generic', '2025-06-01Z',
+                    '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
+                    '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1'
+                FROM (VALUES ('2000000000000001', 'USA', 'USD'), ('2000000000000002', 'GBR', 'GBP'),
+                    ('2000000000000003', 'USA', 'USD')) AS s (id, storefront, currency);
+                """)
+            await connection.close()
+            ana = Self.environment(
+                try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
+            ben = Self.environment(
+                try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
+            scratch = try ScratchFolder()
+            file = try scratch.file(
+                "batch.csv",
+                """
+                original_transaction_id,sku,price,currency
+                2000000000000001,PLAN,12.99,USD
+                2000000000000002,PLAN,12.99,GBP
+                2000000000000003,PLAN,12.99,USD
+
+                """)
+        }
+
+        private static func environment(_ url: String) -> [String: String] {
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        }
+
+        func submit(_ options: String...) async -> Outcome {
+            await run(["submit", file, "--name", "spring"] + options, environment: ana)
+        }
+    }
+
+    @Test func plan_withWaves_countsThemAndNamesEachRowsOwn() async throws {
+        let office = try await Office()
+
+        let summary = await run(
+            "plan", office.file, "--waves", "50%,rest", "--grouping", "item", "--json",
+            environment: office.ana)
+        let rows = await run(
+            "plan", office.file, "--waves", "USA,rest", "--rows", "-", environment: office.ana)
+        let text = await run(
+            "plan", office.file, "--waves", "USA,rest", environment: office.ana)
+
+        #expect(
+            summary.output.contains(
+                #""grouping":"item","waves":[{"wave":1,"label":"50%","rows":1},{"wave":2,"label":"rest","rows":2}]"#
+            ))
+        #expect(
+            rows.output.split(separator: "\n").map { $0.suffix(10) } == [
+                #","wave":1}"#, #","wave":2}"#, #","wave":1}"#,
+            ])
+        #expect(
+            text.output.contains("WAVE  ROWS OF  ROWS\n1     USA         2\n2     rest        1\n"))
+    }
+
+    @Test func waves_fromSubmissionToTheLast_showInTheStatus() async throws {
+        let office = try await Office()
+        let submitted = await office.submit("--waves", "USA,GBR,rest@+1d")
+        #expect(submitted.code == .done, "\(submitted.messages)")
+
+        let before = await run("status", "spring", environment: office.ana)
+        let early = await run("release", "spring", environment: office.ana)
+        _ = await run("approve", "spring", environment: office.ben)
+        let second = await run("release", "spring", environment: office.ana)
+        let json = await run("status", "spring", "--json", environment: office.ana)
+        let last = await run("release", "spring", "--wave", "3", "--json", environment: office.ben)
+        let tooMany = await run("release", "spring", environment: office.ana)
+        let nonsense = await run("release", "spring", "--wave", "x", environment: office.ana)
+
+        #expect(
+            before.output.contains(
+                """
+                WAVE  ROWS OF  ROWS  UNSENT  RELEASED
+                1     USA         2       2  with the approval
+                2     GBR         1       1  by hand: `repricer release`
+                3     rest        0       0  1440 min after the one before
+                """))
+        #expect(early.code == .conflict)
+        #expect(second.output == "released wave 2 of 3 of spring\n")
+        #expect(json.output.contains(#""grouping":"announced","next_release_at":""#))
+        #expect(
+            json.output.contains(
+                #""wave":2,"label":"GBR","rows":1,"unsent":1,"states":{"queued":1}"#))
+        #expect(last.output.contains(#""released_wave":3,"#))
+        #expect(tooMany.code == .conflict)
+        #expect(tooMany.messages.contains("has 3 waves, 3 of them released"))
+        #expect(nonsense.code == .usage)
+    }
+
+    @Test(arguments: [
+        (["--waves", "1%"], "--waves: some rows would be in no wave; end with rest"),
+        (["--waves", "USA,10%,rest"], "--waves: waves are either shares or storefronts, not both"),
+        (["--grouping", "bundle"], "--grouping cannot be"),
+    ])
+    func submit_withTermsThatMakeNoSense_isAUsageError(options: [String], message: String)
+        async throws
+    {
+        let office = try await Office()
+
+        let outcome = await run(
+            ["submit", office.file, "--name", "n"] + options, environment: office.ana)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains(message), "\(outcome.messages)")
+    }
+
+    @Test func approve_whenARowIsInNoWave_isRefused() async throws {
+        let office = try await Office()
+        _ = await office.submit("--waves", "USA,rest")
+        let connection = try await TestDatabase.connect()
+        try await connection.script("UPDATE repricer.price_changes SET wave = 0 WHERE line = 2")
+        await connection.close()
+
+        let outcome = await run("approve", "spring", environment: office.ben)
+
+        #expect(outcome.code == .conflict)
+        #expect(outcome.messages.contains("1 rows of batch"))
+    }
+
+    @Test func killSwitch_whenThrown_isTheFirstLineOfTheStatusWithWhoAndWhy() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+
+        _ = await run(
+            "pause", "--all", "--reason", "wrong prices", environment: office.ben)
+        let text = await run("status", environment: office.ana)
+        let json = await run("status", "--json", environment: office.ana)
+        _ = await run("resume", "--all", "--reason", "mended", environment: office.ana)
+        let after = await run("status", "--json", environment: office.ana)
+        let trail = await run("audit", "show", environment: office.ana)
+
+        let ben = TestDatabase.loginName("ben")
+        #expect(text.output.hasPrefix("PAUSED"))
+        #expect(
+            text.output.split(separator: "\n").first?.contains(" by \(ben): wrong prices") == true)
+        #expect(
+            json.output.contains(#""everything":{"paused":true,"pause":{"by":"\#(ben)","at":""#))
+        #expect(json.output.contains(#""reason":"wrong prices"}"#))
+        #expect(after.output.contains(#""everything":{"paused":false,"pause":null}"#))
+        #expect(trail.output.contains("wrong prices"))
+        #expect(trail.output.contains("mended"))
+    }
+
+    @Test func pause_ofABatch_saysWhoAndWhy() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+
+        _ = await run("pause", "spring", "--reason", "ask legal", environment: office.ben)
+        let text = await run("status", "spring", environment: office.ana)
+
+        #expect(text.output.contains("paused since "))
+        #expect(text.output.contains(" by \(TestDatabase.loginName("ben")): ask legal\n"))
+    }
+}
