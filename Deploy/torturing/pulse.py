@@ -1,11 +1,11 @@
 """Measures how long the machine keeps a process waiting: `pulse.py FILE` writes a line `from to` for each time that a
-nap of 5 ms took 8 ms too long, UTC milliseconds. As nice as the replicas, so that it waits as they do."""
+nap of 5 ms took a millisecond too long, UTC milliseconds. As nice as the replicas, so that it waits as they do."""
 
 import sys
 import time
 
 NAP = 0.005
-LATE = 0.008
+LATE = 0.001
 
 
 def main(path):

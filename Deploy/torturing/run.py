@@ -53,14 +53,15 @@ def make_plan(kind, seconds, seed, options):
         "upsets_per_minute": options.upsets_per_minute, "long_faults": 0.03,
         "steps_clocks": kind == "test"}
     if kind == "test":
-        rate = 10
+        # Looks and the history may be quicker, so that the round ends soon.
+        rate, looks = 10, 30
         return Plan(
             **common, subscriptions=max(120, rate * seconds // 2),
             calendar=["--month", str(max(12, seconds // 6))],
             settings={
-                "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": rate,
+                "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": looks,
                 "REPRICER_RECONCILE_EVERY": "15s", "REPRICER_SILENT_AFTER": "20s"},
-            limits={"changePrice": rate, "status": rate, "history": rate, "cancel": 5}, grace=15_000)
+            limits={"changePrice": rate, "status": looks, "history": looks, "cancel": 5}, grace=15_000)
     speed = round(90 * 86_400 / (seconds + 20))
     return Plan(
         **common, subscriptions=max(150, 3 * seconds),

@@ -149,6 +149,12 @@ def two_ids(world):
     world["requests"].append(request("id-3", ["change-1"], "A", 1500))
 
 
+def ids_of_a_clock_set_back(world):
+    """one_id_an_intent"""
+    two_ids(world)
+    world["requests"].reverse()
+
+
 def new_id_without_proof(world):
     """one_id_an_intent"""
     world["calls"][2].update(answer=None, fault="reset_before", code=None)
@@ -321,7 +327,8 @@ def notification_set_aside(world):
 
 LIES = [
     lost_row, row_of_nobody, altered_price, batch_counts_wrong, stuck_row, overdue_row,
-    unknown_for_ever, ended_without_reason, applied_twice, two_ids, new_id_without_proof,
+    unknown_for_ever, ended_without_reason, applied_twice, two_ids, ids_of_a_clock_set_back,
+    new_id_without_proof,
     id_of_nobody, other_words, overlap, overlap_inside, overlap_with_the_living,
     overlap_before_the_lease_ends, look_that_nobody_heard, send_without_attempt, zombie,
     noise_in_the_silence, slow_drain, broken_drain, burst_on_a_pausing_machine, decrease_declined,

@@ -37,6 +37,7 @@ class Trouble:
         self.absences, self.outages, self.stops = [], [], []
         self.failure = None
         self.ending = threading.Event()
+        self.cluster_rests_until = 0
         self.drains = []
         self.threads = []
 
@@ -101,6 +102,9 @@ class Trouble:
                     continue
                 if not replica.is_alive:
                     self._note("died by itself", f"replica {replica.number}")
+                elif not replica.is_ready and chance.random() < 0.8:
+                    # Where processes start slowly, kills at the start only would leave nothing to kill.
+                    continue
                 self._absent(replica, "kill")
                 replica.kill()
                 self._note("kill -9 replica", str(replica.number))
@@ -120,9 +124,12 @@ class Trouble:
     def _with_cluster(self, what, act):
         with self.world.cluster.lock:
             began = time.time()
-            if act():
-                self.outages.append([round(began * 1000), round(time.time() * 1000)])
-                self._note(what)
+            # Up for as long as it was away, or on a slow machine there would be no database at all.
+            if began < self.cluster_rests_until or not act():
+                return
+            self.outages.append([round(began * 1000), round(time.time() * 1000)])
+            self.cluster_rests_until = time.time() + max(3, 2 * (time.time() - began))
+            self._note(what)
 
     # What upsets without killing.
 
