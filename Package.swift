@@ -89,7 +89,8 @@ let package = Package(
         tests(
             "RepricerCommands",
             [
-                "TestSupport", "Postgres", "JOSE", "HTTP", "ServiceKit", "repricer",
+                "TestSupport", "Postgres", "Ledger", "Orchestrator", "JOSE", "HTTP", "ServiceKit",
+                "repricer",
             ]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         .testTarget(

@@ -90,7 +90,8 @@ package enum FoldQueries {
                 requestedByEvidence: try row.text("requested_by_evidence"),
                 settledAt: try row.instant("settled_at"),
                 settledByEvidence: try row.textOrNil("settled_by_evidence"),
-                detail: try row.textOrNil("detail"))
+                detail: try row.textOrNil("detail"), isElsewhere: try row.bool("is_elsewhere"),
+                cancelReferenceID: try row.textOrNil("cancel_reference_id"))
             cancellations[try row.text("original_transaction_id"), default: []].append(cancellation)
         }
         return cancellations

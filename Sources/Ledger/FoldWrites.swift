@@ -192,29 +192,40 @@ package struct FoldWrites: Sendable {
     {
         """
         -- name: saveCancellation
+        WITH moved AS (
         INSERT INTO repricer.dependent_cancellations AS known
             (original_transaction_id, change_id, dependent_sku, parent_sku, batch_id, cause, state,
              price_milliunits, currency, requested_at, requested_by_evidence, settled_at,
-             settled_by_evidence, detail)
+             settled_by_evidence, detail, is_elsewhere)
         SELECT \(id)::text, c.change_id, \(cancellation.dependentSKU)::text,
             \(cancellation.parentSKU)::text, c.batch_id, \(cancellation.cause)::text,
             \(cancellation.state.rawValue)::text, \(cancellation.price), \(cancellation.currency)::text,
             \(timestamp: cancellation.requestedAt.milliseconds),
             \(cancellation.requestedByEvidence)::text,
             \(timestamp: cancellation.settledAt?.milliseconds),
-            \(cancellation.settledByEvidence)::text, \(cancellation.detail)::text
+            \(cancellation.settledByEvidence)::text, \(cancellation.detail)::text,
+            \(cancellation.isElsewhere)
         FROM repricer.price_changes c
         WHERE c.original_transaction_id = \(id) AND c.change_id = \(uuid: cancellation.changeID)
         ON CONFLICT (original_transaction_id, change_id, dependent_sku) DO UPDATE SET
             cause = EXCLUDED.cause, state = EXCLUDED.state, price_milliunits = EXCLUDED.price_milliunits,
             requested_at = EXCLUDED.requested_at,
             requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
-            settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail
+            settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail,
+            -- Asked for anew: looked for anew. A call that was made stays named.
+            target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested'
+                THEN known.target_transaction_id END,
+            cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
+                THEN known.cancel_reference_id END,
+            is_elsewhere = EXCLUDED.is_elsewhere, next_look_at = NULL, looks = 0
         -- One given up stays a discrepancy until a statement settles it.
         WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
                 IS DISTINCT FROM EXCLUDED.settled_by_evidence)
             AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
                 AND known.settled_by_evidence IS NULL)
+        RETURNING *
+        )
+        \(fragment: OutboxQueries.tellDependents)
         """
     }
 

@@ -87,15 +87,16 @@ package enum SubscriptionQueries {
         return (stored, unreadable)
     }
 
-    /// The SKUs set to renew on any subscription of the same customers, by customer token. A subscription that
-    /// ended, or whose renewal is off, still lists its items: none of them will renew.
+    /// The SKUs set to renew on any subscription of the same customers, by customer token; each also as
+    /// `SUBSCRIPTION/SKU`. A subscription that ended, or whose renewal is off, still lists its items: none of them
+    /// will renew.
     package static func renewingSKUs(
         ofCustomers tokens: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Set<String>] {
         let rows = try connection.query(
             """
             -- name: renewingSKUsOfCustomers
-            SELECT s.app_account_token, item ->> 'sku' AS sku
+            SELECT s.app_account_token, s.original_transaction_id, item ->> 'sku' AS sku
             FROM repricer.subscriptions s, jsonb_array_elements(s.items) item
             WHERE s.app_account_token = ANY (\(tokens)::text[])
                 AND item -> 'renews' = 'true'::jsonb AND item ->> 'sku' IS NOT NULL
@@ -103,9 +104,43 @@ package enum SubscriptionQueries {
             """)
         var skus: [String: Set<String>] = [:]
         for row in rows {
-            skus[try row.text("app_account_token"), default: []].insert(try row.text("sku"))
+            let sku = try row.text("sku")
+            let named = DependentReference(
+                originalTransactionID: try row.text("original_transaction_id"), sku: sku)
+            skus[try row.text("app_account_token"), default: []].formUnion([sku, named.text])
         }
         return skus
+    }
+
+    /// What subscriptions that rows name as `SUBSCRIPTION/SKU` say of these items.
+    package struct Carrier: Sendable {
+        package var customer: String?
+        package var renewing: Set<String>
+        /// Parts that its items play in open changes: `parent` or `dependent`.
+        package var roles: [String: String]
+    }
+
+    package static func carriers(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: Carrier] {
+        var carriers: [String: Carrier] = [:]
+        for (id, stored) in try loadReadable(ids, on: connection).stored {
+            let facts = stored.facts
+            carriers[id] = Carrier(
+                customer: facts.appAccountToken,
+                renewing: facts.whyOver == nil ? facts.renewingSKUs : [], roles: [:])
+        }
+        let rows = try connection.query(
+            """
+            -- name: rolesOfCarriers
+            SELECT original_transaction_id, sku, role FROM repricer.dependency_roles
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+            """)
+        for row in rows {
+            carriers[try row.text("original_transaction_id")]?.roles[try row.text("sku")] =
+                try row.text("role")
+        }
+        return carriers
     }
 
     private static func read(_ row: Row) throws -> Stored {

@@ -21,8 +21,42 @@ struct DependencyRules {
         }
     }
 
-    func fault(of row: BatchRow, known: Set<String>) -> RowFault? {
-        own(row) ?? unknown(row, known) ?? shared(row) ?? chained(row)
+    func fault(
+        of row: BatchRow, known: Set<String>, obstacles: [String: DependentObstacle] = [:]
+    ) -> RowFault? {
+        own(row) ?? foreign(row, obstacles) ?? unknown(row, known) ?? shared(row)
+            ?? sharedElsewhere(row, obstacles) ?? chained(row) ?? chainedElsewhere(row, obstacles)
+    }
+
+    private func foreign(_ row: BatchRow, _ obstacles: [String: DependentObstacle]) -> RowFault? {
+        guard let sku = row.dependentSKUs.first(where: { obstacles[$0] == .foreign }) else {
+            return nil
+        }
+        return RowFault(
+            .dependentUnknown, "\(sku) is on the subscription of another customer",
+            remedy: "remove it from dependent_skus")
+    }
+
+    private func sharedElsewhere(
+        _ row: BatchRow, _ obstacles: [String: DependentObstacle]
+    ) -> RowFault? {
+        guard let sku = row.dependentSKUs.first(where: { obstacles[$0] == .dependent }) else {
+            return nil
+        }
+        return RowFault(
+            .dependentShared, "\(sku) depends on an item of its own subscription already",
+            remedy: "let it depend on one of them only")
+    }
+
+    private func chainedElsewhere(
+        _ row: BatchRow, _ obstacles: [String: DependentObstacle]
+    ) -> RowFault? {
+        guard let sku = row.dependentSKUs.first(where: { obstacles[$0] == .parent }) else {
+            return nil
+        }
+        return RowFault(
+            .dependentChained, "dependents form a chain \(row.sku) → \(sku) → its own dependents",
+            remedy: "a dependent may not have dependents of its own")
     }
 
     private func own(_ row: BatchRow) -> RowFault? {

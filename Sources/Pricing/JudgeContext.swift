@@ -2,17 +2,21 @@
 package struct JudgeContext: Hashable, Sendable {
     /// Our changes of this subscription that have not ended.
     package var openChanges: [OpenChange]
-    /// SKUs set to renew on any subscription of the same customer; this one's own may be left out.
+    /// SKUs set to renew on any subscription of the same customer, also as `SUBSCRIPTION/SKU`; this one's own may
+    /// be left out.
     package var siblingSKUs: Set<String>
+    /// What hinders dependents on other subscriptions, by the name that a row gives them.
+    package var obstacles: [String: DependentObstacle]
     /// Earlier increases of this subscription, of any of its items.
     package var increaseHistory: [PastIncrease]
 
     package init(
         openChanges: [OpenChange] = [], siblingSKUs: Set<String> = [],
-        increaseHistory: [PastIncrease] = []
+        obstacles: [String: DependentObstacle] = [:], increaseHistory: [PastIncrease] = []
     ) {
         self.openChanges = openChanges
         self.siblingSKUs = siblingSKUs
+        self.obstacles = obstacles
         self.increaseHistory = increaseHistory
     }
 
@@ -40,4 +44,14 @@ package struct JudgeContext: Hashable, Sendable {
             self.state = state
         }
     }
+}
+
+/// Why an item of another subscription can't be a dependent.
+package enum DependentObstacle: Hashable, Sendable {
+    /// Its subscription is another customer's.
+    case foreign
+    /// It has dependents of its own: a chain.
+    case parent
+    /// It depends on another item already.
+    case dependent
 }

@@ -125,7 +125,8 @@ extension RowCase {
     private var dependent: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
         return dependencies.fault(
-            of: row, known: renewingSKUs.union(context.siblingSKUs))
+            of: row, known: renewingSKUs.union(context.siblingSKUs),
+            obstacles: context.obstacles)
     }
 
     private var notActive: RowFault? {

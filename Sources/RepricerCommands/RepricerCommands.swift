@@ -10,7 +10,7 @@ package enum RepricerCommands {
         Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
         Commands.reconcile, Commands.reprocess, Commands.report, Commands.rulesShow,
         Commands.rulesImport, Commands.auditShow, Commands.auditVerify,
-        Commands.policyShow, Commands.policySet,
+        Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,
         Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,

@@ -50,12 +50,13 @@ private typealias Story = LifecycleStory
                 .map(\.state) == [.discrepancy])
     }
 
-    @Test func dependent_ofAnotherSubscription_isADiscrepancyForAPerson() {
+    @Test func dependent_ofAnotherSubscription_isLeftToTheCanceller() {
         let elsewhere = Story.change(dependents: ["NOT_HERE"])
 
         let state = Story.fold([bought, pending, renewed(["C"])], [elsewhere]).state
 
-        #expect(state.cancellations.map(\.state) == [.discrepancy])
+        #expect(state.cancellations.map(\.state) == [.requested])
+        #expect(state.cancellations.map(\.isElsewhere) == [true])
     }
 
     @Test func dependent_wholeSubscriptionExpiredForTheIncrease_isConfirmed() {

@@ -15,13 +15,13 @@ struct AnswerReader: Sendable {
     }
 
     func signedAnswer(
-        _ body: [UInt8], call: PriceChangeCall, transactionID: String, now: Int64
+        _ body: [UInt8], evidenceID: String, transactionID: String, now: Int64
     ) throws(Failure) -> SignedAnswer {
         guard let wire = JSONDocument.read(body).flatMap(WireSignedAnswer.init) else {
             throw Failure(reason: "the answer is not the documented JSON")
         }
         let pair = try pair(wire.signedTransactionInfo, wire.signedRenewalInfo, now: now)
-        let event = try event(pair, source: .response, evidenceID: call.evidenceID, status: nil)
+        let event = try event(pair, source: .response, evidenceID: evidenceID, status: nil)
         guard
             [event.originalTransactionID, event.transaction?.transactionID].contains(transactionID)
         else { throw Failure(reason: "the answer is about another subscription") }

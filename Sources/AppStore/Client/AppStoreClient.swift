@@ -11,7 +11,7 @@ package struct AppStoreClient: Sendable {
     private let http: any HTTPSending
     private let token: BearerToken
     private let clock: any WallClock
-    private let reader: AnswerReader
+    let reader: AnswerReader
 
     /// - Parameters:
     ///   - http: Bound to the App Store's host.
@@ -53,7 +53,8 @@ package struct AppStoreClient: Sendable {
                 headers: HTTPHeaders([("Content-Type", "application/json")]), body: body),
             leavingBefore: leavingBefore
         ) { body, now throws(AnswerReader.Failure) in
-            try reader.signedAnswer(body, call: request, transactionID: transactionID, now: now)
+            try reader.signedAnswer(
+                body, evidenceID: request.evidenceID, transactionID: transactionID, now: now)
         }
     }
 
@@ -98,7 +99,7 @@ package struct AppStoreClient: Sendable {
         }
     }
 
-    private func call<Value: Sendable>(
+    func call<Value: Sendable>(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) async -> CallOutcome<Value> {

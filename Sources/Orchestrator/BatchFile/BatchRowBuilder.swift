@@ -16,7 +16,7 @@ struct BatchRowBuilder {
         let storefront = try optionalText(cells[.storefront], "storefront")
         let transactionID = try transactionID(cells[.originalTransactionID])
         let sku = try sku(cells[.sku], "sku")
-        let dependents = try dependents(cells[.dependentSKUs])
+        let dependents = try dependents(cells[.dependentSKUs], of: transactionID)
         let parsed = price(cells[unit.column])
         // A price in steps that no currency has is told apart from what is no price at all.
         if case .failure(let fault) = parsed, fault.code == .badPrice { throw fault }
@@ -153,7 +153,9 @@ struct BatchRowBuilder {
         return (1...BatchRowBuilder.skuScalarsMax).contains(count)
     }
 
-    private func dependents(_ cell: BatchCell?) throws(RowFault) -> [String] {
+    private func dependents(
+        _ cell: BatchCell?, of subscription: String
+    ) throws(RowFault) -> [String] {
         let texts: [String]
         switch cell {
         case nil: texts = []
@@ -166,8 +168,19 @@ struct BatchRowBuilder {
                 remedy: "write SKUs separated by semicolons")
         }
         var skus: [String] = []
-        for text in texts { skus.append(try sku(text, "a dependent SKU")) }
+        for text in texts { skus.append(try dependent(text, of: subscription)) }
         return skus
+    }
+
+    /// `SKU` or `SUBSCRIPTION/SKU`; the subscription of the row itself needs no name.
+    private func dependent(_ text: String, of subscription: String) throws(RowFault) -> String {
+        let reference = DependentReference(text)
+        guard let id = reference.originalTransactionID else {
+            return try sku(text, "a dependent SKU")
+        }
+        _ = try Self.checkedTransactionID(id)
+        let name = try sku(reference.sku, "a dependent SKU")
+        return id == subscription ? name : reference.text
     }
 
     private func expectedPrice(_ cell: BatchCell?) throws(RowFault) -> Int64? {

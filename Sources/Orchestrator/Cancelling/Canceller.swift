@@ -4,97 +4,147 @@ package import ServiceKit
 
 /// Proves that a decliner's dependents are gone. Most are proved by the very notification that showed the
 /// decline; for the others it reads the subscription's status, and what stays unproved becomes a discrepancy
-/// that reports show.
+/// that reports show. One on another subscription of the customer is cancelled by a call: see `CancelRound`.
 package struct Canceller: Service {
     package let name = "canceller"
-    private let pool: LedgerPool
-    private let store: any StoreCalls
-    private let clock: any WallClock
-    private let realClock: any WallClock
-    private let log: Log
-    private let limits: Limits
-    private let budget: CallBudget
+    private let world: World
+    private let statuses: CallBudget
+    private let elsewhere: CancelRound
+    private let sharedClock: SharedClock?
+
+    package struct World: Sendable {
+        package var pool: LedgerPool
+        package var store: any StoreCalls
+        package var cancels: any CancelCalls
+        package var clock: any WallClock
+        /// Leases and waits; the machine's stands for the database's, which all replicas share.
+        package var realClock: any WallClock
+        package var log: Log
+        package var metrics: Metrics
+        package var limits: Limits
+        package var wait: CallBudget.Wait
+
+        package init(
+            pool: LedgerPool, store: any StoreCalls, cancels: any CancelCalls,
+            clock: any WallClock, realClock: any WallClock = SystemClock(), log: Log,
+            metrics: Metrics, limits: Limits = Limits(),
+            wait: @escaping CallBudget.Wait = CallBudget.sleep
+        ) {
+            self.pool = pool
+            self.store = store
+            self.cancels = cancels
+            self.clock = clock
+            self.realClock = realClock
+            self.log = log
+            self.metrics = metrics
+            self.limits = limits
+            self.wait = wait
+        }
+    }
 
     package struct Limits: Sendable {
         package var statusPerSecond = 50
+        package var cancelsPerSecond = 5
         package var looksMax = 5
         package var dependentsPerRound = 25
         package var lookAgainAfter: Duration = .seconds(30)
+        /// Where a call about the subscription is out, everything is paused, or no slot was free.
+        package var notYetWait: Duration = .seconds(2)
+        /// Of a call: a dead process's is taken over this soon.
+        package var leaseFor: Duration = .seconds(10)
+        /// From its intent: a call that got no slot until then is put back.
+        package var leavesWithin: Duration = .seconds(2)
+        /// Of the business clock, over all replicas.
+        package var refusedKeyWait: Duration = .seconds(60)
+        package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
         package var idleWait: Duration = .seconds(1)
 
         package init() {}
     }
 
     static let endpoint = "status"
+    static let cancelEndpoint = "cancel"
 
-    package init(
-        pool: LedgerPool, store: any StoreCalls, clock: any WallClock,
-        realClock: any WallClock = SystemClock(), log: Log, limits: Limits = Limits(),
-        wait: @escaping CallBudget.Wait = CallBudget.sleep
-    ) {
-        self.pool = pool
-        self.store = store
-        self.clock = clock
-        self.realClock = realClock
-        self.log = log
-        self.limits = limits
-        budget = CallBudget(
-            pool: pool, endpoint: Self.endpoint, perSecond: limits.statusPerSecond, clock: clock,
-            wait: wait)
+    package init(_ world: World) {
+        var world = world
+        sharedClock = world.realClock is SystemClock ? SharedClock() : nil
+        if let sharedClock { world.realClock = sharedClock }
+        self.world = world
+        statuses = CallBudget(
+            pool: world.pool, endpoint: Self.endpoint, perSecond: world.limits.statusPerSecond,
+            clock: world.clock, wait: world.wait)
+        elsewhere = CancelRound(world, statuses: statuses)
     }
 
     package func run() async throws {
         while !Task.isCancelled {
             do {
-                if try await round() == 0 { try await Task.sleep(for: limits.idleWait) }
+                if try await round() == 0 { try await Task.sleep(for: world.limits.idleWait) }
             } catch is CancellationError {
                 return
             } catch {
-                log.error(
-                    "proving dependents failed; trying again", ["error": String(describing: error)])
-                try await Task.sleep(for: limits.idleWait)
+                world.log.error(
+                    "cancelling dependents failed; trying again",
+                    ["error": String(describing: error)])
+                world.metrics.increment("repricer_canceller_failures_total")
+                // A cancelled sleep ends the loop above.
+                try? await Task.sleep(for: world.limits.idleWait)
             }
         }
     }
 
-    /// Looks once at each dependent that is due; returns how many were.
+    /// Carries open calls on, then looks once at each dependent that is due; returns how many there were.
     package func round() async throws -> Int {
-        let realNow = realClock.nowMilliseconds()
-        let limits = limits
-        let budget = budget
-        let (due, slots) = try await pool.withTransaction { connection in
-            let slots = try budget.lease(limits.dependentsPerRound, on: connection)
+        if let sharedClock {
+            try await world.pool.withConnection { connection in
+                try await connection.read { try sharedClock.follow($0) }
+            }
+        }
+        let settled = try await elsewhere.settleOpen()
+        let realNow = world.realClock.nowMilliseconds()
+        let limits = world.limits
+        let statuses = statuses
+        let (due, slots) = try await world.pool.withTransaction { connection in
+            let slots = try statuses.lease(limits.dependentsPerRound, on: connection)
             guard slots.granted > 0 else { return ([DependentQueries.Open](), slots) }
             let taken = try DependentQueries.takeDue(
                 realNow: realNow, nextLookAt: realNow + limits.lookAgainAfter.milliseconds,
                 limit: slots.granted, on: connection)
-            _ = try connection.pipeline([budget.giveBack(slots, used: taken.count)])
+            _ = try connection.pipeline([statuses.giveBack(slots, used: taken.count)])
             return (taken, slots)
         }
         var failure: (any Error)?
+        // All are placed first: two of one subscription fall together.
+        let places = try await elsewhere.place(due.filter(\.isElsewhere))
         for open in due {
             // Each is taken already: one that fails must not cost the others their look.
             do {
-                try await budget.take(from: slots)
-                try await look(open)
+                guard open.isElsewhere else {
+                    try await statuses.take(from: slots)
+                    try await look(open)
+                    continue
+                }
+                guard let target = places[open] else { continue }
+                try await statuses.take(from: slots)
+                try await elsewhere.cancel(open, on: target)
             } catch {
                 failure = failure ?? error
             }
         }
         if let failure { throw failure }
-        return due.count
+        return settled + due.count
     }
 
     private func look(_ open: DependentQueries.Open) async throws {
-        let answer = await store.look(transactionID: open.originalTransactionID)
-        let now = clock.nowMilliseconds()
+        let answer = await world.store.look(transactionID: open.originalTransactionID)
+        let now = world.clock.nowMilliseconds()
         if case .throttled(let until, _) = answer {
-            try await budget.block(until: until)
+            try await statuses.block(until: until)
         }
         // No answer says nothing of the dependent, however often it fails to come.
         guard case .answered(let events, _) = answer else { return }
-        let isLast = open.looks >= limits.looksMax
-        try await pool.withTransaction { connection in
+        let isLast = open.looks >= world.limits.looksMax
+        try await world.pool.withTransaction { connection in
             let id = open.originalTransactionID
             try SubscriptionQueries.lock([id], on: connection)
             try SubscriptionFolder.fold(

@@ -31,6 +31,7 @@ struct Claimer: Sendable {
             let (stored, unreadable) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            let carriers = try carriers(of: open, on: connection)
             let judge = Judge(
                 rules: try rules.rules(at: now, on: connection).inForce(at: now),
                 environment: environment, now: now)
@@ -42,7 +43,7 @@ struct Claimer: Sendable {
             claim.judged += unreadable.count
             for id in ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
-                let judged = judged(changes, subscription, siblings, by: judge)
+                let judged = judged(changes, subscription, siblings, carriers, by: judge)
                 claim.judged += judged.count
                 statements += judged.flatMap { $0.statements(now: now) }
                 guard
@@ -59,14 +60,30 @@ struct Claimer: Sendable {
         }
     }
 
+    /// The subscriptions that these changes name for their dependents.
+    private func carriers(
+        of open: [String: [DispatchQueries.OpenChange]], on connection: isolated LedgerConnection
+    ) throws -> [String: SubscriptionQueries.Carrier] {
+        let ids = Set(
+            open.values.joined().flatMap(\.named).compactMap(\.originalTransactionID)
+        ).sorted()
+        return ids.isEmpty ? [:] : try SubscriptionQueries.carriers(ids, on: connection)
+    }
+
     private func judged(
         _ changes: [DispatchQueries.OpenChange], _ stored: SubscriptionQueries.Stored,
-        _ siblings: [String: Set<String>], by judge: Judge
+        _ siblings: [String: Set<String>], _ carriers: [String: SubscriptionQueries.Carrier],
+        by judge: Judge
     ) -> [JudgedChange] {
-        let context = JudgeContext(
+        var context = JudgeContext(
             openChanges: changes.map(JudgeContext.OpenChange.init),
             siblingSKUs: stored.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
             increaseHistory: stored.increases.past)
+        for reference in changes.flatMap(\.named) {
+            context.note(
+                reference, on: reference.originalTransactionID.flatMap { carriers[$0] },
+                customer: stored.facts.appAccountToken)
+        }
         return changes.filter { $0.state == .queued && $0.isReady && !$0.isHeld }.map { change in
             JudgedChange(
                 change: change,
@@ -93,7 +110,7 @@ struct Claimer: Sendable {
             items: group.map {
                 PriceChangeIntent.Item(
                     sku: $0.change.sku, price: $0.change.newPrice,
-                    dependentSKUs: $0.change.dependentSKUs)
+                    dependentSKUs: $0.change.dependentSKUs.filter(facts.carries))
             })
         return RequestQueries.Held(
             originalTransactionID: facts.originalTransactionID,
@@ -173,6 +190,18 @@ private struct JudgedChange {
             ]
         }
     }
+}
+
+extension DispatchQueries.OpenChange {
+    /// Dependents named with their subscription.
+    fileprivate var named: [DependentReference] {
+        dependentSKUs.map { DependentReference($0) }.filter { $0.originalTransactionID != nil }
+    }
+}
+
+extension SubscriptionFacts {
+    /// Whether the item is one of this subscription's: Apple cancels those with their parent, and knows no others.
+    fileprivate func carries(_ sku: String) -> Bool { items.contains { $0.sku == sku } }
 }
 
 extension StoredChange {

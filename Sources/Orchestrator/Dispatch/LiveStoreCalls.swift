@@ -3,7 +3,7 @@ import Pricing
 
 /// The App Store client as delivery sees it: its outcomes in the words of `StoreAnswer`.
 package struct LiveStoreCalls: StoreCalls {
-    private let client: AppStoreClient
+    let client: AppStoreClient
 
     package init(client: AppStoreClient) {
         self.client = client
@@ -32,7 +32,7 @@ package struct LiveStoreCalls: StoreCalls {
 }
 
 extension StoreAnswer {
-    fileprivate init<Value>(
+    init<Value>(
         _ outcome: CallOutcome<Value>, events: (Value) -> [SubscriptionEvent]
     ) {
         switch outcome {

@@ -27,6 +27,7 @@ struct PieceJudge: Sendable {
         let read = try await connection.read { try PlanQueries.facts(ids, on: $0) }
         var known = try read.decoded()
         try await addSiblings(to: &known, entries)
+        try await addCarriers(to: &known, entries)
         for (id, indices) in places {
             let batchRows = indices.compactMap { index -> BatchRow? in
                 guard case .row(let row) = entries[index] else { return nil }
@@ -60,6 +61,70 @@ struct PieceJudge: Sendable {
         }
         for (id, customer) in customers {
             known[id]?.context.siblingSKUs = siblings[customer] ?? []
+        }
+    }
+}
+
+extension PieceJudge {
+    /// Reads the subscriptions that rows name as `SUBSCRIPTION/SKU`.
+    private func addCarriers(
+        to known: inout [String: PlanQueries.FactRows.Known], _ entries: [BatchFileEntry]
+    ) async throws {
+        var named: [String: Set<DependentReference>] = [:]
+        for case .row(let row) in entries where !row.dependentSKUs.isEmpty {
+            let references = row.dependentSKUs.map { DependentReference($0) }
+                .filter { $0.originalTransactionID != nil }
+            if !references.isEmpty {
+                named[row.originalTransactionID, default: []].formUnion(references)
+            }
+        }
+        guard !named.isEmpty else { return }
+        let ids = Set(named.values.flatMap { $0.compactMap(\.originalTransactionID) }).sorted()
+        let carriers = try await connection.read {
+            try SubscriptionQueries.carriers(ids, on: $0)
+        }
+        for (id, references) in named {
+            guard var found = known[id] else { continue }
+            for reference in references {
+                found.context.note(
+                    reference, on: reference.originalTransactionID.flatMap { carriers[$0] },
+                    customer: found.facts.appAccountToken)
+                if let company = reference.originalTransactionID.map(company) {
+                    found.context.note(reference, besides: company)
+                }
+            }
+            known[id] = found
+        }
+    }
+}
+
+extension JudgeContext {
+    /// What the newest facts say of a dependent on a subscription that the row names.
+    mutating func note(
+        _ reference: DependentReference, on carrier: SubscriptionQueries.Carrier?, customer: String?
+    ) {
+        guard let carrier else { return }
+        if let customer, let other = carrier.customer,
+            customer.lowercased() != other.lowercased()
+        {
+            obstacles[reference.text] = .foreign
+            return
+        }
+        if carrier.renewing.contains(reference.sku) { siblingSKUs.insert(reference.text) }
+        switch carrier.roles[reference.sku] {
+        case "parent": obstacles[reference.text] = .parent
+        case "dependent": obstacles[reference.text] = .dependent
+        default: break
+        }
+    }
+
+    /// What the same batch says of it, in its rows of the other subscription.
+    fileprivate mutating func note(_ reference: DependentReference, besides rows: [BatchMention]) {
+        guard obstacles[reference.text] == nil else { return }
+        if rows.contains(where: { $0.sku == reference.sku && !$0.dependentSKUs.isEmpty }) {
+            obstacles[reference.text] = .parent
+        } else if rows.contains(where: { $0.dependentSKUs.contains(reference.sku) }) {
+            obstacles[reference.text] = .dependent
         }
     }
 }

@@ -68,7 +68,8 @@ extension SubscriptionState {
         for index in increases.indices {
             increases[index].sku = names[increases[index].sku] ?? increases[index].sku
         }
-        for index in cancellations.indices where cancellations[index].state == .requested {
+        for index in cancellations.indices
+        where cancellations[index].state == .requested && !cancellations[index].isElsewhere {
             guard let name = names[cancellations[index].dependentSKU] else { continue }
             cancellations[index].state = .discrepancy
             cancellations[index].settledAt = event.key.signedAt

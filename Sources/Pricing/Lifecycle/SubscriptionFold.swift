@@ -45,6 +45,7 @@ package struct SubscriptionFold: Sendable {
         let events = (all ?? arrived).sorted { $0.key < $1.key }
         transitions = Lifecycle.fold(events, into: &state)
         if all != nil {
+            state.cancellations.keepSettled(of: before.cancellations)
             state.cancellations += before.cancellations.withdrawn(where: state.cancellations)
         }
         let former = Dictionary(before.changes.map { ($0.changeID, $0) }) { first, _ in first }
@@ -75,6 +76,16 @@ package struct SubscriptionFold: Sendable {
 }
 
 extension [DependentCancellation] {
+    /// What became of dependents elsewhere no fold can tell anew.
+    fileprivate mutating func keepSettled(of before: [DependentCancellation]) {
+        for index in indices where self[index].isElsewhere {
+            let former = before.first {
+                $0.changeID == self[index].changeID && $0.dependentSKU == self[index].dependentSKU
+            }
+            if let former, former.state != .notNeeded { self[index] = former }
+        }
+    }
+
     /// Those that a fold from the beginning no longer brings forth.
     fileprivate func withdrawn(where told: [DependentCancellation]) -> [DependentCancellation] {
         compactMap { former in
@@ -83,6 +94,12 @@ extension [DependentCancellation] {
             }
             guard !isStillTold else { return nil }
             var withdrawn = former
+            guard former.cancelReferenceID == nil else {
+                withdrawn.state = .discrepancy
+                withdrawn.detail =
+                    "its subscription was cancelled, and a later statement shows that the parent was not declined"
+                return withdrawn
+            }
             withdrawn.state = .notNeeded
             withdrawn.detail = "a later statement shows that the parent was not declined"
             return withdrawn
@@ -96,7 +113,7 @@ extension DependentCancellation {
     fileprivate var asToldByStatements: DependentCancellation? {
         switch state {
         case .notNeeded: return nil
-        case .discrepancy where settledByEvidence == nil:
+        case .discrepancy where settledByEvidence == nil && !isElsewhere:
             var open = self
             open.state = .requested
             open.settledAt = nil

@@ -25,13 +25,17 @@ extension SubscriptionState {
                         $0.changeID == change.changeID && $0.dependentSKU == sku
                     })
                 else { continue }
+                // One never seen here lives on another subscription of the customer.
+                let isElsewhere = !seenSKUs.contains(sku)
                 cancellations.append(
                     DependentCancellation(
                         changeID: change.changeID, dependentSKU: sku, parentSKU: change.sku,
                         cause: change.progress.reason ?? change.progress.state.rawValue,
                         price: reading.before.items.first { $0.sku == sku }?.currentPrice,
-                        currency: facts.currency, state: .requested, requestedAt: reading.at,
-                        requestedByEvidence: reading.event.key.evidenceID))
+                        currency: isElsewhere ? nil : facts.currency, state: .requested,
+                        requestedAt: reading.at,
+                        requestedByEvidence: reading.event.key.evidenceID, isElsewhere: isElsewhere)
+                )
             }
         }
     }
@@ -39,13 +43,9 @@ extension SubscriptionState {
     /// Looks for the proof: the dependent is gone from what renews, or the subscription is over.
     mutating func settleDependents(_ reading: Reading) {
         let isOver = reading.end != nil
-        for index in cancellations.indices where cancellations[index].state == .requested {
+        for index in cancellations.indices
+        where cancellations[index].state == .requested && !cancellations[index].isElsewhere {
             let sku = cancellations[index].dependentSKU
-            guard seenSKUs.contains(sku) else {
-                settle(
-                    index, .discrepancy, reading, "lives on another subscription of the customer")
-                continue
-            }
             let isListed = reading.event.renewal?.items.map { items in
                 items.contains { $0.sku == sku }
             }

@@ -133,11 +133,16 @@ package struct DependentCancellation: Hashable, Sendable {
     package var settledAt: Instant?
     package var settledByEvidence: String?
     package var detail: String?
+    /// None of this subscription's items: what becomes of it is the canceller's to find out, not the fold's.
+    package var isElsewhere: Bool
+    /// The call that cancels it, where it is elsewhere.
+    package var cancelReferenceID: String?
 
     package init(
         changeID: String, dependentSKU: String, parentSKU: String, cause: String, price: Int64?,
         currency: String?, state: State, requestedAt: Instant, requestedByEvidence: String,
-        settledAt: Instant? = nil, settledByEvidence: String? = nil, detail: String? = nil
+        settledAt: Instant? = nil, settledByEvidence: String? = nil, detail: String? = nil,
+        isElsewhere: Bool = false, cancelReferenceID: String? = nil
     ) {
         self.changeID = changeID
         self.dependentSKU = dependentSKU
@@ -151,5 +156,7 @@ package struct DependentCancellation: Hashable, Sendable {
         self.settledAt = settledAt
         self.settledByEvidence = settledByEvidence
         self.detail = detail
+        self.isElsewhere = isElsewhere
+        self.cancelReferenceID = cancelReferenceID
     }
 }

@@ -45,6 +45,10 @@ package struct Configuration: Sendable {
     package internal(set) var cancelRate: CallRate?
     package internal(set) var extendRate: CallRate?
     package internal(set) var statusRate: CallRate?
+    /// nil: no webhooks.
+    package internal(set) var webhookURL: String?
+    package internal(set) var webhookSecretFile: String?
+    package internal(set) var webhookCAFile: String?
     /// Of the service's clock, between two runs of the reconciler; nil: switched off, or wrong.
     package internal(set) var reconcileEvery: Duration?
     /// How long a change may be overdue in silence before its status is read.

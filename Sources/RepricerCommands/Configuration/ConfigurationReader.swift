@@ -40,6 +40,7 @@ struct ConfigurationReader {
         result.cancelRate = rate(.cancelRate, production: 5)
         result.extendRate = rate(.extendRate, production: 20)
         result.statusRate = rate(.statusRate, production: 50)
+        readWebhook()
         readSchedule()
         readClock()
         result.migrations = text(.migrations)
@@ -109,6 +110,19 @@ struct ConfigurationReader {
                 ? nil : ("is not https and not on this machine", remedy)
         }.map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
         result.apiCAFile = text(.apiCAFile)
+    }
+
+    private mutating func readWebhook() {
+        result.webhookURL = text(.webhookURL) { value in
+            WebhookURL(value) == nil
+                ? (
+                    "is no https URL, nor http on this machine",
+                    "write https://HOST/PATH, or leave it out"
+                ) : nil
+        }
+        result.webhookSecretFile = text(
+            .webhookSecretFile, isRequired: result.webhookURL != nil)
+        result.webhookCAFile = text(.webhookCAFile)
     }
 
     private mutating func readListen() {

@@ -17,6 +17,9 @@ enum Variable: String, CaseIterable, Sendable {
     case cancelRate = "REPRICER_CANCEL_RATE"
     case extendRate = "REPRICER_EXTEND_RATE"
     case statusRate = "REPRICER_STATUS_RATE"
+    case webhookURL = "REPRICER_WEBHOOK_URL"
+    case webhookSecretFile = "REPRICER_WEBHOOK_SECRET_FILE"
+    case webhookCAFile = "REPRICER_WEBHOOK_CA_FILE"
     case reconcileEvery = "REPRICER_RECONCILE_EVERY"
     case silentAfter = "REPRICER_SILENT_AFTER"
     case clock = "REPRICER_CLOCK"
@@ -32,9 +35,10 @@ enum Variable: String, CaseIterable, Sendable {
         case .keyID: "set it to the id of the In-App Purchase key"
         case .keyFile: "set it to the path of the key's .p8 file"
         case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
+        case .webhookSecretFile: "set it to the path of a file with the secret that signs webhooks"
         case .databaseURL, .apiBaseURL, .apiCAFile, .listen, .forwarderTokenFile,
             .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate,
-            .reconcileEvery, .silentAfter, .clock, .migrations:
+            .webhookURL, .webhookCAFile, .reconcileEvery, .silentAfter, .clock, .migrations:
             "set it"
         }
     }

@@ -13,7 +13,8 @@ struct Live: Sendable {
     /// What every part needs, whatever it does.
     static let common: [Variable] = [.databaseURL, .bundleID, .environment, .rootCertificates]
     static let scheduling: [Variable] = [
-        .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .statusRate,
+        .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .cancelRate,
+        .statusRate, .webhookURL, .webhookSecretFile, .webhookCAFile,
         .reconcileEvery, .silentAfter,
     ]
     static let receiving: [Variable] = [
@@ -175,6 +176,8 @@ struct Live: Sendable {
         folding.idleWait = idleWait
         var looking = Canceller.Limits()
         looking.statusPerSecond = limits.statusPerSecond
+        looking.cancelsPerSecond =
+            try configuration.required(configuration.cancelRate, .cancelRate).perSecond
         return [
             BatchWatch(
                 pool: pool, clock: clock, log: log.with(component: "batches"), metrics: metrics,
@@ -187,9 +190,24 @@ struct Live: Sendable {
                     pool: pool, store: store, environment: environment, clock: clock,
                     log: log.with(component: "scheduler"), metrics: metrics, limits: limits)),
             Canceller(
-                pool: pool, store: store, clock: clock, log: log.with(component: "canceller"),
-                limits: looking),
+                Canceller.World(
+                    pool: pool, store: store, cancels: store, clock: clock,
+                    log: log.with(component: "canceller"), metrics: metrics, limits: looking)),
+            WebhookSender(
+                pool: pool, target: try webhookTarget(), log: log.with(component: "webhooks"),
+                metrics: metrics),
         ]
+    }
+
+    /// Where events are told; nil unless it is configured.
+    private func webhookTarget() throws -> WebhookSender.Target? {
+        guard let url = configuration.webhookURL.flatMap(WebhookURL.init) else { return nil }
+        let path = try configuration.required(
+            configuration.webhookSecretFile, .webhookSecretFile)
+        let secret = try SecretFile.readToken(path, of: .webhookSecretFile)
+        return WebhookSender.Target(
+            posting: try LiveWebhook(url: url, caFile: configuration.webhookCAFile),
+            secret: Array(secret.utf8))
     }
 }
 

@@ -9,8 +9,8 @@ extension Commands {
     private static let only = ValueOption(
         "only", "PART", "run one part of the service; both when left out",
         choices: ["scheduler", "receiver"])
-    /// Lanes, projector, canceller, reconciler, receiver, status pages, and one to spare.
-    private static let connections = 14
+    /// Lanes, projector, canceller, reconciler, webhooks, receiver, status pages, and one to spare.
+    private static let connections = 15
 
     static let serve = Command(
         "serve", "run the service: take notifications in, deliver changes, follow consent",

@@ -16,6 +16,10 @@ struct StoreState: Encodable, Sendable {
     var appliedChanges: Int
     /// (transaction, SKU, price) that took effect under more than one request id.
     var changesAppliedTwice: Int
+    /// Cancel calls that turned a renewal off.
+    var appliedCancels: Int
+    /// Subscriptions that were cancelled under more than one request id.
+    var cancelledTwice: Int
 
     init(
         now: Int64, engine: StoreEngine, outbox: NotificationOutbox, records: [CallRecord]
@@ -59,5 +63,9 @@ struct StoreState: Encodable, Sendable {
             }
         }
         changesAppliedTwice = references.values.count { $0 > 1 }
+        let cancels = records.filter { $0.endpoint == "cancel" && $0.applied && !$0.repeated }
+        appliedCancels = cancels.count
+        let cancelled = cancels.reduce(into: [:]) { $0[$1.transactionId, default: 0] += 1 }
+        cancelledTwice = cancelled.values.count { $0 > 1 }
     }
 }

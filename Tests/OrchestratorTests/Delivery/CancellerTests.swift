@@ -2,6 +2,7 @@ import Ledger
 import Orchestrator
 import Postgres
 import Pricing
+import ServiceKit
 import TestSupport
 import Testing
 
@@ -63,7 +64,7 @@ import Testing
 }
 
 /// Only looks, as the test says.
-private struct LookingStore: StoreCalls {
+private struct LookingStore: StoreCalls, CancelCalls {
     let answer: @Sendable (String) -> StoreAnswer
 
     func changePrice(
@@ -73,6 +74,10 @@ private struct LookingStore: StoreCalls {
     }
 
     func look(transactionID: String) async -> StoreAnswer { answer(transactionID) }
+
+    func cancel(_ intent: CancelIntent) async -> StoreAnswer {
+        .notSent(reason: "nothing lives elsewhere")
+    }
 }
 
 extension DeliveryWorld {
@@ -104,10 +109,11 @@ extension DeliveryWorld {
                 items: skus.map { RenewalStatement.Item(sku: $0, price: 9990) }))
     }
 
-    fileprivate func canceller(_ store: any StoreCalls) -> Canceller {
+    fileprivate func canceller(_ store: LookingStore) -> Canceller {
         Canceller(
-            pool: service, store: store, clock: clock, realClock: realClock, log: .silent,
-            wait: { _ in })
+            Canceller.World(
+                pool: service, store: store, cancels: store, clock: clock, realClock: realClock,
+                log: .silent, metrics: Metrics(), wait: { _ in }))
     }
 
     fileprivate func cancellations() async throws -> [String] {

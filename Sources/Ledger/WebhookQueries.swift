@@ -1,0 +1,189 @@
+package import Postgres
+
+/// How far the events of the outbox came as webhooks. All instants are of the machines' shared clock.
+package enum WebhookQueries {
+    /// One event that this process may deliver now: the first of its subscription that is not delivered.
+    package struct Held: Sendable, Hashable {
+        package var aggregateID: String
+        package var position: Int64
+        package var eventID: String
+        package var type: String
+        /// The body, the same text at every attempt.
+        package var body: String
+        package var attempts: Int
+        package var fence: Int64
+        /// UTC milliseconds: when it became due; three days count from here.
+        package var dueSince: Int64
+    }
+
+    /// Takes the first undelivered event of each subscription that is due. One whose predecessor waits, waits too;
+    /// one that another process holds is nobody else's until its lease ends.
+    package static func takeDue(
+        realNow: Int64, leaseUntil: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Held] {
+        try connection.query(
+            """
+            -- name: takeDueWebhooks
+            WITH heads AS (
+                SELECT d.aggregateid, d.position FROM repricer.webhook_deliveries d
+                WHERE d.state = 'pending'
+                    AND (d.next_attempt_at IS NULL OR d.next_attempt_at <= \(timestamp: realNow))
+                    AND (d.lease_until IS NULL OR d.lease_until <= \(timestamp: realNow))
+                    AND NOT EXISTS (
+                        SELECT 1 FROM repricer.webhook_deliveries e
+                        WHERE e.aggregateid = d.aggregateid AND e.position < d.position
+                            AND e.state = 'pending')
+                ORDER BY d.next_attempt_at NULLS FIRST, d.position LIMIT \(limit)
+                FOR UPDATE OF d SKIP LOCKED
+            )
+            UPDATE repricer.webhook_deliveries d
+            SET lease_until = \(timestamp: leaseUntil), fence = d.fence + 1, attempts = d.attempts + 1
+            FROM heads, repricer.outbox o
+            WHERE d.aggregateid = heads.aggregateid AND d.position = heads.position
+                AND o.aggregateid = d.aggregateid AND o.position = d.position
+            RETURNING d.aggregateid, d.position, d.attempts, d.fence, d.due_since, o.id, o.type,
+                jsonb_build_object('id', o.id, 'type', o.type, 'aggregatetype', o.aggregatetype,
+                    'aggregateid', o.aggregateid, 'position', o.position, 'timestamp', o."timestamp",
+                    'payload', o.payload)::text AS body
+            """
+        ).map { row in
+            Held(
+                aggregateID: try row.text("aggregateid"), position: try row.int64("position"),
+                eventID: try row.text("id"), type: try row.text("type"),
+                body: try row.text("body"), attempts: try row.int("attempts"),
+                fence: try row.int64("fence"), dueSince: try row.milliseconds("due_since"))
+        }
+    }
+
+    /// How an attempt ended.
+    package enum Fate: Sendable, Hashable {
+        case delivered
+        case retried(at: Int64, error: String)
+        case givenUp(error: String)
+    }
+
+    /// Writes it, unless somebody else has taken the event over.
+    package static func settle(_ held: Held, _ fate: Fate, at: Int64) -> SQL {
+        let state: String
+        let error: String?
+        var nextAttemptAt: Int64?
+        switch fate {
+        case .delivered: (state, error) = ("delivered", nil)
+        case .givenUp(let text): (state, error) = ("given_up", text)
+        case .retried(let later, let text):
+            (state, error) = ("pending", text)
+            nextAttemptAt = later
+        }
+        return """
+            -- name: settleWebhook
+            UPDATE repricer.webhook_deliveries SET state = \(state), last_error = \(error),
+                next_attempt_at = \(timestamp: nextAttemptAt), lease_until = NULL,
+                settled_at = CASE WHEN \(state)::text = 'pending' THEN NULL
+                    ELSE \(timestamp: at)::timestamptz END
+            WHERE aggregateid = \(held.aggregateID) AND position = \(held.position)
+                AND fence = \(held.fence) AND state = 'pending'
+            """
+    }
+
+    /// Gives up what is older than `dueBefore` although nobody delivers: no webhook is configured.
+    package static func giveUpUndelivered(dueBefore: Int64, at: Int64) -> SQL {
+        """
+        -- name: giveUpUndelivered
+        UPDATE repricer.webhook_deliveries
+        SET state = 'given_up', settled_at = \(timestamp: at), last_error = 'no webhook was configured'
+        WHERE state = 'pending' AND due_since < \(timestamp: dueBefore)
+        """
+    }
+
+    /// Deletes events written before `before` that are delivered or given up; at most `limit`.
+    package static func prune(
+        before: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.execute(
+            """
+            -- name: pruneOutbox
+            DELETE FROM repricer.outbox o USING (
+                SELECT e.aggregateid, e.position FROM repricer.outbox e
+                WHERE e."timestamp" < \(timestamp: before) AND NOT EXISTS (
+                    SELECT 1 FROM repricer.webhook_deliveries d
+                    WHERE d.aggregateid = e.aggregateid AND d.position = e.position
+                        AND d.state = 'pending')
+                ORDER BY e."timestamp" LIMIT \(limit)
+            ) old
+            WHERE o.aggregateid = old.aggregateid AND o.position = old.position
+            """)
+    }
+
+    /// Which events to deliver once more.
+    package struct Selection: Sendable, Hashable {
+        /// UTC milliseconds, of when they were written.
+        package var since: Int64?
+        package var until: Int64?
+        package var subscription: String?
+        package var givenUpOnly: Bool
+
+        package init(
+            since: Int64? = nil, until: Int64? = nil, subscription: String? = nil,
+            givenUpOnly: Bool = false
+        ) {
+            self.since = since
+            self.until = until
+            self.subscription = subscription
+            self.givenUpOnly = givenUpOnly
+        }
+    }
+
+    /// Makes events due again, in their order; returns how many. Their ids stay, so a receiver that has them knows.
+    package static func replay(
+        _ selection: Selection, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.execute(
+            """
+            -- name: replayWebhooks
+            UPDATE repricer.webhook_deliveries d
+            SET state = 'pending', attempts = 0, due_since = \(timestamp: at), next_attempt_at = NULL,
+                settled_at = NULL, last_error = NULL
+            FROM repricer.outbox o
+            WHERE o.aggregateid = d.aggregateid AND o.position = d.position
+                AND d.state IN ('delivered', 'given_up')
+                AND (d.state = 'given_up' OR NOT \(selection.givenUpOnly))
+                AND (\(timestamp: selection.since)::timestamptz IS NULL
+                    OR o."timestamp" >= \(timestamp: selection.since)::timestamptz)
+                AND (\(timestamp: selection.until)::timestamptz IS NULL
+                    OR o."timestamp" < \(timestamp: selection.until)::timestamptz)
+                AND (\(selection.subscription)::text IS NULL
+                    OR o.aggregateid = \(selection.subscription)::text)
+            """)
+    }
+
+    /// Events by the state of their delivery, the oldest that waits, and the last error.
+    package struct Summary: Sendable, Hashable {
+        package var counts: [String: Int64]
+        package var oldestPending: Int64?
+        package var lastError: String?
+    }
+
+    package static func summary(on connection: isolated PostgresConnection) throws -> Summary {
+        var summary = Summary(counts: [:], oldestPending: nil, lastError: nil)
+        for row in try connection.query(
+            """
+            -- name: webhookCounts
+            SELECT state, count(*) AS events, min(due_since) AS oldest
+            FROM repricer.webhook_deliveries GROUP BY state
+            """)
+        {
+            let state = try row.text("state")
+            summary.counts[state] = try row.int64("events")
+            if state == "pending" { summary.oldestPending = try row.millisecondsOrNil("oldest") }
+        }
+        summary.lastError = try connection.query(
+            """
+            -- name: lastWebhookError
+            SELECT last_error FROM repricer.webhook_deliveries
+            WHERE last_error IS NOT NULL AND state <> 'delivered'
+            ORDER BY coalesce(settled_at, next_attempt_at) DESC NULLS LAST LIMIT 1
+            """
+        ).first?.textOrNil("last_error")
+        return summary
+    }
+}

@@ -1,0 +1,28 @@
+/// A dependent as a batch names it: `SKU`, an item of the same subscription or of another one of the same customer;
+/// or `SUBSCRIPTION/SKU`, an item of the subscription with that original transaction id.
+package struct DependentReference: Hashable, Sendable {
+    /// nil where the name is a SKU alone.
+    package var originalTransactionID: String?
+    package var sku: String
+
+    /// Digits before the first slash are a subscription; any other text is a SKU as it is.
+    package init(_ text: String) {
+        let bytes = text.utf8
+        if let slash = bytes.firstIndex(of: 0x2F), slash != bytes.startIndex,
+            bytes[..<slash].allSatisfy({ (0x30...0x39).contains($0) }),
+            bytes.index(after: slash) != bytes.endIndex
+        {
+            originalTransactionID = String(text[..<slash])
+            sku = String(text[text.utf8.index(after: slash)...])
+        } else {
+            sku = text
+        }
+    }
+
+    package init(originalTransactionID: String, sku: String) {
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+    }
+
+    package var text: String { originalTransactionID.map { "\($0)/\(sku)" } ?? sku }
+}

@@ -1,0 +1,361 @@
+import Ledger
+import Orchestrator
+import Postgres
+import Pricing
+import TestSupport
+import Testing
+
+/// Dependents on another subscription of the customer, told month by month: what Apple says first, then the clock.
+@Suite(.database) struct ElsewhereTests {
+    private typealias World = DeliveryWorld
+
+    /// Subscription 1 with A and B, subscription 2 with FAR, of one customer; A's increase was declined on day 40.
+    private func declined(
+        dependents: [String] = ["2/FAR"], far: [String] = ["FAR"],
+        customer: String? = World.customer
+    ) async throws -> World {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: far, customer: customer)
+        try await world.raise(dependents: dependents)
+        world.run(to: 13)
+        try await world.tellIncrease("PENDING", on: 13)
+        world.run(to: 40)
+        try await world.tellRenewal(items: ["B"])
+        world.run(to: 41)
+        return world
+    }
+
+    @Test(arguments: ["2/FAR", "FAR"])
+    func elsewhere_parentDeclined_isCancelledOnceAndProvedByTheAnswer(name: String) async throws {
+        let world = try await World.make()
+        let store = world.cancellingStore()
+        let canceller = world.canceller(store)
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR"])
+
+        try await world.raise(dependents: [name])
+        try await world.run(canceller)
+        #expect(try await world.dependents() == [])
+        try await world.tellIncrease("PENDING", on: 13)
+        world.run(to: 14)
+        try await world.run(canceller)
+        #expect(try await world.dependents() == [])
+        try await world.tellRenewal(items: ["B"])
+        #expect(try await world.dependents() == ["\(name) requested"])
+        world.run(to: 41)
+        try await world.run(canceller, rounds: 5)
+
+        #expect(try await world.dependents() == ["\(name) confirmed"])
+        #expect(store.calls.map(\.transactionID) == ["2"])
+        #expect(store.calls.first?.consistencyToken == "token-false")
+        #expect(world.store.calls.flatMap { $0.items.flatMap(\.dependentSKUs) } == [])
+        #expect(try await world.told() == ["requested", "cancel_sent", "confirmed"])
+        let row = try await world.service.withConnection { connection in
+            try await connection.query("SELECT * FROM report.dependent_cancellation").one()
+        }
+        #expect(try row.int64("price_milliunits") == 4990)
+        #expect(try row.text("currency") == "USD")
+        #expect(try row.text("cause") == "item_missing_at_renewal")
+        #expect(try row.text("dependent_transaction_id") == "2")
+        #expect(try row.text("cancel_reference_id") == store.calls[0].requestReferenceID)
+        #expect(try row.text("settled_by_evidence") == store.calls[0].requestReferenceID)
+        await world.close()
+    }
+
+    @Test func elsewhere_consentGivenLate_isNeverAskedFor() async throws {
+        let world = try await World.make()
+        let store = world.cancellingStore()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR"])
+        try await world.raise(dependents: ["2/FAR"])
+
+        try await world.tellIncrease("PENDING", on: 13)
+        try await world.tellIncrease("ACCEPTED", on: 39)
+        world.run(to: 41)
+        try await world.tellRenewal(items: ["A", "B"])
+        try await world.run(world.canceller(store), rounds: 3)
+
+        #expect(try await world.dependents() == [])
+        #expect(store.calls == [])
+        await world.close()
+    }
+
+    @Test func elsewhere_lateStatementOfConsent_stopsWhatWasNotSent() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore()
+        #expect(try await world.dependents() == ["2/FAR requested"])
+
+        // The consent of day 39 is told after the renewal: that one charged B alone, so A left by itself.
+        try await world.tellIncrease("ACCEPTED", on: 39)
+        #expect(try await world.dependents() == ["2/FAR not_needed"])
+        try await world.run(world.canceller(store), rounds: 3)
+
+        #expect(store.calls == [])
+        #expect(try await world.told() == ["requested", "not_needed"])
+        await world.close()
+    }
+
+    @Test func elsewhere_lateStatementOfConsent_afterTheCall_isForAPerson() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore()
+        try await world.run(world.canceller(store), rounds: 2)
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+
+        try await world.tellIncrease("ACCEPTED", on: 39)
+
+        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        await world.close()
+    }
+
+    @Test func elsewhere_somethingElseLivesThere_isForAPerson_andNothingIsCalled() async throws {
+        let world = try await declined(far: ["FAR", "OTHER"])
+        let store = world.cancellingStore(items: ["2": ["FAR", "OTHER"]])
+
+        try await world.run(world.canceller(store), rounds: 3)
+
+        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        #expect(
+            try await world.dependentDetail()
+                == "its subscription also carries OTHER; not cancelled")
+        #expect(store.calls == [])
+        await world.close()
+    }
+
+    @Test func elsewhere_twoOfOneSubscription_fallByOneCall() async throws {
+        let world = try await declined(
+            dependents: ["2/FAR", "2/FARTHER"], far: ["FAR", "FARTHER"])
+        let store = world.cancellingStore(items: ["2": ["FAR", "FARTHER"]])
+
+        try await world.run(world.canceller(store), rounds: 3)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed", "2/FARTHER confirmed"])
+        #expect(store.calls.count == 1)
+        await world.close()
+    }
+
+    @Test func elsewhere_renewalOffAlready_isConfirmedWithoutACall() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore()
+        _ = await store.cancel(
+            CancelIntent(
+                transactionID: "2", requestReferenceID: "by-hand", consistencyToken: nil,
+                storefront: nil))
+
+        try await world.run(world.canceller(store), rounds: 2)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(store.calls.map(\.requestReferenceID) == ["by-hand"])
+        await world.close()
+    }
+
+    @Test func elsewhere_aloneThere_withItsOwnAcceptedIncrease_fallsWithItsParent() async throws {
+        let world = try await World.make()
+        let store = world.cancellingStore()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR"])
+        try await world.submitAndApprove([
+            World.row("1", dependents: ["2/FAR"]), World.row("2", "FAR", line: 3),
+        ])
+        try await world.deliver(world.scheduler())
+        try await world.tellIncrease("PENDING", on: 13)
+        try await world.tellIncrease("PENDING", on: 13, of: "FAR", id: "2", items: ["FAR"])
+        try await world.tellIncrease("ACCEPTED", on: 14, of: "FAR", id: "2", items: ["FAR"])
+        world.run(to: 40)
+        try await world.tellRenewal(items: ["B"])
+        world.run(to: 41)
+
+        try await world.run(world.canceller(store), rounds: 2)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(store.calls.count == 1)
+        await world.close()
+    }
+
+    @Test func elsewhere_foreignCustomersSubscription_isRefusedInThePlan_andNeverCalled()
+        async throws
+    {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR"], customer: "another")
+
+        let planned = try await Planner(
+            pool: world.submitter, rules: .shipped, environment: .production
+        ).plan(rows: [World.row("1", dependents: ["2/FAR"])], asOf: world.now)
+        #expect(planned.compactMap(\.fault).map(\.code) == [.dependentUnknown])
+        #expect(
+            planned[0].fault?.message == "2/FAR is on the subscription of another customer")
+        await world.close()
+    }
+
+    @Test func elsewhere_subscriptionChangedHands_isForAPerson() async throws {
+        // Planned while nobody knew whose it is; its token came since.
+        let world = try await declined(customer: nil)
+        let store = world.cancellingStore()
+        try await world.subscribe("3", items: ["X"])
+        try await world.service.withTransaction { connection in
+            _ = try connection.execute(
+                """
+                UPDATE repricer.subscriptions SET app_account_token = 'another'
+                WHERE original_transaction_id = '2'
+                """)
+        }
+
+        try await world.run(world.canceller(store), rounds: 2)
+
+        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        #expect(try await world.dependentDetail()?.contains("another customer's") == true)
+        #expect(store.calls == [])
+        await world.close()
+    }
+
+    @Test func elsewhere_itemHasDependentsOfItsOwn_isRefusedAsAChain() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR", "FARTHER"])
+        func codes(_ rows: [BatchRow]) async throws -> [RowCode?] {
+            try await Planner(pool: world.submitter, rules: .shipped, environment: .production)
+                .plan(rows: rows, asOf: world.now).map(\.fault?.code)
+        }
+        let first = World.row("1", dependents: ["2/FAR"])
+
+        #expect(
+            try await codes([first, World.row("2", "FAR", line: 3, dependents: ["FARTHER"])])
+                == [.dependentChained, nil])
+        // Through a change that is open already.
+        try await world.submitAndApprove([World.row("2", "FAR", dependents: ["FARTHER"])])
+        #expect(try await codes([first]) == [.dependentChained])
+        #expect(try await codes([World.row("1", dependents: ["2/FARTHER"])]) == [.dependentShared])
+        await world.close()
+    }
+
+    // MARK: Answers that don't come, and processes that die
+
+    @Test(arguments: [
+        [CancellingStore.Reply.lost], [.unavailable], [.unavailable, .lost],
+        [.unavailable, .unavailable, .unavailable, .unavailable],
+    ])
+    func cancel_outcomeUnknown_keepsItsIDUntilProved(replies: [CancellingStore.Reply]) async throws
+    {
+        let world = try await declined()
+        let store = world.cancellingStore(replies)
+
+        try await world.run(world.canceller(store), rounds: 12)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+        #expect(store.applied.count == 1)
+        #expect(try await world.count("cancel_requests") == 1)
+        await world.close()
+    }
+
+    @Test(arguments: [
+        CancellingStore.Reply.notSent, .throttled(until: World.start),
+        .refused(.refresh, code: 4_000_082), .refused(.haltService, code: 4_010_000),
+    ])
+    func cancel_certainlyNotApplied_isJudgedAnewUnderANewID(reply: CancellingStore.Reply)
+        async throws
+    {
+        let world = try await declined()
+        let store = world.cancellingStore([reply])
+        let canceller = world.canceller(store)
+
+        for _ in 0..<4 {
+            try await world.run(canceller)
+            // A refused key silences for a minute.
+            world.clock.advance(by: .seconds(61))
+        }
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 2)
+        #expect(store.applied.count == 1)
+        #expect(
+            try await world.told() == [
+                "requested", "cancel_sent", "requested", "cancel_sent", "confirmed",
+            ])
+        await world.close()
+    }
+
+    @Test func cancel_refused_isLookedAtBeforeItIsBelieved_thenForAPerson() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore(
+            Array(repeating: .refused(.reject, code: 4_030_010), count: 9))
+
+        try await world.run(world.canceller(store), rounds: 8)
+
+        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        #expect(
+            try await world.dependentDetail() == "Cancel a Subscription was refused with 4030010")
+        #expect(store.calls.count == 1)
+        #expect(store.looks.count >= 4)
+        await world.close()
+    }
+
+    @Test func cancel_answeredButStillRenewing_isForAPerson_andNotCalledAgain() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore([.hollow])
+
+        try await world.run(world.canceller(store), rounds: 8)
+
+        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        #expect(store.calls.count == 1)
+        await world.close()
+    }
+
+    @Test(arguments: [CancellingStore.Reply.diesBefore, .dies])
+    func cancel_processDies_anotherCarriesOnWithTheSameID(reply: CancellingStore.Reply) async throws
+    {
+        let world = try await declined()
+        let store = world.cancellingStore([reply])
+        let dying = world.canceller(store)
+        let abandoned = Task { try await dying.round() }
+        while store.calls.isEmpty { await Task.yield() }
+        #expect(try await world.dependents() == ["2/FAR cancel_sent"])
+
+        // Its lease holds: nobody else calls.
+        let heir = world.canceller(store)
+        _ = try await heir.round()
+        #expect(store.calls.count == 1)
+        world.realClock.advance(by: .seconds(11))
+        try await world.run(heir, rounds: 2)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(store.calls.count == 2)
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+        #expect(store.applied.count == 1)
+        abandoned.cancel()
+    }
+
+    @Test func cancel_everythingPaused_waits() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore()
+        let canceller = world.canceller(store)
+        try await world.setPause(nil, true)
+
+        try await world.run(canceller, rounds: 3)
+        #expect(store.calls == [])
+        #expect(try await world.dependents() == ["2/FAR requested"])
+        try await world.setPause(nil, false)
+        try await world.run(canceller, rounds: 2)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        await world.close()
+    }
+
+    @Test func cancel_twoReplicasAtOnce_callOnce() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore()
+        let (left, right) = (world.canceller(store), world.canceller(store))
+
+        for _ in 0..<3 {
+            async let first = left.round()
+            async let second = right.round()
+            _ = try await (first, second)
+            world.realClock.advance(by: .seconds(31))
+        }
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(store.calls.count == 1)
+        await world.close()
+    }
+}

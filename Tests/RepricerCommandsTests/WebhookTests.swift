@@ -1,0 +1,249 @@
+import Foundation
+import HTTP
+import JOSE
+import Ledger
+import Orchestrator
+import ServiceKit
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// Events of the outbox, delivered to a real socket that misbehaves.
+@Suite(.database) struct WebhookTests {
+    @Test func webhook_overTLS_isSignedAndSaysAll() async throws {
+        let world = try await WebhookWorld.make(isTLS: true)
+        try await world.write(["1"])
+
+        #expect(try await world.sender().round() == 1)
+
+        let got = try #require(world.receiver.seen.first)
+        #expect(got.method == "POST")
+        #expect(got.target == "/hooks?from=repricer")
+        #expect(got.contentType == "application/json")
+        let body = try #require(
+            try JSONSerialization.jsonObject(with: Data(got.body)) as? [String: Any])
+        #expect(body["aggregateid"] as? String == "1")
+        #expect(body["aggregatetype"] as? String == "subscription")
+        #expect(body["type"] as? String == "dependent_cancellation.confirmed")
+        #expect(body["id"] as? String == got.eventID)
+        #expect((body["payload"] as? [String: Any])?["n"] as? Int == 0)
+        // As the receiver checks it: seconds, a full stop, the body.
+        let seconds = world.clock.nowMilliseconds() / 1000
+        let expected = WebhookSignature.authenticationCode(
+            Array("\(seconds).".utf8) + got.body, secret: WebhookWorld.secret)
+        let hex = expected.map { String(format: "%02x", $0) }.joined()
+        #expect(got.signature == "t=\(seconds),v1=\(hex)")
+        #expect(try await world.states() == ["1 delivered"])
+        await world.close()
+    }
+
+    /// RFC 4231, test cases 1, 2 and 6.
+    @Test func signature_ofTheStandardsCases_isTheStandards() {
+        func hex(_ message: String, _ secret: [UInt8]) -> String {
+            WebhookSignature.authenticationCode(Array(message.utf8), secret: secret)
+                .map { String(format: "%02x", $0) }.joined()
+        }
+
+        #expect(
+            hex("Hi There", [UInt8](repeating: 0x0B, count: 20))
+                == "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7")
+        #expect(
+            hex("what do ya want for nothing?", Array("Jefe".utf8))
+                == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+        #expect(
+            hex(
+                "Test Using Larger Than Block-Size Key - Hash Key First",
+                [UInt8](repeating: 0xAA, count: 131))
+                == "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54")
+    }
+
+    @Test func webhook_receiverFails_waitsAndKeepsTheOrderOfItsSubscription() async throws {
+        let world = try await WebhookWorld.make([.status(500), .status(503), .status(429)])
+        try await world.write(["1", "1", "1", "2"])
+        let sender = try world.sender()
+
+        for _ in 0..<12 {
+            _ = try await sender.round()
+            world.clock.advance(by: .seconds(3))
+        }
+
+        #expect(
+            try await world.states() == [
+                "1 delivered", "1 delivered", "1 delivered", "2 delivered",
+            ])
+        let accepted = world.receiver.accepted
+        #expect(accepted.filter { $0.subscription == "1" }.map(\.n) == [0, 1, 2])
+        #expect(accepted.filter { $0.subscription == "2" }.map(\.n) == [3])
+        #expect(world.receiver.seen.count == 7)
+        await world.close()
+    }
+
+    @Test func webhook_redirected_goesNowhereElse() async throws {
+        let world = try await WebhookWorld.make([.redirect])
+        try await world.write(["1"])
+        let sender = try world.sender()
+
+        _ = try await sender.round()
+        #expect(world.receiver.seen.map(\.target) == ["/hooks?from=repricer"])
+        #expect(try await world.lastError() == "answered 302, a redirect: not followed")
+        world.clock.advance(by: .seconds(3))
+        _ = try await sender.round()
+
+        #expect(
+            world.receiver.seen.map(\.target) == ["/hooks?from=repricer", "/hooks?from=repricer"])
+        #expect(try await world.states() == ["1 delivered"])
+        await world.close()
+    }
+
+    @Test func webhook_answerTooSlow_isTriedAgain_othersAreNotHeldUp() async throws {
+        let world = try await WebhookWorld.make([.slow])
+        try await world.write(["1"])
+        let sender = try world.sender(deadline: .milliseconds(300))
+
+        _ = try await sender.round()
+        #expect(try await world.states() == ["1 pending"])
+        try await world.write(["2"])
+        _ = try await sender.round()
+        #expect(try await world.states() == ["1 pending", "2 delivered"])
+        world.clock.advance(by: .seconds(3))
+        _ = try await sender.round()
+
+        #expect(try await world.states() == ["1 delivered", "2 delivered"])
+        await world.close()
+    }
+
+    @Test func webhook_receiverAway_thenBack_losesNothing() async throws {
+        let world = try await WebhookWorld.make()
+        try await world.write(["1", "1"])
+        let sender = try world.sender(url: "http://127.0.0.1:1/hooks")
+
+        _ = try await sender.round()
+        #expect(try await world.states() == ["1 pending", "1 pending"])
+        world.clock.advance(by: .seconds(3))
+        let other = try world.sender()
+        while try await other.round() > 0 {}
+
+        #expect(world.receiver.accepted.map(\.n) == [0, 1])
+        await world.close()
+    }
+
+    @Test func webhook_processDiesInTheMiddle_theNextOneSendsTheSameEventFirst() async throws {
+        let world = try await WebhookWorld.make([.never])
+        try await world.write(["1", "1"])
+        let dying = try world.sender()
+        let abandoned = Task { try await dying.round() }
+        while world.receiver.seen.isEmpty { await Task.yield() }
+        let heir = try world.sender()
+
+        // Its lease holds; then it is taken over.
+        #expect(try await heir.round() == 0)
+        world.clock.advance(by: .seconds(31))
+        while try await heir.round() > 0 {}
+
+        #expect(world.receiver.accepted.map(\.n) == [0, 1])
+        #expect(world.receiver.seen[0].eventID == world.receiver.seen[1].eventID)
+        abandoned.cancel()
+        await world.close()
+    }
+
+    @Test func webhook_severalReplicas_deliverEachOnceAndInOrder() async throws {
+        let world = try await WebhookWorld.make()
+        try await world.write((0..<60).map { String($0 % 7) })
+        let replicas = [try world.sender(), try world.sender(), try world.sender()]
+
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for replica in replicas {
+                group.addTask {
+                    var idle = 0
+                    while idle < 3 { idle = try await replica.round() == 0 ? idle + 1 : 0 }
+                }
+            }
+            try await group.waitForAll()
+        }
+        while try await replicas[0].round() > 0 {}
+
+        let accepted = world.receiver.accepted
+        #expect(accepted.count == 60)
+        for subscription in 0..<7 {
+            let own = accepted.filter { $0.subscription == String(subscription) }.map(\.n)
+            #expect(own == own.sorted())
+        }
+        await world.close()
+    }
+
+    @Test func webhook_threeDaysInVain_isGivenUp_andReplayedOnDemand() async throws {
+        let world = try await WebhookWorld.make(Array(repeating: .status(500), count: 200))
+        try await world.write(["1", "1"])
+        let sender = try world.sender()
+        for _ in 0..<80 {
+            _ = try await sender.round()
+            world.clock.advance(by: .seconds(3601))
+        }
+        #expect(try await world.states() == ["1 given_up", "1 given_up"])
+        let tries = world.receiver.seen.count
+        #expect(tries > 60 && tries < 170)
+        let environment = ["REPRICER_DATABASE_URL": world.url]
+
+        let shown = await run("outbox", "status", environment: environment)
+        #expect(shown.output.contains("given_up       2"), "\(shown.output)")
+        #expect(shown.output.contains("last error: answered 500"))
+        let refused = await run("outbox", "replay", environment: environment)
+        #expect(refused.code == .usage)
+        let none = await run("outbox", "replay", "--subscription", "2", environment: environment)
+        #expect(none.output == "0 events are due again\n")
+        let replayed = await run("outbox", "replay", "--given-up", environment: environment) {
+            $0.realClock = world.clock
+        }
+        #expect(replayed.output == "2 events are due again\n")
+        world.receiver.heal()
+        while try await sender.round() > 0 {}
+
+        #expect(try await world.states() == ["1 delivered", "1 delivered"])
+        #expect(world.receiver.accepted.map(\.n) == [0, 1])
+        await world.close()
+    }
+
+    @Test func outbox_old_isPruned_butNothingThatWaits() async throws {
+        let world = try await WebhookWorld.make([.status(500)])
+        try await world.write(["1", "2"])
+        let sender = try world.sender()
+        _ = try await sender.round()
+        world.clock.advance(by: .seconds(31 * 86_400))
+
+        try await sender.prune()
+        #expect(try await world.states().filter { $0.hasSuffix("pending") }.count == 1)
+        #expect(try await world.states().count == 1)
+
+        // Without a webhook what waits is given up, and then goes too.
+        let idle = WebhookSender(
+            pool: world.pool, target: nil, realClock: world.clock, log: .silent,
+            metrics: Metrics())
+        #expect(try await idle.round() == 0)
+        try await idle.prune()
+        #expect(try await world.states() == [])
+        await world.close()
+    }
+
+    @Test(arguments: [
+        ("https://hooks.example.com/a?b=c", "https://hooks.example.com", "/a?b=c"),
+        ("https://hooks.example.com:8443", "https://hooks.example.com:8443", "/"),
+        ("http://127.0.0.1:9000/x", "http://127.0.0.1:9000", "/x"),
+    ])
+    func webhookURL_good_isTakenApart(text: String, base: String, target: String) throws {
+        let url = try #require(WebhookURL(text))
+
+        #expect(url.base == base)
+        #expect(url.target == target)
+    }
+
+    @Test(arguments: [
+        "http://hooks.example.com/", "ftp://hooks.example.com/", "hooks.example.com",
+        "https://user@hooks.example.com/", "https://hooks.example.com/a b", "https:///x",
+        "https://hooks.example.com/a#b",
+    ])
+    func webhookURL_bad_isRefused(text: String) {
+        #expect(WebhookURL(text) == nil)
+    }
+}
