@@ -32,7 +32,10 @@ package enum SandboxCommand {
         POST /sandbox/faults {"endpoint":"changePrice","kind":"drop_after","count":3} (kinds:
         drop_before, drop_after, http_500, http_429, late, garbage, refuse_repeats; for
         notifications duplicate, reorder, delay, lose; "seconds":S is real time, 35 for drops and
-        late calls, 1 for notifications); DELETE /sandbox/faults.
+        late calls, 1 for notifications); DELETE /sandbox/faults;
+        POST /sandbox/act {"subscription":ID,"action":"modify","retainBillingCycle":true,"items":
+        [{"currentSKU":S,"SKU":T,"price":P}]} (also reactivate, rename, migrate, consent, turn_off,
+        turn_on, refund): what subscribers and servers do besides price changes.
 
         Exit codes: 0 done, 1 failed, 2 usage, 3 input rejected, 5 conflict.
 

@@ -87,6 +87,7 @@ extension StoreEngine {
         }
         if increased { subscription.increasedAt = startsAt }
         subscription.renewalCount += 1
+        subscription.lastWasPurchase = nil
         subscription.purchasedAt = startsAt
         subscription.expiresAt = options.calendar.end(
             of: subscription.period, from: startsAt, anchorDay: subscription.anchorDay)

@@ -39,6 +39,8 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     /// When an increase was last charged, for the twelve-month rule.
     var increasedAt: Int64?
     var plan = SubscriberPlan()
+    /// Whether the running period began by a purchase in the app and not by a renewal.
+    var lastWasPurchase: Bool?
     /// Answers already given: request id to a digest of its body.
     var answered: [String: String] = [:]
 

@@ -32,10 +32,29 @@ extension Routes {
                 return .text(400, problem + "\n")
             }
             return HTTPResponse(status: 204)
+        case ("POST", ["act"]): return try await act(request.body)
         case ("DELETE", ["faults"]):
             await keeper.clearFaults()
             return HTTPResponse(status: 204)
         default: return .text(404, "no such endpoint\n")
+        }
+    }
+
+    /// Does something to a subscription, and answers with what it is then.
+    private func act(_ body: [UInt8]) async throws -> HTTPResponse {
+        switch OperatorAction.parse(body) {
+        case .failure(let fault): return .text(400, fault.text + "\n")
+        case .success(let action):
+            let number = try keeper.wire.begin("act", action.subscription, reference: nil)
+            let outcome = try await keeper.act(action, body: body, number: number)
+            switch outcome {
+            case .answer(let answer):
+                try keeper.wire.end(number, status: 200)
+                return try json(answer.subscription)
+            case .refused(let error, _):
+                try keeper.wire.end(number, status: error.httpStatus)
+                return refusal(error)
+            }
         }
     }
 }

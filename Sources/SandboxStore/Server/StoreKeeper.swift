@@ -68,6 +68,10 @@ actor StoreKeeper {
                 _ = try? engine.cancel(
                     transaction: record.transactionId, info: info, storefront: nil)
             }
+        case "act":
+            if case .success(let action) = OperatorAction.parse(Array((record.body ?? "").utf8)) {
+                _ = try? engine.act(action)
+            }
         // A look may change the store, and its answer was given long ago.
         case "status": _ = try? engine.status(transaction: record.transactionId)
         default: break
@@ -120,12 +124,23 @@ actor StoreKeeper {
     func cancel(
         transaction: String, body: [UInt8], fault: CallFault?, number: Int64
     ) throws(SandboxError) -> Outcome {
-        try call("cancel", transaction, body, fault, number) { (engine, _) throws(StoreError) in
+        try call("cancel", transaction, body, fault, number) {
+            (engine, repeated) throws(StoreError) in
+            if repeated, fault?.kind == .refuseRepeats { throw .repeatedRequestReferenceID }
             guard let fields = JSONValue.parse(body)?.object else { throw .malformedPayload }
             let info = try RequestInfo(fields)
             let storefront = try ChangePriceRequest.storefront(in: fields)
             return try engine.cancel(
                 transaction: transaction, info: info, storefront: storefront)
+        }
+    }
+
+    /// What an operator does to a subscription: nothing that the App Store's endpoints offer.
+    func act(
+        _ action: OperatorAction, body: [UInt8], number: Int64
+    ) throws(SandboxError) -> Outcome {
+        try call("act", action.subscription, body, nil, number) { (engine, _) throws(StoreError) in
+            try engine.act(action)
         }
     }
 

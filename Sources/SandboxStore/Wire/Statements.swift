@@ -73,7 +73,9 @@ struct Statements: Sendable {
             revocationDate: subscription.revokedAt, environment: identity.environment,
             storefront: subscription.storefront,
             storefrontId: Markets.byStorefront[subscription.storefront]?.storefrontID ?? "0",
-            transactionReason: subscription.renewalCount == 0 ? "PURCHASE" : "RENEWAL",
+            transactionReason: subscription.renewalCount == 0
+                || subscription.lastWasPurchase == true
+                ? "PURCHASE" : "RENEWAL",
             price: price, currency: subscription.currency,
             appTransactionId: "7\(subscription.id)",
             advancedCommerceInfo: .init(

@@ -24,17 +24,23 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case nullItem = 4_000_102
     case nullSKU = 4_000_105
     case nullPrice = 4_000_109
+    case productAlreadyExists = 4_000_114
     case mismatchedStorefront = 4_000_133
+    case changeItemNotFound = 4_000_146
     case malformedPayload = 4_000_173
+    case priceChangeThroughModify = 4_000_178
     case dependentsShared = 4_000_192
     case dependentsChained = 4_000_193
     case itemRepeated = 4_000_194
     case alreadyCommunicated = 4_000_205
+    case invalidPriceInIncrease = 4_000_214
     case notSetToRenew = 4_000_220
     case indiaIncrease = 4_000_221
     case unauthorized = 4_010_000
     case subscriptionDoesNotExist = 4_030_008
     case notEligible = 4_030_010
+    case alreadyActive = 4_030_011
+    case migrationAfterCommunication = 4_030_027
     case accountNotFound = 4_040_001
     case accountNotFoundRetryable = 4_040_002
     case appNotFound = 4_040_003
@@ -75,17 +81,24 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .nullItem: "An element of items is null."
         case .nullSKU: "The field SKU is required."
         case .nullPrice: "The field price is required."
+        case .productAlreadyExists: "The SKU is already owned."
+        case .changeItemNotFound: "The item to change wasn't found."
         case .mismatchedStorefront: "The storefront is not the subscription's."
         case .malformedPayload: "The payload is malformed."
+        case .priceChangeThroughModify: "A price can't be changed by modifying items."
         case .dependentsShared: "dependentSKUs can't be shared between several SKUs."
         case .dependentsChained: "dependentSKUs can't have dependents of their own."
         case .itemRepeated: "The same SKU can't be repeated in a request."
         case .alreadyCommunicated: "The price increase has already been communicated."
+        case .invalidPriceInIncrease: "The price of an item subject to an increase was invalid."
         case .notSetToRenew: "The SKU must be one that is set to renew."
         case .indiaIncrease: "Price increases are not supported in India."
         case .unauthorized: "Unauthorized."
         case .subscriptionDoesNotExist: "The subscription doesn't exist."
         case .notEligible: "The subscription isn't eligible for the requested change."
+        case .alreadyActive: "The subscription is already active."
+        case .migrationAfterCommunication:
+            "Migration isn't allowed: a price increase was already communicated."
         case .accountNotFound: "Account not found."
         case .accountNotFoundRetryable: "Account not found. Please try again."
         case .appNotFound: "App not found."
