@@ -90,7 +90,7 @@ let package = Package(
             "RepricerCommands",
             [
                 "TestSupport", "Postgres", "Ledger", "Orchestrator", "JOSE", "HTTP", "ServiceKit",
-                "repricer",
+                "SandboxStore", "repricer", "appstore-sandbox",
             ]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         .testTarget(

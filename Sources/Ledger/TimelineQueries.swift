@@ -49,6 +49,15 @@ package enum TimelineQueries {
             FROM repricer.dependent_cancellations
             WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
             UNION ALL
+            SELECT prepared_at, 2, 'request', 'Cancel a Subscription is called', NULL,
+                'for dependents of ' || array_to_string(parents, ', '), request_reference_id::text
+            FROM repricer.cancel_requests WHERE original_transaction_id = \(id)
+            UNION ALL
+            SELECT settled_at, 3, 'request', 'Cancel a Subscription is ' || state, NULL,
+                concat_ws(' ', http_status, error_code, error_message), request_reference_id::text
+            FROM repricer.cancel_requests
+            WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
+            UNION ALL
             SELECT purchased_at, 4, 'charge', 'charged', sku,
                 price_milliunits || ' ' || currency || ' milliunits', transaction_id
             FROM repricer.charges WHERE original_transaction_id = \(id)

@@ -25,6 +25,7 @@ final class WebhookReceiver: Sendable {
         var target: String
         var contentType: String?
         var eventID: String?
+        var type: String?
         var signature: String?
         var body: [UInt8]
         var subscription: String
@@ -54,6 +55,7 @@ final class WebhookReceiver: Sendable {
                     method: request.method, target: request.target,
                     contentType: request.headers["Content-Type"],
                     eventID: request.headers["Repricer-Event-Id"],
+                    type: request.headers["Repricer-Event-Type"],
                     signature: request.headers["Repricer-Signature"], body: request.body,
                     subscription: fields?["aggregateid"] as? String ?? "",
                     n: payload?["n"] as? Int ?? -1, isAccepted: isAccepted))

@@ -25,8 +25,10 @@ extension AppStoreClient {
     /// - Parameters:
     ///   - transactionID: The subscription's original transaction id, or any later one.
     ///   - request: The id under which it is asked, and what was known then.
+    ///   - leavingBefore: Later nothing of it is sent.
     package func cancel(
-        transactionID: String, request: CancelCall
+        transactionID: String, request: CancelCall,
+        leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<SignedAnswer> {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -37,7 +39,8 @@ extension AppStoreClient {
         return await call(
             HTTPRequest(
                 method: "POST", target: "\(path)/\(PercentCoding.encode(transactionID))",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: Array(body))
+                headers: HTTPHeaders([("Content-Type", "application/json")]), body: Array(body)),
+            leavingBefore: leavingBefore
         ) { body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
                 body, evidenceID: request.requestReferenceID, transactionID: transactionID, now: now

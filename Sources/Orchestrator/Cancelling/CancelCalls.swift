@@ -23,16 +23,22 @@ package struct CancelIntent: Hashable, Sendable, Codable {
 
 /// The one call that the canceller makes of its own. The live one is the App Store client; tests script theirs.
 package protocol CancelCalls: Sendable {
-    func cancel(_ intent: CancelIntent) async -> StoreAnswer
+    /// Nothing of it leaves once `leavingBefore` has passed: somebody else may have taken the intent over.
+    func cancel(
+        _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer
 }
 
 extension LiveStoreCalls: CancelCalls {
-    package func cancel(_ intent: CancelIntent) async -> StoreAnswer {
+    package func cancel(
+        _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         let outcome = await client.cancel(
             transactionID: intent.transactionID,
             request: CancelCall(
                 requestReferenceID: intent.requestReferenceID,
-                consistencyToken: intent.consistencyToken, storefront: intent.storefront))
+                consistencyToken: intent.consistencyToken, storefront: intent.storefront),
+            leavingBefore: leavingBefore)
         return StoreAnswer(outcome) { [$0.event] }
     }
 }

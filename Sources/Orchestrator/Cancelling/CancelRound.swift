@@ -280,7 +280,7 @@ struct CancelRound: Sendable {
             let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
                 CancelIntent.self, from: Data(request.call.utf8))
         else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
-        return await world.cancels.cancel(intent)
+        return await world.cancels.cancel(intent, leavingBefore: leaveBefore)
     }
 
     /// Renews the lease until cancelled, so that a slow answer is not taken for a dead process. A renewal that

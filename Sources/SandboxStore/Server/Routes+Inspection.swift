@@ -45,7 +45,8 @@ extension Routes {
         switch OperatorAction.parse(body) {
         case .failure(let fault): return .text(400, fault.text + "\n")
         case .success(let action):
-            let number = try keeper.wire.begin("act", action.subscription, reference: nil)
+            let number = try keeper.wire.begin(
+                "act", action.subscription, reference: nil, keyID: nil)
             let outcome = try await keeper.act(action, body: body, number: number)
             switch outcome {
             case .answer(let answer):

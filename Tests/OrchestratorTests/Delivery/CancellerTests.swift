@@ -75,7 +75,9 @@ private struct LookingStore: StoreCalls, CancelCalls {
 
     func look(transactionID: String) async -> StoreAnswer { answer(transactionID) }
 
-    func cancel(_ intent: CancelIntent) async -> StoreAnswer {
+    func cancel(
+        _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         .notSent(reason: "nothing lives elsewhere")
     }
 }

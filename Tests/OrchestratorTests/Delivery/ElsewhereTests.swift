@@ -140,7 +140,7 @@ import Testing
         _ = await store.cancel(
             CancelIntent(
                 transactionID: "2", requestReferenceID: "by-hand", consistencyToken: nil,
-                storefront: nil))
+                storefront: nil), leavingBefore: .now + .seconds(9))
 
         try await world.run(world.canceller(store), rounds: 2)
 

@@ -53,7 +53,9 @@ final class CancellingStore: StoreCalls, CancelCalls {
     /// Calls that turned a renewal off, by request id.
     var applied: Set<String> { state.withLock { $0.appliedIDs } }
 
-    func changePrice(_ intent: PriceChangeIntent) async -> StoreAnswer {
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         .notSent(reason: "the canceller changes no price")
     }
 
@@ -67,7 +69,9 @@ final class CancellingStore: StoreCalls, CancelCalls {
             [statement(transactionID, id, isOff, .status)], StoreReply(httpStatus: 200))
     }
 
-    func cancel(_ intent: CancelIntent) async -> StoreAnswer {
+    func cancel(
+        _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
         let reply = state.withLock { state in
             state.calls.append(intent)
             let reply = state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()

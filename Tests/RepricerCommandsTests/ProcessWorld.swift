@@ -1,0 +1,301 @@
+import Foundation
+import Glibc
+import HTTP
+import Postgres
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+@testable import SandboxStore
+
+/// `appstore-sandbox serve` and `repricer serve` as processes, with two subscriptions of one customer.
+final class ProcessWorld {
+    static let parent = "2000000000010000"
+    static let other = "2000000000020000"
+    /// Seconds of a month.
+    static let month = 3
+
+    let hooks: WebhookReceiver
+    private let scratch: ScratchFolder
+    private let folder: URL
+    private let urls: [String: String]
+    private var settings: [String: String] = [:]
+    private var store: Process?
+    private var service: Process?
+    private let receiving: Task<Void, any Error>
+    private let hookPort: Int
+    private var client: HTTPClient?
+    private let listen: Int
+
+    private init() async throws {
+        scratch = try ScratchFolder()
+        // Built beside the test bundle.
+        folder = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+            .deletingLastPathComponent()
+        urls = [
+            "repricerd": try await TestDatabase.login("repricerd", memberOf: ["repricer_service"]),
+            "ana": try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]),
+            "ben": try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]),
+        ]
+        let hooks = WebhookReceiver([])
+        self.hooks = hooks
+        let server = try HTTPServer(host: "127.0.0.1", port: 0, log: .silent) {
+            await hooks.answer($0)
+        }
+        hookPort = try server.bind()
+        receiving = Task { try await server.run() }
+        listen = try freePort()
+    }
+
+    static func open() async throws -> ProcessWorld {
+        let world = try await ProcessWorld()
+        try await world.openStore()
+        try await world.serve()
+        return world
+    }
+
+    // MARK: Processes
+
+    private func launch(_ program: String, _ arguments: [String], _ environment: [String: String])
+        throws -> Process
+    {
+        let process = Process()
+        process.executableURL = folder.appendingPathComponent(program)
+        process.arguments = arguments
+        process.environment = environment
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        let log = FileManager.default
+        let path = "\(scratch.path)/\(program).log"
+        if !log.fileExists(atPath: path) { _ = log.createFile(atPath: path, contents: nil) }
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        try handle.seekToEnd()
+        process.standardError = handle
+        try process.run()
+        return process
+    }
+
+    private func openStore() async throws {
+        let data = "\(scratch.path)/store"
+        try FileManager.default.createDirectory(
+            atPath: data, withIntermediateDirectories: true)
+        try StoreFolder(data).save(Self.seed(now: SystemClock().nowMilliseconds()))
+        store = try launch(
+            "appstore-sandbox",
+            [
+                "serve", "--data", data, "--listen", "127.0.0.1:0", "--notify",
+                "http://127.0.0.1:\(listen)/notifications",
+            ], [:])
+        try await eventually("the store's settings") {
+            FileManager.default.fileExists(atPath: "\(data)/sandbox.env")
+        }
+        let text = try String(contentsOfFile: "\(data)/sandbox.env", encoding: .utf8)
+        for line in text.split(separator: "\n") {
+            let parts = line.split(separator: "=", maxSplits: 1)
+            if parts.count == 2 { settings[String(parts[0])] = String(parts[1]) }
+        }
+        settings["REPRICER_LISTEN"] = "127.0.0.1:\(listen)"
+        client = try HTTPClient(
+            baseURL: settings["REPRICER_API_BASE_URL"] ?? "", extraCAFile: "\(data)/tls-ca.pem")
+    }
+
+    func serve() async throws {
+        var environment = settings
+        environment["REPRICER_DATABASE_URL"] = urls["repricerd"]
+        environment["REPRICER_WEBHOOK_URL"] = "http://127.0.0.1:\(hookPort)/hooks"
+        let secret = try scratch.file("secret", "shared\n")
+        try FileManager.default.setAttributes(
+            [.posixPermissions: 0o600], ofItemAtPath: secret)
+        environment["REPRICER_WEBHOOK_SECRET_FILE"] = secret
+        service = try launch("repricer", ["serve"], environment)
+        let port = listen
+        try await eventually("repricer serve") {
+            let client = try? HTTPClient(baseURL: "http://127.0.0.1:\(port)")
+            return
+                try await client?.send(HTTPRequest(method: "GET", target: "/readyz")).status == 200
+        }
+    }
+
+    /// As `kill -9`; returns when the service is gone.
+    func kill() {
+        guard let service else { return }
+        Foundation.kill(service.processIdentifier, SIGKILL)
+        service.waitUntilExit()
+    }
+
+    func close() {
+        kill()
+        if let store {
+            Foundation.kill(store.processIdentifier, SIGKILL)
+            store.waitUntilExit()
+        }
+        receiving.cancel()
+    }
+
+    /// A and B a month, ignored by their subscriber when they cost more; FAR a year, of the same customer.
+    private static func seed(now: Int64) throws -> StoreFile {
+        let calendar = BillingCalendar(shortMonth: Int64(month) * 1000)
+        func subscription(
+            _ id: String, _ period: BillingPeriod, _ skus: [String]
+        ) throws -> StoreSubscription {
+            let day = Milliseconds.date(of: now).day
+            var subscription = StoreSubscription(
+                originalTransactionID: try #require(Int64(id)), storefront: "USA", currency: "USD",
+                period: period, appAccountToken: "7c80bb86-f892-4b21-a919-1357811d6c4f",
+                purchaseReferenceID: "932c6903-0ab8-4469-9f21-015f6fab013c", startedAt: now,
+                anchorDay: day, purchasedAt: now,
+                expiresAt: calendar.end(of: period, from: now, anchorDay: day),
+                items: skus.map {
+                    StoreItem(sku: $0, displayName: $0, description: $0, price: 4990)
+                }, lastSignedAt: now)
+            subscription.plan.answer = .ignores
+            return subscription
+        }
+        return StoreFile(
+            identity: StoreIdentity(
+                bundleID: "com.example.stream", appAppleID: 7, environment: "Sandbox"),
+            issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: "ABCDEFGHIJ",
+            options: .init(seed: 7, calendar: calendar, renewalsMax: 12), start: now,
+            subscriptions: [
+                try subscription(parent, .month, ["A", "B"]),
+                try subscription(other, .year, ["FAR"]),
+            ])
+    }
+
+    // MARK: People
+
+    /// Learns both subscriptions, then raises A with the dependent FAR of the other subscription.
+    func raise() async throws {
+        let ids = try scratch.file("ids.txt", "\(Self.parent)\n\(Self.other)\n")
+        try await command("sync", ids, as: "repricerd")
+        let batch = try scratch.file(
+            "batch.csv",
+            """
+            original_transaction_id,sku,price,currency,dependent_skus
+            \(Self.parent),A,19.99,USD,\(Self.other)/FAR
+
+            """)
+        try await command("submit", batch, "--name", "spring", as: "ana")
+        let id = try await connection { connection in
+            try await connection.query("SELECT batch_id FROM repricer.batches").one()
+                .text("batch_id")
+        }
+        try await command("approve", id, as: "ben")
+    }
+
+    private func command(_ words: String..., as user: String) async throws {
+        var environment = settings
+        environment["REPRICER_DATABASE_URL"] = urls[user]
+        let outcome = await run(words, environment: environment) { $0.realClock = SystemClock() }
+        #expect(outcome.code == .done, "\(words): \(outcome.messages)\(outcome.output)")
+    }
+
+    // MARK: What happened
+
+    private func connection<T: Sendable>(
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        let connection = try await TestDatabase.connect()
+        let value = try await body(connection)
+        await connection.close()
+        return value
+    }
+
+    /// Waits until the only row of a query says `done`.
+    func until(_ query: String) async throws {
+        try await eventually(query) {
+            try await self.connection { connection in
+                try await connection.query("\(unsafe: query)").first?.bool("done") ?? false
+            }
+        }
+    }
+
+    func until(calls: Int) async throws {
+        try await eventually("\(calls) cancel calls on the wire") {
+            try self.wireCalls("cancel") >= calls
+        }
+    }
+
+    func stateOfChange() async throws -> String {
+        try await connection { connection in
+            try await connection.query("SELECT state FROM repricer.price_changes").one()
+                .text("state")
+        }
+    }
+
+    /// HTTP statuses of the calls that the store took.
+    func calls(_ endpoint: String) async throws -> [Int] {
+        try await records(endpoint).compactMap { $0["status"] as? Int }
+    }
+
+    func references(_ endpoint: String) async throws -> Set<String> {
+        Set(try await records(endpoint).compactMap { $0["requestReferenceId"] as? String })
+    }
+
+    private func records(_ endpoint: String) async throws -> [[String: Any]] {
+        try await get("/sandbox/calls").split(separator: "\n").compactMap { line in
+            try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+        }.filter { $0["endpoint"] as? String == endpoint }
+    }
+
+    /// Calls that arrived, answered or not.
+    private func wireCalls(_ endpoint: String) throws -> Int {
+        try String(contentsOfFile: "\(scratch.path)/store/wire.ndjson", encoding: .utf8)
+            .split(separator: "\n").count { $0.contains("\"endpoint\":\"\(endpoint)\"") }
+    }
+
+    func number(_ name: String) async throws -> Int? {
+        let state = try JSONSerialization.jsonObject(
+            with: Data(try await get("/sandbox/state").utf8))
+        return (state as? [String: Any])?[name] as? Int
+    }
+
+    func order(fault: String) async throws {
+        let body = Array("{\"endpoint\":\"cancel\",\"kind\":\"\(fault)\",\"count\":1}".utf8)
+        let answer = try await client?.send(
+            HTTPRequest(
+                method: "POST", target: "/sandbox/faults",
+                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body))
+        #expect(answer?.status == 204)
+    }
+
+    private func get(_ target: String) async throws -> String {
+        let answer = try await client?.send(HTTPRequest(method: "GET", target: target))
+        return String(decoding: answer?.body ?? [], as: UTF8.self)
+    }
+
+    /// Asks again and again, at the edge of processes; a minute at most.
+    private func eventually(_ what: String, _ isTrue: () async throws -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while ContinuousClock.now < deadline {
+            if (try? await isTrue()) == true { return }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+        let log =
+            (try? String(contentsOfFile: "\(scratch.path)/repricer.log", encoding: .utf8)) ?? ""
+        throw NeverCame(what: what, log: String(log.suffix(2000)))
+    }
+
+    struct NeverCame: Error {
+        var what: String
+        var log: String
+    }
+}
+
+/// A port that nobody listens on.
+private func freePort() throws -> Int {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { Glibc.close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            bind(descriptor, $0, size) == 0 && getsockname(descriptor, $0, &size) == 0
+        }
+    }
+    guard isBound else { throw POSIXError(.EADDRNOTAVAIL) }
+    return Int(UInt16(bigEndian: address.sin_port))
+}
