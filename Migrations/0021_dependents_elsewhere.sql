@@ -14,6 +14,8 @@ COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
     'The subscription that carries it, once found.';
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS
     'The requestReferenceId of the call that cancels it.';
+CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
+    WHERE state = 'requested' AND is_elsewhere;
 
 -- One row a call of Cancel a Subscription, written before the call. The key names the subscription that is cancelled;
 -- the dependents that it is cancelled for belong to the subscriptions of `parents`.

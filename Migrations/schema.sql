@@ -971,9 +971,18 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_look_at timestamp with time zone,
     looks integer DEFAULT 0 NOT NULL,
+    is_elsewhere boolean DEFAULT false NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
     CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
     CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
 );
+
+COMMENT ON COLUMN repricer.dependent_cancellations.is_elsewhere IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
 
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
@@ -991,7 +1000,10 @@ CREATE VIEW report.dependent_cancellation AS
     d.settled_at,
     d.settled_by_evidence,
     d.detail,
-    (d.state = 'confirmed'::text) AS is_proved
+    (d.state = 'confirmed'::text) AS is_proved,
+    d.is_elsewhere,
+    d.target_transaction_id AS dependent_transaction_id,
+    d.cancel_reference_id
    FROM (repricer.dependent_cancellations d
      JOIN repricer.batches b ON ((b.batch_id = d.batch_id)));
 
@@ -1028,6 +1040,12 @@ COMMENT ON COLUMN report.dependent_cancellation.settled_by_evidence IS 'The sign
 COMMENT ON COLUMN report.dependent_cancellation.detail IS 'What was found, in words.';
 
 COMMENT ON COLUMN report.dependent_cancellation.is_proved IS 'Whether a signed statement shows that the item is gone.';
+
+COMMENT ON COLUMN report.dependent_cancellation.is_elsewhere IS 'Whether the item is on another subscription of the customer.';
+
+COMMENT ON COLUMN report.dependent_cancellation.dependent_transaction_id IS 'That subscription, once found.';
+
+COMMENT ON COLUMN report.dependent_cancellation.cancel_reference_id IS 'The requestReferenceId of the call of Cancel a Subscription; null: none was made.';
 
 CREATE VIEW report.forecast_accuracy AS
  WITH outcomes AS (
@@ -1560,7 +1578,11 @@ CREATE VIEW report.revenue_impact AS
              JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
           WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
-                  WHERE ((o.original_transaction_id = d.original_transaction_id) AND (o.batch_id = d.batch_id) AND (o.sku = d.dependent_sku) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
+                  WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+                        CASE
+                            WHEN d.is_elsewhere THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
           GROUP BY d.batch_id, d.original_transaction_id, d.change_id
         ), groups AS (
          SELECT c.batch_id,
@@ -1778,6 +1800,31 @@ CREATE TABLE repricer.audit_trail (
 
 COMMENT ON TABLE repricer.audit_trail IS 'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
 
+CREATE TABLE repricer.cancel_requests (
+    original_transaction_id text NOT NULL,
+    request_reference_id uuid NOT NULL,
+    parents text[] NOT NULL,
+    transaction_id text NOT NULL,
+    call jsonb NOT NULL,
+    state text DEFAULT 'sending'::text NOT NULL,
+    next_step text DEFAULT 'send'::text NOT NULL,
+    attempts integer DEFAULT 1 NOT NULL,
+    looks integer DEFAULT 0 NOT NULL,
+    lease_owner uuid NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    fence bigint DEFAULT 1 NOT NULL,
+    next_attempt_at timestamp with time zone,
+    prepared_at timestamp with time zone NOT NULL,
+    settled_at timestamp with time zone,
+    http_status integer,
+    error_code bigint,
+    error_message text,
+    answer text,
+    CONSTRAINT cancel_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
+    CONSTRAINT cancel_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
+    CONSTRAINT cancel_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
+);
+
 CREATE TABLE repricer.consent_thresholds (
     storefront text NOT NULL,
     currency text NOT NULL,
@@ -1925,6 +1972,26 @@ WITH (toast_tuple_target='128');
 ALTER TABLE ONLY repricer.notifications_default ALTER COLUMN signed_payload SET COMPRESSION lz4;
 ALTER TABLE ONLY repricer.notifications_default ALTER COLUMN packed SET COMPRESSION lz4;
 
+CREATE TABLE repricer.outbox (
+    aggregateid text NOT NULL,
+    "position" bigint NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    aggregatetype text NOT NULL,
+    type text NOT NULL,
+    payload jsonb NOT NULL,
+    "timestamp" timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE repricer.outbox IS 'Events for other programs, written in the transaction of what they tell; never updated, deleted after their retention.';
+
+COMMENT ON COLUMN repricer.outbox.aggregateid IS 'The subscription: its events are in order.';
+
+COMMENT ON COLUMN repricer.outbox."position" IS 'Grows within an aggregate; has gaps.';
+
+COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver that knows it has it already.';
+
+COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the machine''s clock; payload has the business instants.';
+
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
     change_id uuid NOT NULL,
@@ -2028,6 +2095,20 @@ CREATE TABLE repricer.subscription_events (
 
 COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
 
+CREATE TABLE repricer.webhook_deliveries (
+    aggregateid text NOT NULL,
+    "position" bigint NOT NULL,
+    state text DEFAULT 'pending'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    due_since timestamp with time zone DEFAULT now() NOT NULL,
+    next_attempt_at timestamp with time zone,
+    lease_until timestamp with time zone,
+    fence bigint DEFAULT 0 NOT NULL,
+    settled_at timestamp with time zone,
+    last_error text,
+    CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'given_up'::text])))
+);
+
 ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_default DEFAULT;
 
 ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
@@ -2055,6 +2136,9 @@ ALTER TABLE ONLY repricer.batches
 
 ALTER TABLE ONLY repricer.batches
     ADD CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by);
+
+ALTER TABLE ONLY repricer.cancel_requests
+    ADD CONSTRAINT cancel_requests_pkey PRIMARY KEY (original_transaction_id, request_reference_id);
 
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku);
@@ -2094,6 +2178,9 @@ ALTER TABLE ONLY repricer.notifications
 
 ALTER TABLE ONLY repricer.notifications_default
     ADD CONSTRAINT notifications_default_pkey PRIMARY KEY (notification_uuid, received_at);
+
+ALTER TABLE ONLY repricer.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, "position");
 
 ALTER TABLE ONLY repricer.price_change_history
     ADD CONSTRAINT price_change_history_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id);
@@ -2140,15 +2227,24 @@ ALTER TABLE ONLY repricer.subscription_events
 ALTER TABLE ONLY repricer.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id);
 
+ALTER TABLE ONLY repricer.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (aggregateid, "position");
+
 CREATE INDEX audit_trail_object ON repricer.audit_trail USING btree (object, sequence);
 
 CREATE INDEX batches_next_release ON repricer.batches USING btree (next_release_at) WHERE (next_release_at IS NOT NULL);
 
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
 
+CREATE UNIQUE INDEX cancel_requests_one_in_flight ON repricer.cancel_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+
+CREATE INDEX cancel_requests_open ON repricer.cancel_requests USING btree (lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+
 CREATE INDEX decisions_batch ON repricer.decisions USING btree (batch_id, decided_at);
 
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
+
+CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_elsewhere);
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (requested_at) WHERE (state = 'requested'::text);
 
@@ -2170,6 +2266,8 @@ CREATE INDEX notifications_not_understood ON ONLY repricer.notifications USING b
 
 CREATE INDEX notifications_default_type_subtype_idx1 ON repricer.notifications_default USING btree (type, subtype) WHERE (NOT understood);
 
+CREATE INDEX outbox_by_time ON repricer.outbox USING btree ("timestamp");
+
 CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
 CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (bucket, lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
@@ -2189,6 +2287,10 @@ CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_af
 CREATE INDEX status_looks_due ON repricer.status_looks USING btree (reason, list_id, bucket, next_look_at NULLS FIRST) WHERE (done_at IS NULL);
 
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries USING btree (next_attempt_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries USING btree (aggregateid, "position") WHERE (state = 'pending'::text);
 
 ALTER INDEX repricer.notifications_pkey ATTACH PARTITION repricer.notifications_default_pkey;
 
@@ -2228,6 +2330,9 @@ ALTER TABLE ONLY repricer.first_approvals
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by) DEFERRABLE;
+
+ALTER TABLE ONLY repricer.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, "position") REFERENCES repricer.outbox(aggregateid, "position") ON DELETE CASCADE;
 
 GRANT USAGE ON SCHEMA report TO repricer_pricing;
 GRANT USAGE ON SCHEMA report TO repricer_service;
@@ -2522,6 +2627,9 @@ GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.cancel_requests TO repricer_service;
+GRANT SELECT ON TABLE repricer.cancel_requests TO repricer_pricing;
+
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
 
@@ -2597,6 +2705,9 @@ GRANT SELECT ON TABLE repricer.notification_partitions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 
+GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
+GRANT SELECT ON TABLE repricer.outbox TO repricer_pricing;
+
 GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
 
@@ -2630,4 +2741,7 @@ GRANT SELECT ON TABLE repricer.status_looks TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;
+GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 

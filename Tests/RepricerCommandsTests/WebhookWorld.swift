@@ -14,10 +14,8 @@ final class WebhookReceiver: Sendable {
     enum Reply: Sendable {
         case status(Int)
         case redirect
-        /// After a second.
-        case slow
-        /// Until the receiver is healed.
-        case never
+        /// No answer until the world closes.
+        case held
     }
 
     struct Seen: Sendable {
@@ -34,8 +32,16 @@ final class WebhookReceiver: Sendable {
     }
 
     private let state: Mutex<(replies: [Reply], seen: [Seen])>
+    private let gate: AsyncStream<Void>
+    private let opening: AsyncStream<Void>.Continuation
 
-    init(_ replies: [Reply]) { state = Mutex((replies, [])) }
+    init(_ replies: [Reply]) {
+        state = Mutex((replies, []))
+        (gate, opening) = AsyncStream.makeStream(of: Void.self)
+    }
+
+    /// Lets go of what is held.
+    func release() { opening.finish() }
 
     var seen: [Seen] { state.withLock { $0.seen } }
     /// Those answered with 200, in their order.
@@ -65,12 +71,8 @@ final class WebhookReceiver: Sendable {
         case .status(let status): return HTTPResponse(status: status)
         case .redirect:
             return HTTPResponse(status: 302, headers: HTTPHeaders([("Location", "/elsewhere")]))
-        case .slow:
-            // Longer than the client waits; ends early with the server.
-            try? await Task.sleep(for: .seconds(1))
-            return HTTPResponse(status: 200)
-        case .never:
-            try? await Task.sleep(for: .seconds(60))
+        case .held:
+            for await _ in gate {}
             return HTTPResponse(status: 200)
         }
     }
@@ -117,6 +119,7 @@ struct WebhookWorld {
     }
 
     func close() async {
+        receiver.release()
         serving.cancel()
         await pool.close()
     }

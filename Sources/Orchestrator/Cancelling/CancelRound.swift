@@ -28,16 +28,8 @@ struct CancelRound: Sendable {
 
     // MARK: Which subscription
 
-    /// Finds the subscription of each, and keeps it. One that has none goes to a person.
-    func place(
-        _ due: [DependentQueries.Open]
-    ) async throws -> [DependentQueries.Open: String] {
-        var places: [DependentQueries.Open: String] = [:]
-        for open in due { places[open] = try await place(open) }
-        return places
-    }
-
-    private func place(_ open: DependentQueries.Open) async throws -> String? {
+    /// Finds the subscription that carries it, and keeps it. One that has none goes to a person: nil.
+    func place(_ open: DependentQueries.Open) async throws -> String? {
         let now = world.clock.nowMilliseconds()
         let reason = try await world.pool.withTransaction {
             connection -> Result<String, DependentElsewhere.NoPlace> in
@@ -197,7 +189,7 @@ struct CancelRound: Sendable {
     /// Carries on what another process left, and what waits for its next step; returns how many there were.
     func settleOpen() async throws -> Int {
         let isPaused = try await world.pool.withConnection { connection in
-            try await connection.read { try BatchQueries.isEverythingPaused(on: $0) }
+            try await connection.read { try ControlQueries.isEverythingPaused(on: $0) }
         }
         var done = try await settleOpen(looking: true)
         if !isPaused { done += try await settleOpen(looking: false) }

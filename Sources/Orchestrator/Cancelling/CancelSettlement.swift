@@ -30,7 +30,12 @@ struct CancelSettlement: Sendable {
             try SubscriptionFolder.fold(told, on: connection)
             let target = try SubscriptionQueries.load(
                 [request.originalTransactionID], on: connection)[request.originalTransactionID]
-            let fate = fate(of: request, answer, target, realNow: realNow)
+            let proof =
+                told.last {
+                    $0.originalTransactionID == request.originalTransactionID && $0.showsNoRenewal
+                }?.key.evidenceID ?? target?.foldedThrough?.evidenceID
+            let fate = fate(
+                of: request, answer, target?.facts.whyOver, proof, realNow: realNow)
             var kept = CancelQueries.Answer(
                 httpStatus: answer.reply.httpStatus, body: answer.reply.body)
             kept.errorCode = errorCode(of: request, answer, fate)
@@ -42,16 +47,11 @@ struct CancelSettlement: Sendable {
     }
 
     private func fate(
-        of request: CancelQueries.Held, _ answer: StoreAnswer,
-        _ target: SubscriptionQueries.Stored?,
+        of request: CancelQueries.Held, _ answer: StoreAnswer, _ over: String?, _ proof: String?,
         realNow: Int64
     ) -> CancelQueries.Fate {
         // By this answer, or by a notification that overtook it.
-        if let target, let over = target.facts.whyOver,
-            let evidence = target.foldedThrough?.evidenceID
-        {
-            return .proved(evidenceID: evidence, detail: over)
-        }
+        if let over, let proof { return .proved(evidenceID: proof, detail: over) }
         var random = SystemRandomNumberGenerator()
         let delay = world.limits.retry.delay(
             attempt: request.attempts + request.looks, random: &random)
@@ -132,6 +132,12 @@ struct CancelSettlement: Sendable {
             return refusal.meaning == .haltService ? nil : Int64(refusal.code)
         case .throttled, .unknown, .notSent: return request.errorCode
         }
+    }
+}
+
+extension SubscriptionEvent {
+    fileprivate var showsNoRenewal: Bool {
+        renewal?.autoRenewStatus == 0 || status == 2 || status == 5
     }
 }
 

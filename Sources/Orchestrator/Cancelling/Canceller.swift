@@ -115,7 +115,12 @@ package struct Canceller: Service {
         }
         var failure: (any Error)?
         // All are placed first: two of one subscription fall together.
-        let places = try await elsewhere.place(due.filter(\.isElsewhere))
+        var places: [DependentQueries.Open: String] = [:]
+        for open in due where open.isElsewhere {
+            do { places[open] = try await elsewhere.place(open) } catch {
+                failure = failure ?? error
+            }
+        }
         for open in due {
             // Each is taken already: one that fails must not cost the others their look.
             do {

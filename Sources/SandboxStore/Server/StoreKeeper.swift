@@ -70,6 +70,7 @@ actor StoreKeeper {
             }
         case "act":
             if case .success(let action) = OperatorAction.parse(Array((record.body ?? "").utf8)) {
+                // What succeeded once succeeds again.
                 _ = try? engine.act(action)
             }
         // A look may change the store, and its answer was given long ago.

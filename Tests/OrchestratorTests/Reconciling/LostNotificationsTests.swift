@@ -80,7 +80,7 @@ import Testing
 }
 
 /// The way in of a receiver, without its HTTP.
-private struct StoreDoor: NotificationDoor {
+struct StoreDoor: NotificationDoor {
     let intake: NotificationIntake
 
     init(_ world: DeliveryWorld, _ verifier: JWSVerifier) {
@@ -118,7 +118,7 @@ private actor TearingDoor: NotificationDoor {
     }
 }
 
-private struct LossyStore: Sendable {
+struct LossyStore: Sendable {
     let keeper: StoreKeeper
     let client: AppStoreClient
     let verifier: JWSVerifier
