@@ -110,8 +110,11 @@ final class CancellingStore: StoreCalls, CancelCalls {
         _ subscription: String, _ id: String, _ isOff: Bool, _ source: SubscriptionEvent.Source
     ) -> SubscriptionEvent {
         SubscriptionEvent(
-            key: .init(signedAt: now(), evidenceID: id), source: source,
-            originalTransactionID: subscription, status: source == .status ? 1 : nil,
+            // Apple signs no two at one instant: the answer comes after the look.
+            key: .init(
+                signedAt: source == .response ? now().advanced(by: 1) : now(), evidenceID: id),
+            source: source, originalTransactionID: subscription,
+            status: source == .status ? 1 : nil,
             renewal: RenewalStatement(
                 autoRenewStatus: isOff ? 0 : 1, consistencyToken: "token-\(isOff)",
                 items: (items[subscription] ?? []).map {
