@@ -78,6 +78,9 @@ final class Certificate: @unchecked Sendable {
 
     var isAuthority: Bool { X509_check_ca(pointer) == 1 }
 
+    /// False where the length of its paths is limited to certificates that issue none.
+    var mayIssueAuthorities: Bool { X509_get_pathlen(pointer) != 0 }
+
     /// True for a certificate that may sign data and no certificates: basic constraints and key usage.
     var isSignerOnly: Bool {
         X509_check_ca(pointer) == 0

@@ -15,11 +15,13 @@ package struct CertificateAuthority: Sendable {
         package var intermediateHasMarker = true
         /// False puts the leaf's key on P-384, which ES256 cannot use.
         package var leafIsP256 = true
-        /// False leaves out the authority key identifier, which RFC 5280 demands.
-        package var leafNamesItsIssuerKey = true
+        /// False leaves out the key identifiers of all three, which RFC 5280 demands of issuers.
+        package var hasKeyIdentifiers = true
         /// A comment of this size in each certificate, to bring it to the size of the App Store's.
         package var commentBytes = 0
         /// As OpenSSL writes these extensions; nil leaves one out.
+        package var rootKeyUsage: String? = "critical,keyCertSign,cRLSign"
+        package var rootConstraints = "critical,CA:TRUE"
         package var leafKeyUsage: String? = "critical,digitalSignature"
         package var leafConstraints: String? = "critical,CA:FALSE"
         package var intermediateKeyUsage: String? = "critical,keyCertSign,cRLSign"
@@ -53,11 +55,10 @@ package struct CertificateAuthority: Sendable {
         rootKey = try .generateP384()
         root = try CertificateBuilder(
             subject: "\(profile.name) Root CA", key: rootKey, validity: start..<end,
-            extensions: [
-                (NID_basic_constraints, "critical,CA:TRUE"),
-                (NID_key_usage, "critical,keyCertSign,cRLSign"),
-                (NID_subject_key_identifier, "hash"),
-            ] + profile.comment, digest: .sha384
+            extensions: profile.extensions(
+                constraints: profile.rootConstraints, keyUsage: profile.rootKeyUsage,
+                isSelfSigned: true),
+            digest: .sha384
         ).build()
         let intermediateKey = try EVPKey.generateP384()
         self.intermediateKey = intermediateKey
@@ -75,8 +76,7 @@ package struct CertificateAuthority: Sendable {
             subject: "\(profile.name) Receipt Signing", key: leafKey,
             issuer: (intermediate, intermediateKey), validity: start..<end,
             extensions: profile.extensions(
-                constraints: profile.leafConstraints, keyUsage: profile.leafKeyUsage,
-                namesIssuerKey: profile.leafNamesItsIssuerKey),
+                constraints: profile.leafConstraints, keyUsage: profile.leafKeyUsage),
             markers: profile.leafHasMarker ? [ChainRules.leafMarker] : [], digest: .sha384
         ).build()
     }
@@ -163,14 +163,18 @@ extension CertificateAuthority.Profile {
     }
 
     fileprivate func extensions(
-        constraints: String?, keyUsage: String?, namesIssuerKey: Bool = true
+        constraints: String?, keyUsage: String?, isSelfSigned: Bool = false
     ) -> [(nid: Int32, value: String)] {
         var list: [(nid: Int32, value: String)] = []
         if let constraints { list.append((NID_basic_constraints, constraints)) }
         if let keyUsage { list.append((NID_key_usage, keyUsage)) }
-        list.append((NID_subject_key_identifier, "hash"))
-        if namesIssuerKey { list.append((NID_authority_key_identifier, "keyid:always")) }
-        if let responderURL { list.append((NID_info_access, "OCSP;URI:\(responderURL)")) }
+        if hasKeyIdentifiers { list.append((NID_subject_key_identifier, "hash")) }
+        if hasKeyIdentifiers, !isSelfSigned {
+            list.append((NID_authority_key_identifier, "keyid:always"))
+        }
+        if let responderURL, !isSelfSigned {
+            list.append((NID_info_access, "OCSP;URI:\(responderURL)"))
+        }
         return list + comment
     }
 }

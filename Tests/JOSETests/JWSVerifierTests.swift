@@ -112,9 +112,26 @@ import Testing
         #expect(verifier.cachedChains == 0)
     }
 
-    @Test func verify_whenACertificateBreaksTheProfile_refusesTheChain() throws {
+    /// As in the fixtures of Apple's own libraries: a path that RFC 5280, section 6.1, calls valid.
+    @Test(arguments: ["CA:TRUE", "CA:TRUE,pathlen:0"])
+    func verify_whenCertificatesSayOnlyWhatAPathNeeds_accepts(constraints: String) throws {
         var profile = Sample.profile()
-        profile.leafNamesItsIssuerKey = false
+        profile.hasKeyIdentifiers = false
+        (profile.rootKeyUsage, profile.rootConstraints) = (nil, "CA:TRUE")
+        (profile.intermediateKeyUsage, profile.intermediateConstraints) = (nil, constraints)
+        (profile.leafKeyUsage, profile.leafConstraints) = (nil, nil)
+        let authority = try CertificateAuthority(profile)
+        let verifier = try JWSVerifier(roots: authority.trustedRoots())
+        let stranger = try JWSVerifier(roots: CertificateAuthority(profile).trustedRoots())
+        let jws = try authority.signer().sign([1])
+
+        #expect(verifier.code(jws) == "ok")
+        #expect(stranger.code(jws) == "jws_chain", "names alike, and nothing else")
+    }
+
+    @Test func verify_whenRootMayIssueLeavesOnly_refusesTheChain() throws {
+        var profile = Sample.profile()
+        profile.rootConstraints = "critical,CA:TRUE,pathlen:0"
         let authority = try CertificateAuthority(profile)
         let verifier = try JWSVerifier(roots: authority.trustedRoots())
 
@@ -270,7 +287,7 @@ import Testing
         ("leafKeyUsage", "critical,keyAgreement"), ("leafConstraints", "critical,CA:TRUE"),
         ("intermediateKeyUsage", "critical,cRLSign"),
         ("intermediateConstraints", "critical,CA:FALSE"),
-        ("intermediateConstraints", nil), ("intermediateKeyUsage", nil),
+        ("intermediateConstraints", nil), ("intermediateKeyUsage", "critical,digitalSignature"),
     ])
     func verify_whenACertificateIsForSomethingElse_refusesTheChain(
         field: String, value: String?
