@@ -209,8 +209,53 @@ import Testing
         #expect(
             try verdict(Fixture.transaction(["bundleId": "com.example.other"]))
                 == "403 wrong_bundle")
+        #expect(
+            try verdict(Fixture.transaction(["environment": "Production"]))
+                == "403 wrong_environment")
+        #expect(try verdict(Fixture.renewal()) == "403 wrong_bundle", "a renewal names no app")
         #expect(try verdict(Fixture.transaction()) == "ok")
         #expect(try verify(Fixture.transaction()).event == nil)
+    }
+
+    @Test func verify_whenBodyIsOfAnUnknownKind_mustNotNameAnotherApp() throws {
+        func verdict(_ body: JSON) throws -> String {
+            try self.verdict(Fixture.notification(nil, ["licenceData": body, "number": 1]))
+        }
+
+        #expect(try verdict(["bundleId": "com.example.other"]) == "403 wrong_bundle")
+        #expect(try verdict(["environment": "Production"]) == "403 wrong_environment")
+        #expect(try verdict(["bundleId": bundle, "environment": "Sandbox"]) == "ok")
+        #expect(try verdict(["x": 1]) == "ok")
+    }
+
+    @Test func verify_whenIdCannotBeKept_takesTheDigest() throws {
+        let long = String(repeating: "0123456789abcdef", count: 400)
+        for id in [long, "v1:\(long.prefix(64))", "sha256:\(long.prefix(64))"] {
+            let json = try Fixture.notification(Fixture.data(), ["notificationUUID": id])
+            let notification = try verify(json)
+            let made = try #require(PayloadPacker().pack(notification.rawSignedPayload))
+            let packed = PackedPayload(bytes: made.bytes, headers: made.headers.map(\.text))
+            let receivedAt = Instant(milliseconds: signingTime)
+
+            #expect(notification.notificationUUID.count == 71)
+            #expect(notification.notificationUUID != id)
+            #expect(notification.event?.key.evidenceID == notification.notificationUUID)
+            #expect(
+                try NotificationVerifier.decode(packed: packed, receivedAt: receivedAt)
+                    .notificationUUID == notification.notificationUUID)
+        }
+    }
+
+    @Test func verify_whenSubscriptionIdCannotBeKept_isEvidenceOnly() throws {
+        let long: JSON = ["originalTransactionId": String(repeating: "1234567890", count: 500)]
+        let data = try Fixture.data(
+            transaction: Fixture.transaction(long), renewal: Fixture.renewal(long))
+
+        let notification = try verify(Fixture.notification(data))
+
+        #expect(notification.originalTransactionID == nil)
+        #expect(notification.event == nil)
+        #expect(!notification.understood)
     }
 
     @Test func verify_whenOnlyOneIsNested_isAnEventOfIt() throws {
@@ -257,6 +302,9 @@ import Testing
                 == "403 wrong_bundle")
         #expect(
             try verdict(Fixture.notification(Fixture.data(), ["appData": theirs]))
+                == "403 wrong_bundle")
+        #expect(
+            try verdict(Fixture.notification(Fixture.data(), ["externalPurchaseToken": theirs]))
                 == "403 wrong_bundle")
         #expect(
             try verdict(Fixture.notification(Fixture.data(), ["summary": ours, "appData": ours]))

@@ -51,8 +51,7 @@ struct NotificationParts {
     }
 
     func notification(receivedAt: Instant) -> VerifiedNotification {
-        let uuid = wire?.notificationUUID ?? ""
-        let id = uuid.isEmpty ? "sha256:\(SHA256Hash.hex(payload))" : uuid
+        let id = wire?.name ?? WireNotification.digestPrefix + SHA256Hash.hex(payload)
         let signedAt = wire?.signedDate ?? pair?.signedAt
         let event = signedAt.flatMap { self.event(id: id, signedAt: $0) }
         let understanding = understanding(of: event)

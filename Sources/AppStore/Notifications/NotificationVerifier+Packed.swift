@@ -19,7 +19,7 @@ extension NotificationVerifier {
         // Without an id of its own, the digest of the whole payload is its id.
         guard !contents.isAmbiguous,
             let wire = JSONDocument.read(contents.payload).flatMap(WireNotification.init),
-            wire.notificationUUID?.isEmpty == false
+            wire.name != nil
         else {
             return decode(signedPayload: try packed.text(), receivedAt: receivedAt)
         }

@@ -81,18 +81,28 @@ package struct NotificationVerifier: Sendable {
     }
 
     private func checkContent(_ wire: WireNotification) throws(NotificationError) {
+        // The App Store sends one; whatever it sends must be about our app.
         let bodies = [wire.data, wire.summary, wire.appData].compactMap { $0 }
-        if !bodies.isEmpty {
-            // The App Store sends one; whatever it sends must be about our app.
-            for body in bodies { try check(body, environment: body.environment) }
-        } else if let token = wire.externalPurchaseToken {
+        for body in bodies { try check(body, environment: body.environment) }
+        if let token = wire.externalPurchaseToken {
             let isSandbox = token.externalPurchaseId?.hasPrefix("SANDBOX") ?? false
             let environment: AppStoreEnvironment = isSandbox ? .sandbox : .production
             try check(token, environment: environment.rawValue)
-        } else if let stray = wire.bundleId, stray != bundleID {
-            // Another app's transaction is signed by the same chain; it must not pass as an unknown
-            // shape.
-            throw .refused(.bundle)
+        } else if bodies.isEmpty {
+            try checkStray(wire)
+        }
+    }
+
+    /// What has none of the bodies that we know. Every developer gets transactions and renewals that the same
+    /// chain has signed; another app's must not pass as an unknown shape.
+    private func checkStray(_ wire: WireNotification) throws(NotificationError) {
+        guard wire.bundleId != nil || !wire.isBareStatement else { throw .refused(.bundle) }
+        for body in [WireNotification.Body(wire.json)].compactMap({ $0 }) + wire.bodiesOfUnknownKind
+        {
+            if let bundle = body.bundleId, bundle != bundleID { throw .refused(.bundle) }
+            if let name = body.environment, name != environment.rawValue {
+                throw .refused(.environment)
+            }
         }
     }
 

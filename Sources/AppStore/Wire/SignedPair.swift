@@ -12,6 +12,9 @@ struct SignedPair {
         case bundle, environment, subscription
     }
 
+    /// Apple's have some 16 digits; longer ones than this name nothing.
+    private static let idLengthMax = 64
+
     /// The one subscription that all parts speak of; nil where a part does not say.
     var originalTransactionID: String? {
         let ids = [
@@ -19,7 +22,7 @@ struct SignedPair {
             renewal.map { $0.originalTransactionId },
         ].compactMap { $0 }
         guard let first = ids.first, ids.allSatisfy({ $0 == first }) else { return nil }
-        return first.flatMap { $0.isEmpty ? nil : $0 }
+        return first.flatMap { (1...Self.idLengthMax).contains($0.unicodeScalars.count) ? $0 : nil }
     }
 
     /// The renewal's time of signing, else the transaction's.

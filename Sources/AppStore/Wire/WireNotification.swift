@@ -14,6 +14,21 @@ package struct WireNotification: WireObject {
     package var notificationType: String? { json["notificationType"]?.storableText }
     package var subtype: String? { json["subtype"]?.storableText }
     package var notificationUUID: String? { json["notificationUUID"]?.storableText }
+
+    /// What it is known by: the `notificationUUID`. nil where that is missing or no name to keep something under:
+    /// far longer than any of Apple's, or of a form that only we give.
+    package var name: String? {
+        guard let id = notificationUUID, !id.isEmpty, id.utf8.count <= Self.nameBytesMax,
+            !Self.ownPrefixes.contains(where: id.hasPrefix)
+        else { return nil }
+        return id
+    }
+
+    /// Apple's have 36; an index of PostgreSQL takes 2,700.
+    private static let nameBytesMax = 256
+    package static let digestPrefix = "sha256:"
+    private static let ownPrefixes = [digestPrefix, LegacyNotification.idPrefix]
+
     package var version: String? { json["version"]?.storableText }
     package var signedDate: Instant? { json["signedDate"]?.instant }
     package var data: Body? { json.object("data") }
@@ -22,6 +37,18 @@ package struct WireNotification: WireObject {
     package var externalPurchaseToken: Body? { json.object("externalPurchaseToken") }
     /// No notification has it; a transaction posted in a notification's place does.
     package var bundleId: String? { json["bundleId"]?.storableText }
+
+    /// Whether it is a transaction or a renewal posted in a notification's place.
+    var isBareStatement: Bool { json["originalTransactionId"] != nil }
+
+    /// Every object in it: where no body is of a known kind, one that Apple invented since.
+    var bodiesOfUnknownKind: [Body] {
+        var bodies: [Body] = []
+        json.forEachMember { _, value in
+            if let body = Body(value) { bodies.append(body) }
+        }
+        return bodies
+    }
 
     /// The union of the four bodies' fields.
     package struct Body: WireObject {
