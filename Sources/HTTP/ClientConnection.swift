@@ -190,8 +190,7 @@ actor ClientConnection {
             switch error.kind {
             case .truncated: .connectionLost
             case .bodyTooLarge, .headTooLarge: .responseTooLarge
-            case .malformed, .lengthRequired, .targetTooLong, .expectationUnknown,
-                .notImplemented, .versionNotSupported:
+            case .malformed, .lengthRequired, .targetTooLong, .expectationUnknown:
                 .malformedResponse
             }
         return HTTPClientError(

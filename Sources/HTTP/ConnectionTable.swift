@@ -44,6 +44,14 @@ final class ConnectionTable: Sendable {
         }
     }
 
+    /// Whether a place may become free by waiting for no more than `freshFor`: somebody holds one who has not
+    /// yet had the time of an honest sender, or is about to leave.
+    var isWorthWaiting: Bool {
+        state.withLock { state in
+            state.slots.values.contains { $0.mustLeave || $0.isOnTheWay }
+        }
+    }
+
     func leave(_ slot: ConnectionSlot) {
         state.withLock { state in
             state.slots[slot.id] = nil
@@ -127,6 +135,16 @@ final class ConnectionSlot: Sendable {
     }
 
     var mustLeave: Bool { state.withLock { $0.mustLeave } }
+
+    /// Its peer has yet to send or to take something.
+    var isOnTheWay: Bool {
+        state.withLock { state in
+            switch state.stage {
+            case .closing, .silent, .receiving, .answering, .kept: true
+            case .handling: false
+            }
+        }
+    }
 
     /// Says what the connection does from now on; false when it must go instead.
     func enter(_ stage: Stage) -> Bool {

@@ -3,11 +3,11 @@ package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, CaseIterable {
         case malformed, lengthRequired, bodyTooLarge, targetTooLong, expectationUnknown,
             headTooLarge
-        case notImplemented, versionNotSupported
         /// The input ended inside a message.
         case truncated
 
-        /// The status that a server answers with.
+        /// The status that a server answers with. Never a 5xx: a fault of the sender's is none of ours, and one
+        /// who comes again after a 5xx would come in vain. Hence no 501 and no 505, which RFC 9110 allows.
         package var status: Int {
             switch self {
             case .malformed, .truncated: 400
@@ -16,8 +16,6 @@ package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
             case .targetTooLong: 414
             case .expectationUnknown: 417
             case .headTooLarge: 431
-            case .notImplemented: 501
-            case .versionNotSupported: 505
             }
         }
     }

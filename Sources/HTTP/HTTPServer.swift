@@ -88,9 +88,7 @@ package final class HTTPServer: Service {
         await withDiscardingTaskGroup { group in
             while let descriptor = accept(listener, &afterStop) {
                 let socket = SocketDescriptor(descriptor)
-                let slot = connections.admit(
-                    socket, max: limits.connectionsMax, freshFor: limits.freshFor)
-                guard let slot else {
+                guard let slot = await admit(socket) else {
                     reject(socket, listener, on: rejects, in: &group)
                     continue
                 }
@@ -116,6 +114,23 @@ package final class HTTPServer: Service {
         }
         grace?.cancel()
         rejects.shutdown()
+    }
+
+    /// A place for a newcomer. When all were taken a moment ago, by requests that may yet prove honest, it waits for
+    /// as long as that takes: a burst of slow requests must not cost the next sender its answer. Those who come
+    /// meanwhile wait in the queue of the system.
+    private func admit(_ socket: SocketDescriptor) async -> ConnectionSlot? {
+        let patience = Deadline.now + limits.freshFor + limits.freshFor
+        while true {
+            if let slot = connections.admit(
+                socket, max: limits.connectionsMax, freshFor: limits.freshFor)
+            {
+                return slot
+            }
+            guard Deadline.now < patience, connections.isWorthWaiting else { return nil }
+            // Cancelled or not: the time is bounded.
+            try? await Task.sleep(for: .milliseconds(5))
+        }
     }
 
     private func connection(

@@ -66,7 +66,7 @@ extension MessageHead {
         guard codings.last == "chunked", !others.contains("chunked"), !others.contains("") else {
             return HTTPParseError(.malformed, "the transfer coding does not end with chunked")
         }
-        return HTTPParseError(.notImplemented, "only the chunked transfer coding is known")
+        return HTTPParseError(.malformed, "only the chunked transfer coding is known")
     }
 
     /// Exactly one Host that could be one; an absolute target must name the same.

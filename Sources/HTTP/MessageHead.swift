@@ -36,13 +36,10 @@ struct MessageLimits: Sendable {
 }
 
 extension MessageHead {
-    private static let methods: Set<String> = [
-        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
-    ]
     /// Their meaning is the body that they carry: without a length it cannot be told from none.
     static let methodsWithBody: Set<String> = ["POST", "PUT", "PATCH"]
 
-    /// Reads `METHOD target HTTP/1.1`.
+    /// Reads `METHOD target HTTP/1.1`. What a method means is for the routes to say: they know what to allow.
     static func requestLine(
         _ line: ArraySlice<UInt8>
     ) throws(HTTPParseError) -> (StartLine, minorVersion: Int) {
@@ -55,9 +52,6 @@ extension MessageHead {
         }
         let minor = try minorVersion(version)
         let name = String(decoding: method, as: UTF8.self)
-        guard methods.contains(name) else {
-            throw HTTPParseError(.notImplemented, "the method is not supported")
-        }
         guard let parsed = RequestTarget(target, method: name) else {
             throw HTTPParseError(.malformed, "the target is not a path, or must be encoded")
         }
@@ -83,7 +77,7 @@ extension MessageHead {
             (0x30...0x39).contains(minor)
         else { throw HTTPParseError(.malformed, "the version is not HTTP") }
         guard major == 0x31 else {
-            throw HTTPParseError(.versionNotSupported, "only HTTP 1.0 and 1.1 are spoken")
+            throw HTTPParseError(.malformed, "only HTTP 1.0 and 1.1 are spoken")
         }
         return Int(minor - 0x30)
     }

@@ -125,8 +125,9 @@ struct SlowHTTP {
         let words = split(line, " ")
         guard words.count == 3 else { throw Stop.refused }
         message.first = String(decoding: words[0], as: UTF8.self)
-        guard ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].contains(message.first)
-        else { throw Stop.refused }
+        guard !words[0].isEmpty, words[0].allSatisfy(Self.token.contains) else {
+            throw Stop.refused
+        }
         (message.second, message.authority) = try target(words[1], message.first)
         message.minorVersion = try minor(words[2])
         return message

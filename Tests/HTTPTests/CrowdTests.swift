@@ -62,6 +62,19 @@ import Testing
         }
     }
 
+    /// Until `freshFor` is over none of the four counts as slow, and the newcomer is not turned away for that.
+    @Test func server_whenSlowRequestsHaveJustTakenEveryPlace_servesTheNextSender() async throws {
+        var limits = Self.limits(4)
+        limits.freshFor = .milliseconds(100)
+        try await withServer(limits: limits) { _, port in
+            let slow = try (0..<4).map { _ in try RawClient(port: port) }
+            for client in slow { try client.send(Self.slow[1]) }
+
+            #expect(try isServed(port))
+            #expect(firstAnswered(slow) != nil)
+        }
+    }
+
     private func firstAnswered(_ clients: [RawClient]) -> RawClient? {
         for _ in 0..<2000 {
             if let answered = clients.first(where: { $0.hasAnswer(within: .milliseconds(2)) }) {

