@@ -177,13 +177,14 @@ package struct IngestReader: Sendable {
 
     private func take(_ line: NumberedLine) async -> IntakeOutcome {
         guard !line.bytes.isEmpty else {
-            return .refused(
-                NotificationRefusal(
-                    .malformed, code: "line_too_long",
-                    message: "longer than \(Self.lineBytesMax) bytes"))
+            return intake.count(
+                .refused(
+                    NotificationRefusal(
+                        .malformed, code: "line_too_long",
+                        message: "longer than \(Self.lineBytesMax) bytes")))
         }
         switch Envelope.payload(in: line.bytes) {
-        case .failure(let refusal): return .refused(refusal)
+        case .failure(let refusal): return intake.count(.refused(refusal))
         case .success(let payload): return await intake.take(payload)
         }
     }

@@ -97,7 +97,7 @@ package final class ReceiverRoutes: Sendable {
     private func takeNotification(_ request: HTTPRequest) async -> HTTPResponse {
         if let obstacle = senderObstacle(request) { return obstacle }
         switch Envelope.payload(in: request.body) {
-        case .failure(let refusal): return refused(refusal)
+        case .failure(let refusal): return answer(to: intake.count(.refused(refusal)))
         case .success(let payload): return answer(to: await intake.take(payload))
         }
     }
