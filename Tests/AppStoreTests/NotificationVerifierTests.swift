@@ -246,6 +246,18 @@ import Testing
         }
     }
 
+    @Test func verify_whenTypeIsTooLongForAnIndex_keepsItsBeginning() throws {
+        let long = String(repeating: "0123456789", count: 800)
+
+        let notification = try verify(
+            Fixture.notification(Fixture.data(), ["notificationType": long, "subtype": long]))
+
+        #expect(notification.type == String(long.prefix(200)))
+        #expect(notification.subtype == String(long.prefix(200)))
+        #expect(notification.event?.type == notification.type)
+        #expect(!notification.understood)
+    }
+
     @Test func verify_whenSubscriptionIdCannotBeKept_isEvidenceOnly() throws {
         let long: JSON = ["originalTransactionId": String(repeating: "1234567890", count: 500)]
         let data = try Fixture.data(

@@ -47,7 +47,7 @@ package struct LegacyNotification: Sendable {
     /// The shared secret that the sender gave, as UTF-8. Never show it.
     package var password: [UInt8]? { json["password"]?.textBytes.map { Array($0) } }
     /// `notification_type` as Apple wrote it.
-    package var type: String { json["notification_type"]?.storableText ?? "" }
+    package var type: String { json["notification_type"]?.word ?? "" }
     package var kind: LegacyType? { LegacyType(rawValue: type) }
     /// The type, where nobody knows it.
     package var unknown: [UnknownPart] { kind == nil ? [UnknownPart(.type, "V1 \(type)")] : [] }

@@ -11,8 +11,8 @@ package struct WireNotification: WireObject {
         self.json = json
     }
 
-    package var notificationType: String? { json["notificationType"]?.storableText }
-    package var subtype: String? { json["subtype"]?.storableText }
+    package var notificationType: String? { json["notificationType"]?.word }
+    package var subtype: String? { json["subtype"]?.word }
     package var notificationUUID: String? { json["notificationUUID"]?.storableText }
 
     /// What it is known by: the `notificationUUID`. nil where that is missing or no name to keep something under:

@@ -33,8 +33,18 @@ func storable(_ text: String) -> String {
         String.UnicodeScalarView(text.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
 }
 
+/// Of `JSONNode.word`, in characters of Unicode, each of 4 bytes at most.
+private let wordLengthMax = 200
+
 extension JSONNode {
     var storableText: String? { text.map(storable) }
+
+    /// A name that is one word wherever Apple writes it, cut to what an index takes beside another. The raw JWS
+    /// keeps the rest.
+    var word: String? {
+        guard let text = storableText, text.utf8.count > wordLengthMax else { return storableText }
+        return String(String.UnicodeScalarView(text.unicodeScalars.prefix(wordLengthMax)))
+    }
 
     /// UTC milliseconds; a fraction is cut off.
     var instant: Instant? { int64RoundedDown.map(Instant.init(milliseconds:)) }
