@@ -1,38 +1,16 @@
-import AppStore
 import Foundation
-import JOSE
 
-/// Whole notifications verified and decoded a second, on `threads=` threads and nothing else: the
-/// ceiling of everything that takes notifications in.
+/// Whole notifications verified and decoded a second, by one thread and by two, and the same for the bare
+/// OpenSSL operations that they need: what this machine allows everything that takes notifications in.
 enum VerificationRate {
     static func run(_ options: Options) async throws {
         let folder = try options.text("folder")
-        let threads = max(1, try options.integer("threads", 2))
-        let limit = try options.integer("count", 4000)
-        let payloads = try PayloadReader.payloads(folder: folder, limit: limit)
-        let roots = try TrustedRoots(certificatesIn: "\(folder)/root.pem")
-        let verifier = NotificationVerifier(
-            verifier: try JWSVerifier(roots: roots), bundleID: PayloadFile.bundleID,
-            appAppleID: nil, environment: .sandbox)
-        // The chain is cached from here on, as in a running service.
-        let now = Int64(Date().timeIntervalSince1970 * 1000)
-        if let first = payloads.first {
-            _ = try verifier.verify(signedPayload: first, nowMilliseconds: now)
-        }
-        let start = ContinuousClock.now
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for thread in 0..<threads {
-                group.addTask {
-                    for index in stride(from: thread, to: payloads.count, by: threads) {
-                        _ = try verifier.verify(
-                            signedPayload: payloads[index], nowMilliseconds: now)
-                    }
-                }
-            }
-            try await group.waitForAll()
-        }
-        let seconds = (ContinuousClock.now - start) / .seconds(1)
-        print(Int((Double(payloads.count) / seconds).rounded()))
+        let payloads = try PayloadReader.payloads(
+            folder: folder, limit: try options.integer("count", 1000))
+        let rates = try VerifyRounds(payloads: payloads, rootPath: "\(folder)/root.pem")
+            .threadRates(rounds: 5)
+        let numbers = [rates.one, rates.two, rates.bareOne, rates.bareTwo]
+        print(numbers.map { "\(Int($0.rounded()))" }.joined(separator: " "))
     }
 }
 
@@ -53,12 +31,15 @@ enum PayloadReader {
 final class MappedLines: @unchecked Sendable {
     // Unchecked: the mapping is read only, and lives as long as this object.
     let bytes: UnsafeRawBufferPointer
+    /// The file, open as long as this object lives.
+    let descriptor: Int32
     /// Without their line ends.
     let ranges: [Range<Int>]
 
     init(path: String) throws {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        defer { close(descriptor) }
+        var isReady = false
+        defer { if !isReady { close(descriptor) } }
         var status = stat()
         guard descriptor >= 0, fstat(descriptor, &status) == 0, status.st_size > 0,
             let address = mmap(
@@ -78,9 +59,12 @@ final class MappedLines: @unchecked Sendable {
         }
         self.bytes = bytes
         self.ranges = ranges
+        self.descriptor = descriptor
+        isReady = true
     }
 
     deinit {
+        close(descriptor)
         munmap(UnsafeMutableRawPointer(mutating: bytes.baseAddress), bytes.count)
     }
 }

@@ -22,7 +22,15 @@ enum VerifyBench {
     }
 }
 
-private final class VerifyRounds: Sendable {
+/// Notifications a second, verified by the product and by bare OpenSSL.
+struct ThreadRates {
+    var one: Double
+    var two: Double
+    var bareOne: Double
+    var bareTwo: Double
+}
+
+final class VerifyRounds: Sendable {
     /// So few that product and ceiling change turns before the machine's mood does.
     private static let slice = 20
 
@@ -97,6 +105,15 @@ private final class VerifyRounds: Sendable {
     }
 
     func measureThreads(rounds: Int) throws {
+        let rates = try threadRates(rounds: rounds)
+        figure(
+            "two_thread_speedup", rates.two / rates.one, "x",
+            ceiling: rates.bareTwo / rates.bareOne,
+            note: "two threads over one; same for bare OpenSSL")
+    }
+
+    /// One thread and two, product and bare OpenSSL, in turns.
+    func threadRates(rounds: Int) throws -> ThreadRates {
         let halves = [0, 1].map { half in
             payloads.indices.filter { $0 % 2 == half }
         }
@@ -114,10 +131,8 @@ private final class VerifyRounds: Sendable {
             bareTwo.append(
                 try rate { try Workers.run([{ try bares[0].run() }, { try bares[1].run() }]) })
         }
-        figure(
-            "two_thread_speedup", median(two) / median(one), "x",
-            ceiling: median(bareTwo) / median(bareOne),
-            note: "two threads over one; same for bare OpenSSL")
+        return ThreadRates(
+            one: median(one), two: median(two), bareOne: median(bareOne), bareTwo: median(bareTwo))
     }
 
     /// The first JWS under a chain that nobody has seen, parsing of header and certificates included.

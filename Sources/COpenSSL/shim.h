@@ -29,3 +29,7 @@ static inline void shim_OPENSSL_free(void *pointer) { OPENSSL_free(pointer); }
 static inline EVP_PKEY *shim_EVP_EC_gen_p256(void) { return EVP_EC_gen("P-256"); }
 static inline EVP_PKEY *shim_EVP_EC_gen_p384(void) { return EVP_EC_gen("P-384"); }
 static inline long shim_BIO_get_mem_data(BIO *bio, char **data) { return BIO_get_mem_data(bio, data); }
+
+// The core that the calling thread runs on now, or -1. Declared here because Swift does not import GNU's own.
+extern int sched_getcpu(void);
+static inline int shim_current_core(void) { return sched_getcpu(); }

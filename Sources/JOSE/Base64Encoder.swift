@@ -1,19 +1,32 @@
 /// The two characters of each 12 bits: two look-ups make four characters of three bytes.
-struct Base64Encoder: Sendable {
-    private let alphabet: [UInt8]
-    private let pairs: [(UInt8, UInt8)]
+///
+/// Unchecked: the tables are written once, never change and are never freed. They have no count of
+/// references, which all threads would write to.
+struct Base64Encoder: @unchecked Sendable {
+    private let alphabet: UnsafePointer<UInt8>
+    /// The first character plus 256 times the second.
+    private let pairs: UnsafePointer<UInt16>
 
+    /// `alphabet` has 64 characters.
     init(alphabet: [UInt8]) {
-        self.alphabet = alphabet
-        pairs = alphabet.flatMap { first in alphabet.map { (first, $0) } }
+        let characters = UnsafeMutablePointer<UInt8>.allocate(capacity: 64)
+        let pairs = UnsafeMutablePointer<UInt16>.allocate(capacity: 64 * 64)
+        characters.initialize(repeating: 0, count: 64)
+        pairs.initialize(repeating: 0, count: 64 * 64)
+        for (high, first) in alphabet.enumerated() {
+            characters[high] = first
+            for (low, second) in alphabet.enumerated() {
+                pairs[high << 6 | low] = UInt16(first) | UInt16(second) << 8
+            }
+        }
+        self.alphabet = UnsafePointer(characters)
+        self.pairs = UnsafePointer(pairs)
     }
 
     func encode(_ bytes: UnsafeBufferPointer<UInt8>, padded: Bool) -> [UInt8] {
         let (groups, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
         return [UInt8](unsafeUninitializedCapacity: groups * 4 + 4) { out, count in
-            pairs.withUnsafeBufferPointer { pairs in
-                Self.encode(groups: groups, bytes, pairs, into: out)
-            }
+            encode(groups: groups, bytes, into: out)
             count = groups * 4
             guard rest > 0 else { return }
             let first = UInt32(bytes[groups * 3]) << 16
@@ -30,20 +43,32 @@ struct Base64Encoder: Sendable {
     }
 
     /// `out` has room for four characters a group, `bytes` holds three a group.
-    private static func encode(
+    private func encode(
         groups: Int, _ bytes: UnsafeBufferPointer<UInt8>,
-        _ pairs: UnsafeBufferPointer<(UInt8, UInt8)>,
         into out: UnsafeMutableBufferPointer<UInt8>
     ) {
-        var input = 0
-        var output = 0
-        for _ in 0..<groups {
+        let input = UnsafeRawBufferPointer(bytes)
+        let output = UnsafeMutableRawBufferPointer(out)
+        var group = 0
+        // Two groups of each eight bytes that are there; the last two bytes are read again.
+        while group + 2 <= groups, group &* 3 &+ 8 <= input.count {
+            let word = UInt64(
+                bigEndian: input.loadUnaligned(fromByteOffset: group &* 3, as: UInt64.self))
+            let a = pairs[Int(word >> 52)]
+            let b = pairs[Int(word >> 40 & 0xFFF)]
+            let c = pairs[Int(word >> 28 & 0xFFF)]
+            let d = pairs[Int(word >> 16 & 0xFFF)]
+            let text = UInt64(a) | UInt64(b) << 16 | UInt64(c) << 32 | UInt64(d) << 48
+            output.storeBytes(of: text.littleEndian, toByteOffset: group &* 4, as: UInt64.self)
+            group &+= 2
+        }
+        while group < groups {
             let bits =
-                Int(bytes[input]) << 16 | Int(bytes[input + 1]) << 8 | Int(bytes[input + 2])
-            (out[output], out[output + 1]) = pairs[bits >> 12]
-            (out[output + 2], out[output + 3]) = pairs[bits & 0xFFF]
-            input += 3
-            output += 4
+                Int(bytes[group * 3]) << 16 | Int(bytes[group * 3 + 1]) << 8
+                | Int(bytes[group * 3 + 2])
+            let text = UInt32(pairs[bits >> 12]) | UInt32(pairs[bits & 0xFFF]) << 16
+            output.storeBytes(of: text.littleEndian, toByteOffset: group * 4, as: UInt32.self)
+            group += 1
         }
     }
 }

@@ -1,18 +1,25 @@
-/// What each character means at each of the four places of a group, already shifted.
+/// What each pair of characters means: 12 bits, or that one of the two is foreign.
 ///
-/// Four look-ups and three ORs make three bytes; one bit above them says that a character is foreign.
-struct Base64Table: Sendable {
-    private static let foreign: UInt32 = 1 << 24
-    private let values: [UInt32]
+/// Two loads make what four characters say, and none of them branches.
+///
+/// Unchecked: the table is written once, never changes and is never freed. It has no count of references,
+/// which all threads would write to.
+struct Base64Table: @unchecked Sendable {
+    /// Above the twelve bits of a value.
+    private static let foreign: UInt16 = 1 << 15
+
+    /// By the first character plus 256 times the second.
+    private let values: UnsafePointer<UInt16>
 
     init(alphabet: [UInt8]) {
-        var values = [UInt32](repeating: Self.foreign, count: 4 * 256)
-        for (value, character) in alphabet.enumerated() {
-            for place in 0..<4 {
-                values[place * 256 + Int(character)] = UInt32(value) << UInt32(18 - 6 * place)
+        let values = UnsafeMutablePointer<UInt16>.allocate(capacity: 256 * 256)
+        values.initialize(repeating: Self.foreign, count: 256 * 256)
+        for (high, first) in alphabet.enumerated() {
+            for (low, second) in alphabet.enumerated() {
+                values[Int(first) | Int(second) << 8] = UInt16(high << 6 | low)
             }
         }
-        self.values = values
+        self.values = UnsafePointer(values)
     }
 
     /// Decodes strictly: no padding, no foreign characters, no stray bits; nil otherwise.
@@ -20,58 +27,64 @@ struct Base64Table: Sendable {
         let (groups, rest) = text.count.quotientAndRemainder(dividingBy: 4)
         guard rest != 1 else { return nil }
         var isGood = true
-        let bytes = [UInt8](
-            unsafeUninitializedCapacity: groups * 3 + 2
-        ) { out, count in
-            let seen = values.withUnsafeBufferPointer { table in
-                Self.decode(groups: groups, text, table, into: out)
-            }
+        // Two bytes of room behind the last group's six, since eight are written at a time.
+        let bytes = [UInt8](unsafeUninitializedCapacity: groups * 3 + 8) { out, count in
+            let seen = decode(groups: groups, UnsafeRawBufferPointer(text), into: out)
             count = groups * 3
-            var last = Self.foreign
-            if rest > 0 {
-                last = tail(text, from: groups * 4)
-                // Left-over bits must be zero, or two texts would mean the same bytes.
-                if last & (rest == 2 ? 0xFFFF : 0xFF) != 0 { last = Self.foreign }
-                for place in 0..<(rest - 1) {
-                    out[count] = UInt8(truncatingIfNeeded: last >> UInt32(16 - 8 * place))
-                    count += 1
-                }
-            } else {
-                last = 0
+            guard rest > 0 else {
+                isGood = seen & Self.foreign == 0
+                return
             }
-            isGood = (seen | last) & Self.foreign == 0
+            let tail = tail(text, from: groups * 4)
+            // Left-over bits must be zero, or two texts would mean the same bytes.
+            let stray = tail.bits & (rest == 2 ? 0xFFFF : 0xFF)
+            isGood = (seen | tail.seen) & Self.foreign == 0 && stray == 0
+            for place in 0..<(rest - 1) {
+                out[count] = UInt8(truncatingIfNeeded: tail.bits >> UInt32(16 - 8 * place))
+                count += 1
+            }
         }
         return isGood ? bytes : nil
     }
 
-    /// The last two or three characters as the head of a group.
-    private func tail(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> UInt32 {
-        var bits: UInt32 = 0
-        for index in start..<text.count {
-            bits |= values[(index - start) * 256 + Int(text[index])]
-        }
-        return bits
+    /// The last two or three characters as the head of a group of 24 bits.
+    private func tail(
+        _ text: UnsafeBufferPointer<UInt8>, from start: Int
+    ) -> (bits: UInt32, seen: UInt16) {
+        // The character of value 0 stands for what is missing; both alphabets begin with it.
+        let zero = UInt8(ascii: "A")
+        let third = text.count > start + 2 ? text[start + 2] : zero
+        let first = values[Int(text[start]) | Int(text[start + 1]) << 8]
+        let second = values[Int(third) | Int(zero) << 8]
+        return (UInt32(first) << 12 | UInt32(second), first | second)
     }
 
-    /// `out` has room for three bytes a group, `text` holds four characters a group. Returns the OR of all
-    /// groups.
-    private static func decode(
-        groups: Int, _ text: UnsafeBufferPointer<UInt8>, _ table: UnsafeBufferPointer<UInt32>,
-        into out: UnsafeMutableBufferPointer<UInt8>
-    ) -> UInt32 {
-        var seen: UInt32 = 0
-        var input = 0
-        var output = 0
-        for _ in 0..<groups {
-            let bits =
-                table[Int(text[input])] | table[256 + Int(text[input + 1])]
-                | table[512 + Int(text[input + 2])] | table[768 + Int(text[input + 3])]
-            seen |= bits
-            out[output] = UInt8(truncatingIfNeeded: bits >> 16)
-            out[output + 1] = UInt8(truncatingIfNeeded: bits >> 8)
-            out[output + 2] = UInt8(truncatingIfNeeded: bits)
-            input += 4
-            output += 3
+    /// `out` has room for three bytes a group and two more, `text` holds four characters a group. Returns the
+    /// OR of all values.
+    private func decode(
+        groups: Int, _ text: UnsafeRawBufferPointer, into out: UnsafeMutableBufferPointer<UInt8>
+    ) -> UInt16 {
+        guard groups > 0 else { return 0 }
+        let raw = UnsafeMutableRawBufferPointer(out)
+        var seen: UInt16 = 0
+        for pair in 0..<(groups / 2) {
+            let word = UInt64(
+                littleEndian: text.loadUnaligned(fromByteOffset: pair &* 8, as: UInt64.self))
+            let a = values[Int(word & 0xFFFF)]
+            let b = values[Int(word >> 16 & 0xFFFF)]
+            let c = values[Int(word >> 32 & 0xFFFF)]
+            let d = values[Int(word >> 48)]
+            seen |= a | b | c | d
+            let bits = UInt64(a) << 52 | UInt64(b) << 40 | UInt64(c) << 28 | UInt64(d) << 16
+            raw.storeBytes(of: bits.bigEndian, toByteOffset: pair &* 6, as: UInt64.self)
+        }
+        if groups % 2 == 1 {
+            let place = (groups - 1) * 4
+            let a = values[Int(text[place]) | Int(text[place + 1]) << 8]
+            let b = values[Int(text[place + 2]) | Int(text[place + 3]) << 8]
+            seen |= a | b
+            let bits = UInt32(a) << 20 | UInt32(b) << 8
+            raw.storeBytes(of: bits.bigEndian, toByteOffset: (groups - 1) * 3, as: UInt32.self)
         }
         return seen
     }

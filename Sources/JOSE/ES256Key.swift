@@ -111,46 +111,8 @@ package struct ES256PublicKey: Sendable {
     func isValid(
         signature: UnsafeBufferPointer<UInt8>, over message: UnsafeBufferPointer<UInt8>
     ) -> Bool {
-        guard signature.count == 64, let context = contexts.take() else { return false }
+        guard let context = contexts.take() else { return false }
         defer { contexts.giveBack(context) }
-        let verdict = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 32 + 72) { memory in
-            let digest = memory.baseAddress
-            guard
-                EVP_Digest(
-                    message.baseAddress, message.count, digest, nil, Digest.sha256.pointer, nil)
-                    == 1
-            else { return Int32(0) }
-            let der = UnsafeMutableBufferPointer(rebasing: memory[32...])
-            let length = Self.writeDER(signature, to: der)
-            return EVP_PKEY_verify(context, der.baseAddress, length, digest, 32)
-        }
-        if verdict != 1 { ERR_clear_error() }
-        return verdict == 1
-    }
-
-    /// SEQUENCE of two INTEGERs, at most 72 bytes; returns how many. `raw` holds 64.
-    private static func writeDER(
-        _ raw: UnsafeBufferPointer<UInt8>, to der: UnsafeMutableBufferPointer<UInt8>
-    ) -> Int {
-        var end = 2
-        for half in [0..<32, 32..<64] {
-            // The shortest form: no leading zeros, but one where the sign bit would be set.
-            let start = half.first { raw[$0] != 0 } ?? (half.upperBound - 1)
-            let padding = raw[start] >= 0x80 ? 1 : 0
-            der[end] = 0x02
-            der[end + 1] = UInt8(half.upperBound - start + padding)
-            end += 2
-            if padding == 1 {
-                der[end] = 0
-                end += 1
-            }
-            for index in start..<half.upperBound {
-                der[end] = raw[index]
-                end += 1
-            }
-        }
-        der[0] = 0x30
-        der[1] = UInt8(end - 2)
-        return end
+        return context.isValid(signature: signature, over: message)
     }
 }

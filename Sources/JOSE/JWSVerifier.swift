@@ -35,6 +35,7 @@ package final class JWSVerifier: Sendable {
     private static let cacheLimitMax = 64
 
     private let trust: Mutex<TrustState>
+    private let lanes = VerificationLanes()
     private let cacheLimit: Int
     private let sizeMax: Int
 
@@ -69,6 +70,7 @@ package final class JWSVerifier: Sendable {
         guard old.roots.fingerprints != roots.fingerprints else { return false }
         let fresh = try TrustState(roots: roots, headersMax: cacheLimit, revoked: old.revoked)
         trust.withLock { $0 = fresh }
+        lanes.forget()
         return true
     }
 
@@ -90,6 +92,7 @@ package final class JWSVerifier: Sendable {
     /// Refuses every chain with the certificate of this question from now on, or no longer.
     package func setRevoked(_ isRevoked: Bool, _ question: RevocationQuestion) {
         current.setRevoked(isRevoked, question.certificate)
+        lanes.forget()
     }
 
     /// The payload of `jws`, once everything about it but its time is proved.
@@ -122,6 +125,22 @@ package final class JWSVerifier: Sendable {
         // What is no base64url is no JWS: said before anything is judged.
         let signature = try parts.decodedSignature()
         let payload = try parts.decodedPayload()
+        if cacheLimit > 0, signature.count == 64,
+            let verdict = signature.withUnsafeBufferPointer({ lanes.verdict(parts, signature: $0) })
+        {
+            guard verdict.isGood else { throw Self.badSignature }
+            return SignedPayload(bytes: payload, validity: verdict.validity)
+        }
+        return SignedPayload(bytes: payload, validity: try prove(parts, signature).validity)
+    }
+
+    private static let badSignature = JOSEError(.signature, "the signature does not verify")
+
+    /// The chain of a JWS, once both chain and signature are proved.
+    private func prove(
+        _ parts: JWSParts, _ signature: [UInt8]
+    ) throws(JOSEError) -> VerifiedChain {
+        let now = lanes.now
         let trust = current
         let known = trust.chain(forHeader: parts.header)
         let chain =
@@ -132,9 +151,10 @@ package final class JWSVerifier: Sendable {
         let isGood = signature.withUnsafeBufferPointer {
             chain.leafKey.isValid(signature: $0, over: parts.signingInput)
         }
-        guard isGood else { throw JOSEError(.signature, "the signature does not verify") }
+        guard isGood else { throw Self.badSignature }
         if known == nil { trust.insert(chain, forHeader: parts.header) }
-        return SignedPayload(bytes: payload, validity: chain.validity)
+        if cacheLimit > 0 { lanes.remember(chain, forHeader: parts.header, at: now) }
+        return chain
     }
 
     /// The root that was sent must be a certificate, and is otherwise ignored.

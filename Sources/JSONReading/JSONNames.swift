@@ -1,24 +1,26 @@
 /// Names of members to be told apart quickly: most are alone in their place of a table by length,
-/// first and last byte.
+/// first and last byte. Its memory is never freed: make it once, in a `static let`.
 package struct JSONNames: Sendable {
     private static let placeCount = 256
     private static let none = UInt16.max
 
-    private let texts: [[UInt8]]
+    private let texts: PermanentList<StaticString>
     /// The first name of each place, and the name after each one in the same place.
-    private var heads: [UInt16]
-    private var nexts: [UInt16]
+    private let heads: PermanentList<UInt16>
+    private let nexts: PermanentList<UInt16>
 
     /// At most 65,535 names.
     package init(_ names: [StaticString]) {
-        texts = names.map { name in name.withUTF8Buffer { Array($0) } }
-        heads = Array(repeating: Self.none, count: Self.placeCount)
-        nexts = Array(repeating: Self.none, count: names.count)
-        for (index, text) in texts.enumerated() {
-            let place = text.withUnsafeBufferPointer { Self.place($0) }
+        texts = PermanentList(names)
+        var heads = Array(repeating: Self.none, count: Self.placeCount)
+        var nexts = Array(repeating: Self.none, count: names.count)
+        for (index, name) in names.enumerated() {
+            let place = name.withUTF8Buffer { Self.place($0) }
             nexts[index] = heads[place]
             heads[place] = UInt16(truncatingIfNeeded: index)
         }
+        self.heads = PermanentList(heads)
+        self.nexts = PermanentList(nexts)
     }
 
     private static func place(_ name: UnsafeBufferPointer<UInt8>) -> Int {
@@ -31,7 +33,11 @@ package struct JSONNames: Sendable {
         var candidate = heads[Self.place(name)]
         while candidate != Self.none {
             let index = Int(candidate)
-            if texts[index].count == name.count, texts[index].elementsEqual(name) { return index }
+            if texts[index].utf8CodeUnitCount == name.count,
+                texts[index].withUTF8Buffer({ $0.elementsEqual(name) })
+            {
+                return index
+            }
             candidate = nexts[index]
         }
         return nil

@@ -155,11 +155,18 @@ extension JSONDocument {
     fileprivate func lastMember(_ name: StaticString, of object: Int) -> Int? {
         guard entries[object].kind == .object else { return nil }
         let end = Int(entries[object].next)
+        let length = UInt32(name.utf8CodeUnitCount)
         return entries.withUnsafeBufferPointer { entries in
             var found: Int?
             var index = object + 1
             while index < end {
-                if holds(name, at: entries[index]) { found = index + 1 }
+                let entry = entries[index]
+                // Most names differ in length, and then nothing else is looked at.
+                if entry.kind == .escapedText || entry.end &- entry.start == length,
+                    holds(name, at: entry)
+                {
+                    found = index + 1
+                }
                 index = Int(entries[index + 1].next)
             }
             return found

@@ -18,6 +18,11 @@ package final class NotificationIntake: Sendable {
     private let batcher: ArrivalBatcher
     private let clock: any WallClock
     private let metrics: Metrics
+    // Kept at hand: what is written for each notification is not looked up by name.
+    private let verifyTime: Timing
+    private let storeTime: Timing
+    private let stored: Counter
+    private let duplicates: Counter
 
     /// `commit` is the store's `storeArrivals` but in tests.
     package init(
@@ -29,6 +34,11 @@ package final class NotificationIntake: Sendable {
         batcher = ArrivalBatcher(limits: limits, commit: commit)
         self.clock = clock
         self.metrics = metrics
+        verifyTime = metrics.timing("repricer_notification_verify_seconds")
+        storeTime = metrics.timing("repricer_notification_store_seconds")
+        stored = metrics.counter("repricer_notifications_total", labels: ["outcome": "new"])
+        duplicates = metrics.counter(
+            "repricer_notifications_total", labels: ["outcome": "duplicate"])
         metrics.describe(
             "repricer_notifications_total", "Payloads received, by what became of them.")
         metrics.describe(
@@ -65,15 +75,25 @@ package final class NotificationIntake: Sendable {
 
     @discardableResult
     func count(_ outcome: IntakeOutcome) -> IntakeOutcome {
-        metrics.increment("repricer_notifications_total", labels: ["outcome": label(of: outcome)])
+        switch outcome {
+        case .stored(isNew: true, understood: true): stored.increment()
+        case .stored(isNew: false, _): duplicates.increment()
+        case .stored(isNew: true, understood: false): count("not_understood")
+        case .refused(let refusal): count(refusal.code)
+        case .unavailable: count("unavailable")
+        }
         return outcome
+    }
+
+    private func count(_ outcome: String) {
+        metrics.increment("repricer_notifications_total", labels: ["outcome": outcome])
     }
 
     private func judge(_ signedPayload: String) async -> IntakeOutcome {
         let start = ContinuousClock.now
         let arrival: Arrival
         do throws(NotificationRefusal) {
-            defer { observe("repricer_notification_verify_seconds", since: start) }
+            defer { verifyTime.observe(seconds: (.now - start) / .seconds(1)) }
             arrival = try turnstile.pass { () throws(NotificationRefusal) in
                 try check(signedPayload, clock.nowMilliseconds())
             }
@@ -82,12 +102,8 @@ package final class NotificationIntake: Sendable {
         }
         let verifiedAt = ContinuousClock.now
         let outcome = await store(arrival)
-        observe("repricer_notification_store_seconds", since: verifiedAt)
+        storeTime.observe(seconds: (.now - verifiedAt) / .seconds(1))
         return outcome
-    }
-
-    private func observe(_ name: String, since start: ContinuousClock.Instant) {
-        metrics.observe(name, seconds: (.now - start) / .seconds(1))
     }
 
     private func store(_ arrival: Arrival) async -> IntakeOutcome {
@@ -110,16 +126,6 @@ package final class NotificationIntake: Sendable {
         for part in unknown {
             let kind = String(part.prefix { $0 != ":" })
             metrics.increment("repricer_unknown_parts_total", labels: ["kind": kind])
-        }
-    }
-
-    private func label(of outcome: IntakeOutcome) -> String {
-        switch outcome {
-        case .stored(isNew: false, _): "duplicate"
-        case .stored(isNew: true, understood: false): "not_understood"
-        case .stored(isNew: true, understood: true): "new"
-        case .refused(let refusal): refusal.code
-        case .unavailable: "unavailable"
         }
     }
 }

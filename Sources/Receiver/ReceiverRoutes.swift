@@ -14,10 +14,12 @@ package final class ReceiverRoutes: Sendable {
     private let pages: StatusPages
     private let token: ForwarderToken?
     private let metrics: Metrics
+    /// Notifications that were answered 200.
+    private let taken: Counter
     private let log: Log
     private let refusals: RefusalLog
     private let obstacle: @Sendable () async -> String?
-    private let isDraining = Mutex(false)
+    private let isDraining = Atomic(false)
 
     /// `obstacle` is the store's own, but in tests: nil when ready, else why not, in words for a
     /// person. Without `legacy` there is no V1 endpoint.
@@ -32,6 +34,8 @@ package final class ReceiverRoutes: Sendable {
         pages = StatusPages(reports: reports, clock: clock, log: log)
         self.token = token
         self.metrics = metrics
+        taken = metrics.counter(
+            "repricer_http_requests_total", labels: ["route": "notifications", "status": "200"])
         self.log = log
         refusals = RefusalLog(log: log)
         self.obstacle = obstacle
@@ -40,15 +44,19 @@ package final class ReceiverRoutes: Sendable {
 
     /// From now on notifications are answered 503, so that the sender turns to another replica.
     package func drain() {
-        isDraining.withLock { $0 = true }
+        isDraining.store(true, ordering: .releasing)
     }
 
     /// The handler for `HTTPServer`.
     package func respond(to request: HTTPRequest) async -> HTTPResponse {
         let (route, response) = await answer(request)
-        metrics.increment(
-            "repricer_http_requests_total",
-            labels: ["route": route, "status": "\(response.status)"])
+        if route == "notifications", response.status == 200 {
+            taken.increment()
+        } else {
+            metrics.increment(
+                "repricer_http_requests_total",
+                labels: ["route": route, "status": "\(response.status)"])
+        }
         return response
     }
 
@@ -115,7 +123,7 @@ package final class ReceiverRoutes: Sendable {
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
         }
-        return isDraining.withLock { $0 } ? comeAgain("draining", "shutting down") : nil
+        return isDraining.load(ordering: .acquiring) ? comeAgain("draining", "shutting down") : nil
     }
 
     private func answer(to outcome: IntakeOutcome) -> HTTPResponse {
@@ -149,7 +157,7 @@ package final class ReceiverRoutes: Sendable {
     }
 
     private func sayReady() async -> HTTPResponse {
-        if isDraining.withLock({ $0 }) { return .text(503, "draining\n") }
+        if isDraining.load(ordering: .acquiring) { return .text(503, "draining\n") }
         guard let why = await obstacle() else { return .text(200, "ready\n") }
         return .text(503, "\(why)\n")
     }

@@ -1,5 +1,46 @@
 import Synchronization
 
+/// Counts up; one of the series of `Metrics`.
+package final class Counter: Sendable {
+    private let value = Atomic<Int>(0)
+
+    fileprivate init() {}
+
+    package func increment(by amount: Int = 1) {
+        value.wrappingAdd(amount, ordering: .relaxed)
+    }
+
+    fileprivate var count: Int { value.load(ordering: .relaxed) }
+}
+
+/// A histogram of durations; one of the series of `Metrics`.
+package final class Timing: Sendable {
+    private struct State {
+        var buckets = [Int](repeating: 0, count: Metrics.bucketBounds.count)
+        var count = 0
+        var sum = 0.0
+    }
+
+    private let state = Mutex(State())
+
+    fileprivate init() {}
+
+    package func observe(seconds: Double) {
+        // From the last bucket down: each holds what the ones before it hold.
+        var first = Metrics.bucketBounds.count
+        while first > 0, seconds <= Metrics.bucketBounds[first - 1] { first -= 1 }
+        state.withLock { state in
+            for index in first..<state.buckets.count { state.buckets[index] += 1 }
+            state.count += 1
+            state.sum += seconds
+        }
+    }
+
+    fileprivate var snapshot: (buckets: [Int], count: Int, sum: Double) {
+        state.withLock { ($0.buckets, $0.count, $0.sum) }
+    }
+}
+
 /// Counters, gauges and timings, rendered in Prometheus' text format.
 package final class Metrics: Sendable {
     /// Upper bounds in seconds of a timing's buckets.
@@ -10,9 +51,9 @@ package final class Metrics: Sendable {
     package static let seriesMax = 10_000
 
     private enum Value {
-        case counter(Int)
+        case counter(Counter)
         case gauge(Double)
-        case timing(buckets: [Int], count: Int, sum: Double)
+        case timing(Timing)
     }
 
     private struct State {
@@ -20,6 +61,17 @@ package final class Metrics: Sendable {
         var helps: [String: String] = [:]
         var seriesCount = 0
         var dropped = 0
+
+        mutating func put(_ value: Value, _ name: String, _ key: String) {
+            if families[name]?[key] == nil {
+                guard seriesCount < Metrics.seriesMax else {
+                    dropped += 1
+                    return
+                }
+                seriesCount += 1
+            }
+            families[name, default: [:]][key] = value
+        }
     }
 
     private let state = Mutex(State())
@@ -32,61 +84,51 @@ package final class Metrics: Sendable {
         state.withLock { $0.helps[name] = line }
     }
 
+    /// The counter of that name and those labels, to be kept by who counts often. It exists from now on.
+    package func counter(_ name: String, labels: [String: String] = [:]) -> Counter {
+        series(name, labels, Counter()) { value in
+            if case .counter(let counter) = value { counter } else { nil }
+        } wrap: {
+            .counter($0)
+        }
+    }
+
+    /// The histogram of that name and those labels, to be kept by who measures often. It exists from now on.
+    package func timing(_ name: String, labels: [String: String] = [:]) -> Timing {
+        series(name, labels, Timing()) { value in
+            if case .timing(let timing) = value { timing } else { nil }
+        } wrap: {
+            .timing($0)
+        }
+    }
+
     /// Adds to a counter; `by: 0` makes it exist before the first event.
     package func increment(_ name: String, labels: [String: String] = [:], by amount: Int = 1) {
-        update(name, labels, first: .counter(0)) { value in
-            if case .counter(let count) = value {
-                value = .counter(count &+ amount)
-            } else {
-                value = .counter(amount)
-            }
-        }
+        counter(name, labels: labels).increment(by: amount)
     }
 
     /// Sets a gauge.
     package func set(_ name: String, labels: [String: String] = [:], to value: Double) {
-        update(name, labels, first: .gauge(value)) { $0 = .gauge(value) }
+        let key = Self.labelText(labels)
+        state.withLock { $0.put(.gauge(value), name, key) }
     }
 
     /// Adds one timing to a histogram.
     package func observe(_ name: String, labels: [String: String] = [:], seconds: Double) {
-        update(name, labels, first: .counter(0)) { value in
-            var buckets: [Int]
-            var (count, sum) = (0, 0.0)
-            if case .timing(let oldBuckets, let oldCount, let oldSum) = value {
-                (buckets, count, sum) = (oldBuckets, oldCount, oldSum)
-                // The only owner of the buckets is then the variable, and they change in place.
-                value = .counter(0)
-            } else {
-                buckets = [Int](repeating: 0, count: Self.bucketBounds.count)
-            }
-            for (index, bound) in Self.bucketBounds.enumerated() where seconds <= bound {
-                buckets[index] += 1
-            }
-            value = .timing(buckets: buckets, count: count + 1, sum: sum + seconds)
-        }
+        timing(name, labels: labels).observe(seconds: seconds)
     }
 
-    /// `first` is what a series begins with, before its first change.
-    private func update(
-        _ name: String, _ labels: [String: String], first: Value, _ change: (inout Value) -> Void
-    ) {
+    /// What exists, else `fresh`, which then does; one series too many is counted and leads nowhere.
+    private func series<Series: Sendable>(
+        _ name: String, _ labels: [String: String], _ fresh: @autoclosure () -> Series,
+        _ unwrap: (Value) -> Series?, wrap: (Series) -> Value
+    ) -> Series {
         let key = Self.labelText(labels)
-        state.withLock { state in
-            if let family = state.families.index(forKey: name),
-                let series = state.families.values[family].index(forKey: key)
-            {
-                change(&state.families.values[family].values[series])
-                return
-            }
-            guard state.seriesCount < Self.seriesMax else {
-                state.dropped += 1
-                return
-            }
-            state.seriesCount += 1
-            var value = first
-            change(&value)
-            state.families[name, default: [:]][key] = value
+        return state.withLock { state in
+            if let known = state.families[name]?[key].flatMap(unwrap) { return known }
+            let series = fresh()
+            state.put(wrap(series), name, key)
+            return series
         }
     }
 
@@ -119,9 +161,10 @@ package final class Metrics: Sendable {
     private static func lines(_ name: String, _ labels: String, _ value: Value) -> [String] {
         let braces = labels.isEmpty ? "" : "{\(labels)}"
         switch value {
-        case .counter(let count): return ["\(name)\(braces) \(count)"]
+        case .counter(let counter): return ["\(name)\(braces) \(counter.count)"]
         case .gauge(let number): return ["\(name)\(braces) \(text(number))"]
-        case .timing(let buckets, let count, let sum):
+        case .timing(let timing):
+            let (buckets, count, sum) = timing.snapshot
             let comma = labels.isEmpty ? "" : ","
             let rows = zip(bucketBounds, buckets).map { bound, hits in
                 "\(name)_bucket{\(labels)\(comma)le=\"\(text(bound))\"} \(hits)"

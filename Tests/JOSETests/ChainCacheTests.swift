@@ -1,4 +1,5 @@
 import JOSE
+import Synchronization
 import Testing
 
 @Suite struct ChainCacheTests {
@@ -113,4 +114,41 @@ import Testing
         #expect(verifier.code(mine) == "ok")
         #expect(verifier.code(foreign) == "ok")
     }
+
+    @Test func replaceRoots_whileThreadsVerify_holdsForEachCallThatBeginsAfterIt() async throws {
+        let (ours, theirs) = (
+            try Sample.authority.get().trustedRoots(), try Sample.strangers.get().trustedRoots()
+        )
+        let verifier = try Sample.verifier()
+        let mine = try Sample.jws()
+        let foreign = try Sample.strangers.get().signer().sign([1])
+        let end = End()
+
+        try await withThrowingTaskGroup(of: Set<String>.self) { group in
+            // On both cores the other root's chain is known and used all the time.
+            for _ in 0..<2 {
+                group.addTask {
+                    var codes: Set<String> = []
+                    while !end.hasCome.load(ordering: .relaxed) {
+                        codes.insert(verifier.code(mine))
+                    }
+                    return codes
+                }
+            }
+            for _ in 0..<40 {
+                try verifier.replaceRoots(theirs)
+                #expect(verifier.code(mine) == "jws_chain")
+                #expect(verifier.code(foreign) == "ok")
+                try verifier.replaceRoots(ours)
+                #expect(verifier.code(mine) == "ok")
+                #expect(verifier.code(foreign) == "jws_chain")
+            }
+            end.hasCome.store(true, ordering: .relaxed)
+            for try await codes in group { #expect(codes.isSubset(of: ["ok", "jws_chain"])) }
+        }
+    }
+}
+
+private final class End: Sendable {
+    let hasCome = Atomic(false)
 }

@@ -59,6 +59,32 @@ import Testing
         #expect(Base64URL.decode(text) == nil)
     }
 
+    @Test func base64URL_ofEveryLength_agreesWithFoundation() {
+        for count in 0..<70 {
+            let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 * 151 + count) }
+            let expected = Data(bytes).base64EncodedString()
+                .replacing("+", with: "-")
+                .replacing("/", with: "_")
+                .replacing("=", with: "")
+            #expect(Base64URL.encode(bytes) == expected)
+            #expect(Base64URL.decode(expected) == bytes)
+        }
+    }
+
+    @Test func base64URL_withAForeignByteAnywhere_isRefused() {
+        let good = Array("ABCDEFGHIJKLMNOPQR".utf8)
+        let alphabet = Set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+        for count in [8, 11, 12, 16, 18] {
+            for place in 0..<count {
+                for byte in UInt8.min...UInt8.max where !alphabet.contains(byte) {
+                    var text = Array(good.prefix(count))
+                    text[place] = byte
+                    #expect(Base64URL.decode(text) == nil, "\(byte) at \(place) of \(count)")
+                }
+            }
+        }
+    }
+
     @Test(arguments: ["Zg", "Zg=", "Zg===", "====", "Z===", "Zm9v Zg==", "Zm-v", "Zh=="])
     func base64_whenNotCanonical_isRefused(text: String) {
         #expect(Base64.decode(text) == nil)

@@ -2,13 +2,15 @@ internal import JSONReading
 
 /// What an object of the App Store may hold, as far as it is documented: what is beside it is
 /// unknown, and worth telling somebody.
+///
+/// Kept for ever, in lists that count no users: every thread compares every payload with the same few shapes.
 struct WireShape: Sendable {
     /// Reading never depends on it: an odd value is read as far as it can be, and reported.
-    indirect enum Form: Sendable {
+    enum Form: Sendable {
         case text, integer, instant, boolean, texts
         /// An enumeration, kept raw wherever it is read.
-        case word([StaticString])
-        case code([Int64])
+        case word(PermanentList<StaticString>)
+        case code(PermanentList<Int64>)
         case object(WireShape)
         case list(WireShape)
     }
@@ -23,14 +25,14 @@ struct WireShape: Sendable {
         }
     }
 
-    let fields: [Field]
+    let fields: PermanentList<Field>
     /// The fields' names, in their order.
     let names: JSONNames
     /// Without it an object of this shape cannot be read.
     let required: StaticString?
 
     init(required: StaticString? = nil, _ fields: [Field]) {
-        self.fields = fields
+        self.fields = PermanentList(fields)
         self.required = required
         names = JSONNames(fields.map(\.name))
     }

@@ -1,0 +1,112 @@
+internal import COpenSSL
+internal import Glibc
+internal import Synchronization
+
+/// A copy for each core of what it last verified with: headers, their chains, OpenSSL's contexts.
+///
+/// Two threads that verify at once need the same few objects. Were these shared, each count of users and each
+/// lock among them would be written by both all the time, and the cores would take the memory from each other.
+/// A lane only repeats what `TrustState` concluded: it is believed as long as `epoch` is that of the conclusion.
+final class VerificationLanes: Sendable {
+    private static let lanesMax = 64
+
+    private let lanes: [VerificationLane]
+    /// Goes up whenever a conclusion of before may no longer hold.
+    private let epoch = Atomic<UInt64>(1)
+
+    init() {
+        let cores = sysconf(Int32(_SC_NPROCESSORS_CONF))
+        lanes = (0..<min(max(cores, 1), Self.lanesMax)).map { _ in VerificationLane() }
+    }
+
+    /// To be read before what is concluded from, and given to `remember` with the conclusion.
+    var now: UInt64 { epoch.load(ordering: .acquiring) }
+
+    /// Makes every lane forget: to be called after trust has changed.
+    func forget() {
+        epoch.add(1, ordering: .acquiringAndReleasing)
+    }
+
+    /// Whether the signature is good, and when the chain of the header is valid; nil where this core does not know
+    /// the header, or its lane is in use.
+    func verdict(
+        _ parts: JWSParts, signature: UnsafeBufferPointer<UInt8>
+    ) -> (isGood: Bool, validity: Range<Int64>)? {
+        lane?.verdict(parts, signature: signature, epoch: now)
+    }
+
+    /// Keeps a chain under which a signature of this header was good.
+    func remember(
+        _ chain: VerifiedChain, forHeader text: UnsafeBufferPointer<UInt8>, at now: UInt64
+    ) {
+        lane?.remember(chain, forHeader: text, epoch: now)
+    }
+
+    /// nil where the system does not say on which core we are. That may change at any moment: it is a hint.
+    private var lane: VerificationLane? {
+        let core = shim_current_core()
+        return core < 0 ? nil : lanes[Int(core) % lanes.count]
+    }
+}
+
+private final class VerificationLane: Sendable {
+    /// The App Store signs with one or two chains at a time.
+    private static let entriesMax = 4
+
+    private struct Entry {
+        var header: [UInt8]
+        var chain: VerifiedChain
+        var context: VerificationContext
+    }
+
+    private struct State {
+        var epoch: UInt64 = 0
+        var entries: [Entry] = []
+    }
+
+    // Two lanes never share a cache line.
+    private let before = InlineArray<8, UInt64>(repeating: 0)
+    private let state = Mutex(State())
+    private let after = InlineArray<8, UInt64>(repeating: 0)
+
+    func verdict(
+        _ parts: JWSParts, signature: UnsafeBufferPointer<UInt8>, epoch: UInt64
+    ) -> (isGood: Bool, validity: Range<Int64>)? {
+        // Who finds it taken has replaced its holder on this core: waiting would be for nothing.
+        let verdict = state.withLockIfAvailable {
+            state -> (isGood: Bool, validity: Range<Int64>)? in
+            guard state.epoch == epoch,
+                let index = state.entries.firstIndex(where: { parts.isHeader($0.header) })
+            else { return nil }
+            let isGood = state.entries[index].context.isValid(
+                signature: signature, over: parts.signingInput)
+            return (isGood, state.entries[index].chain.validity)
+        }
+        return verdict ?? nil
+    }
+
+    func remember(
+        _ chain: VerifiedChain, forHeader text: UnsafeBufferPointer<UInt8>, epoch: UInt64
+    ) {
+        guard let context = VerificationContext(key: chain.leafKey.key) else { return }
+        let entry = Entry(header: Array(text), chain: chain, context: context)
+        _ = state.withLockIfAvailable { state in
+            // Late conclusions are not kept.
+            guard epoch >= state.epoch else { return }
+            if epoch > state.epoch { state.entries = [] }
+            state.epoch = epoch
+            state.entries.removeAll { $0.header == entry.header }
+            if state.entries.count == Self.entriesMax { state.entries.removeFirst() }
+            state.entries.append(entry)
+        }
+    }
+}
+
+extension JWSParts {
+    fileprivate func isHeader(_ text: [UInt8]) -> Bool {
+        guard text.count == header.count, let start = header.baseAddress else { return false }
+        return text.withUnsafeBytes { text in
+            text.baseAddress.map { memcmp($0, start, header.count) == 0 } ?? false
+        }
+    }
+}
