@@ -113,26 +113,47 @@ final class VerifyRounds: Sendable {
     }
 
     /// One thread and two, product and bare OpenSSL, in turns.
+    ///
+    /// Whichever thread is free takes the next ten, as a server's threads do: shares fixed beforehand would
+    /// measure the slower of two cores.
     func threadRates(rounds: Int) throws -> ThreadRates {
-        let halves = [0, 1].map { half in
-            payloads.indices.filter { $0 % 2 == half }
-        }
-        let bares = try halves.map { half in try bare(half.map { signed[$0] }) }
+        let product: @Sendable (Range<Int>) throws -> Void = { [self] in try verify(payloads[$0]) }
+        // Each is used by one thread only.
+        nonisolated(unsafe) let bares = [try bare(signed), try bare(signed)]
+        let first: @Sendable (Range<Int>) throws -> Void = { try bares[0].run($0) }
+        let second: @Sendable (Range<Int>) throws -> Void = { try bares[1].run($0) }
         var (one, two, bareOne, bareTwo) = ([Double](), [Double](), [Double](), [Double]())
-        let product: [@Sendable () throws -> Void] = halves.map { half in
-            { [self] in try verify(half.lazy.map { self.payloads[$0] }) }
-        }
         for _ in 0..<rounds {
-            one.append(try rate { for half in product { try half() } })
-            two.append(try rate { try Workers.run(product) })
-            bareOne.append(try rate { for bare in bares { try bare.run() } })
-            // Each is used by one thread only.
-            nonisolated(unsafe) let bares = bares
-            bareTwo.append(
-                try rate { try Workers.run([{ try bares[0].run() }, { try bares[1].run() }]) })
+            one.append(try sharedRate([product]))
+            two.append(try sharedRate([product, product]))
+            bareOne.append(try sharedRate([first]))
+            bareTwo.append(try sharedRate([first, second]))
         }
         return ThreadRates(
             one: median(one), two: median(two), bareOne: median(bareOne), bareTwo: median(bareTwo))
+    }
+
+    /// Notifications a second of threads that share all of them.
+    private func sharedRate(_ threads: [@Sendable (Range<Int>) throws -> Void]) throws -> Double {
+        let pieces = stride(from: 0, to: payloads.count, by: 10).map {
+            $0..<min($0 + 10, payloads.count)
+        }
+        let next = Mutex(0)
+        return try rate {
+            try Workers.run(
+                threads.map { work in
+                    {
+                        while true {
+                            let piece = next.withLock { taken in
+                                defer { taken += 1 }
+                                return taken
+                            }
+                            guard piece < pieces.count else { return }
+                            try work(pieces[piece])
+                        }
+                    }
+                })
+        }
     }
 
     /// The first JWS under a chain that nobody has seen, parsing of header and certificates included.
