@@ -398,7 +398,9 @@ def drained(look):
         took = stop["to"] - stop["from"]
         allowed = 1_500 if stop["twice"] else DRAIN_MAX
         allowed += look.stood_still(stop["from"], stop["to"])
-        if took > allowed or (stop["code"] != 0 and not stop["twice"]):
+        # A call that the App Store holds for longer is left to others: said by the code, once the time is used up.
+        is_broken_off = stop["code"] == 1 and took > DRAIN_MAX * 0.8
+        if took > allowed or (stop["code"] != 0 and not stop["twice"] and not is_broken_off):
             wrong.append(
                 f"{stop['client']}: exit code {stop['code']} after {took} ms"
                 f"{', two signals' if stop['twice'] else ''}, from {stop['from']}")
@@ -508,6 +510,20 @@ def ends_equal(look):
     return counted, wrong
 
 
+def was_cut_on_the_way(look, change, call):
+    """Whether the last instant for the renewal that the ledger waits for passed between intent and effect.
+
+    Nobody is told so before that renewal has gone by. The instant lies 60, 27 or 7 days before an increase's
+    renewal, a day before a decrease's, and in the Sandbox at the renewal before it.
+    """
+    due = change["due_effective_at"]
+    if due is None or due <= look.end - look.grace:
+        return False
+    cuts = [due - days * 86_400_000 for days in (60, 27, 7, 1)]
+    cuts += [event["expiresAt"] for event in look.events_of[call["subscription"]]]
+    return any(change["sent_at"] <= cut <= call["applied_at"] for cut in cuts)
+
+
 def dates_equal(look):
     """What waits for its renewal waits for the one that the store will charge it at."""
     wrong, counted = [], 0
@@ -523,6 +539,9 @@ def dates_equal(look):
             for found in event["items"]
             if found["sku"] == item["sku"] and found.get("newPrice") == item["price"]]
         if dates and change["due_effective_at"] not in dates:
+            if was_cut_on_the_way(look, change, call):
+                look.excused["dates_equal"] += 1
+                continue
             wrong.append(
                 f"{change['id']} {call['subscription']} {item['sku']}: the store charges it at"
                 f" {dates[-1]}, the ledger says {change['due_effective_at']} ({change['state']}, applied"

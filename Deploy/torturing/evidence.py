@@ -102,7 +102,7 @@ def gather(world, trouble):
     folder, cluster = world.store.folder, world.cluster
     changes = cluster.rows(CHANGES)
     for change in changes:
-        for key in ("send_after", "due_effective_at", "next_attempt_at", "effective_at", "ended_at"):
+        for key in ("sent_at", "send_after", "due_effective_at", "next_attempt_at", "effective_at", "ended_at"):
             change[key] = instant(change[key])
     return {
         "calls": calls_of(lines(f"{folder}/wire.ndjson"), lines(f"{folder}/calls.ndjson")),

@@ -38,7 +38,7 @@ def change(id, line, sku, price, state, request, **other):
         "price": price, "dependents": [], "direction": "increase", "forecast_consent": "not_required",
         "state": state, "reason": None, "is_ready": True, "send_after": None,
         "due_effective_at": RENEWAL, "next_attempt_at": None, "request_reference_id": request,
-        "sent_at": "then", "consent_asked_at": None, "accepted_at": None, "acceptance": None,
+        "sent_at": 1000, "consent_asked_at": None, "accepted_at": None, "acceptance": None,
         "effective_at": None, "ended_at": RENEWAL if state in audit.FINAL else None}
     made.update(other)
     return made

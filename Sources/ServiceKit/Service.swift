@@ -29,8 +29,11 @@ package struct ServiceGroup: Sendable {
     private let log: Log
     private let stopDeadline: Duration
 
-    /// `stopDeadline` is for each service: how long it may take to end after its cancellation.
-    package init(_ services: [any Service], log: Log, stopDeadline: Duration = .seconds(10)) {
+    /// Every service has this long to end when the others have used up the time of all.
+    private static let shortestStop: Duration = .milliseconds(50)
+
+    /// `stopDeadline` is for all services together, from the moment that they are asked to stop.
+    package init(_ services: [any Service], log: Log, stopDeadline: Duration = .seconds(9)) {
         self.services = services
         self.log = log
         self.stopDeadline = stopDeadline
@@ -101,9 +104,10 @@ package struct ServiceGroup: Sendable {
         var iterator = events.makeAsyncIterator()
         var progress = Progress(running: Set(services.indices))
         await waitForReason(&iterator, &progress)
+        let deadline = ContinuousClock.now + stopDeadline
         for (index, task) in tasks.enumerated().reversed() {
             task.cancel()
-            await drain(index, &iterator, &progress, continuation)
+            await drain(index, until: deadline, &iterator, &progress, continuation)
         }
         if let failure = progress.failure { throw failure }
         if !progress.late.isEmpty {
@@ -131,14 +135,16 @@ package struct ServiceGroup: Sendable {
         }
     }
 
-    /// Waits for one cancelled service, at most until its deadline.
+    /// Waits for one cancelled service, at most until the deadline.
     private func drain(
-        _ index: Int, _ events: inout AsyncStream<Event>.Iterator, _ progress: inout Progress,
+        _ index: Int, until deadline: ContinuousClock.Instant,
+        _ events: inout AsyncStream<Event>.Iterator, _ progress: inout Progress,
         _ continuation: AsyncStream<Event>.Continuation
     ) async {
         let timer = Task {
             // A cancelled sleep means that the service ended in time.
-            guard (try? await Task.sleep(for: stopDeadline)) != nil else { return }
+            let left = max(deadline - ContinuousClock.now, Self.shortestStop)
+            guard (try? await Task.sleep(for: left)) != nil else { return }
             continuation.yield(.deadlinePassed(index: index))
         }
         defer { timer.cancel() }

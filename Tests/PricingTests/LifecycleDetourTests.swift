@@ -236,6 +236,26 @@ private typealias Story = LifecycleStory
         #expect(state.changes[0].progress.dueAt == Story.sent.advanced(by: 2 * hour + 400))
     }
 
+    @Test func change_renewedAtTheOldPriceAndStillScheduled_isDueAtTheNextRenewal() {
+        let next = Story.start.advanced(by: 61 * Story.day)  // 1 May.
+        func renewed(_ items: [RenewalStatement.Item]) -> SubscriptionEvent {
+            var event = Story.event(
+                31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged()], renewing: items)
+            event.transaction?.expiresAt = next
+            event.renewal?.renewalAt = next
+            return event
+        }
+
+        let (state, lines) = Story.fold([
+            Story.bought, Story.priceChange, renewed([Story.renewing(status: "SCHEDULED")]),
+        ])
+        let vanished = Story.fold([Story.bought, Story.priceChange, renewed([Story.renewing()])])
+
+        #expect(line(lines) == ["scheduled", "scheduled renewals_moved"])
+        #expect(state.changes[0].progress.dueAt == next)
+        #expect(vanished.state.changes[0].progress.dueAt == Story.renewal)
+    }
+
     @Test func change_aRenewalThatWasNeverTold_movesNothing() {
         let due = Story.start.advanced(by: 92 * Story.day)  // 1 June.
         var second = Story.event(

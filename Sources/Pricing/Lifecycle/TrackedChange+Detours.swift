@@ -31,15 +31,17 @@ extension TrackedChange {
         lines.append(note("renewal_extended", reading))
     }
 
-    /// A period began later than its renewal was due, by a charge that failed at first: the renewals fall on other
-    /// days from then on, and what waits is due at the first of them that is not before its own (an inference:
-    /// Apple is silent).
-    mutating func readLatePeriod(_ reading: Reading, _ lines: inout [Transition]) {
+    /// A period began, and the change waits on. Where it began later than its renewal was due, by a charge that
+    /// failed at first, the renewals fall on other days from then on, and what waits is due at the first of them
+    /// that is not before its own. Where it was the very renewal that the change was due at, the App Store took the
+    /// call for too late, and the next one is meant (both are inferences: Apple is silent).
+    mutating func readPeriod(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, let due = progress.dueAt,
-            let expected = reading.before.renewalAt,
-            let began = reading.newTransaction?.purchasedAt, began > expected,
+            let began = reading.newTransaction?.purchasedAt,
             let renewal = reading.facts.renewal(around: due), renewal != due
         else { return }
+        let isLate = reading.before.renewalAt.map { began > $0 } ?? false
+        guard isLate || (began >= due && isApplied(in: renewalItem(reading))) else { return }
         progress.dueAt = renewal
         lines.append(note("renewals_moved", reading))
     }

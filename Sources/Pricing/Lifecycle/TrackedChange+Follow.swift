@@ -11,7 +11,7 @@ extension TrackedChange {
         readPostponement(reading, &lines)
         readIncrease(reading, &lines)
         readRenewal(reading, &lines)
-        readLatePeriod(reading, &lines)
+        readPeriod(reading, &lines)
         readEnd(reading, &lines)
         readReplacement(reading, &lines)
         readReset(reading, &lines)

@@ -19,8 +19,8 @@ extension Commands {
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
             for a database that is away, and refuses one of another schema version. SIGTERM drains and ends \
-            it. SIGHUP reads the files of the root certificates, of the forwarder's token and of the V1 secret \
-            anew at once; a change of them is noticed by itself.
+            it within ten seconds, a second one at once. SIGHUP reads the files of the root certificates, of the \
+            forwarder's token and of the V1 secret anew at once; a change of them is noticed by itself.
             """
     ) { invocation in
         let part = invocation.arguments[only]
@@ -71,8 +71,16 @@ extension Commands {
         let first = Mutex<Int32?>(nil)
         let relay = Task {
             for await signal in signals {
+                let isFirst = first.withLock { first in
+                    defer { first = first ?? signal }
+                    return first == nil
+                }
+                guard isFirst else {
+                    // Calls that are out are settled by another replica, or after the next start.
+                    live.log.warning("ending at once", ["signal": "\(signal)"])
+                    _exit(ExitCode.interrupted.rawValue)
+                }
                 live.log.notice("stopping on a signal", ["signal": "\(signal)"])
-                first.withLock { $0 = $0 ?? signal }
                 continuation.yield()
             }
         }
