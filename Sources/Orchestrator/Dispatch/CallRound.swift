@@ -137,11 +137,15 @@ struct CallRound: Sendable {
             // Without a look the next judgement meets the old token once more, and asks again.
             return []
         }
-        guard
-            case .answered(let events, _) = await world.store.look(
-                transactionID: request.transactionID)
-        else { return [] }
-        return events
+        switch await world.store.look(transactionID: request.transactionID) {
+        case .answered(let events, _): return events
+        case .throttled(let until, _):
+            do { try await statuses.block(until: until) } catch {
+                world.log.warning("a silence is not shared", ["error": String(describing: error)])
+            }
+            return []
+        case .refused, .unknown, .notSent: return []
+        }
     }
 
     private func call(_ request: RequestQueries.Held) async -> StoreAnswer {

@@ -182,6 +182,23 @@ import Testing
         #expect(world.store.calls.map(\.consistencyToken) == ["first", "of the status"])
         await world.close()
     }
+
+    @Test func delivery_staleTokenAndALookThrottled_silencesTheLooksOfEveryReplica() async throws {
+        let until = World.start.advanced(by: 3_600_000)
+        let world = try await World.make([.refused(.refresh, code: 4_000_082)])
+        world.store.throttleLooks(until: until)
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+
+        try await world.deliver(world.scheduler())
+
+        let looks = CallBudget(
+            pool: world.service, endpoint: "status", perSecond: 50, clock: world.clock)
+        #expect(world.store.looks == 1)
+        #expect(try await looks.lease(1).lease.blockedUntil == until.milliseconds)
+        #expect(try await world.changes().first?.hasPrefix("A queued") == true)
+        await world.close()
+    }
 }
 
 /// Lets something happen while the first call is on its way.

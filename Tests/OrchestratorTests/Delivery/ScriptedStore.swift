@@ -18,6 +18,7 @@ final class ScriptedStore: StoreCalls {
         var replies: [Reply] = []
         var calls: [PriceChangeIntent] = []
         var looks = 0
+        var looksThrottledUntil: Instant?
         var applied: [String: PriceChangeIntent] = [:]
     }
 
@@ -33,6 +34,9 @@ final class ScriptedStore: StoreCalls {
     var looks: Int { state.withLock { $0.looks } }
     /// Intents applied, by request id: each once, however often it was sent.
     var applied: [String: PriceChangeIntent] { state.withLock { $0.applied } }
+
+    /// From now on no look is answered otherwise.
+    func throttleLooks(until: Instant) { state.withLock { $0.looksThrottledUntil = until } }
 
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
@@ -59,10 +63,12 @@ final class ScriptedStore: StoreCalls {
     }
 
     func look(transactionID: String) async -> StoreAnswer {
-        let intent = state.withLock { state in
+        let (intent, until) = state.withLock { state in
             state.looks += 1
-            return state.applied.values.first { $0.transactionID == transactionID }
+            let intent = state.applied.values.first { $0.transactionID == transactionID }
+            return (intent, state.looksThrottledUntil)
         }
+        if let until { return .throttled(until: until, StoreReply(httpStatus: 429)) }
         guard let intent else {
             return .answered([untouched(transactionID)], StoreReply(httpStatus: 200))
         }
