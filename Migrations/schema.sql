@@ -238,6 +238,37 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE batches SET is_paused = true, halted_by = p_by, paused_by = session_user, paused_at = p_at,
+            paused_reason = p_reason
+        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
+        json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason WHERE halted_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'everything', json_build_object('reason', p_reason));
+    RETURN true;
+END
+$$;
+
 CREATE TABLE repricer.approval_limits (
     approver text NOT NULL,
     max_rows bigint,
@@ -367,6 +398,23 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.recover_service(p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_reason text;
+BEGIN
+    SELECT halted_reason INTO v_reason FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
+    RETURN true;
+END
+$$;
+
 CREATE FUNCTION repricer.refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -448,8 +496,13 @@ CREATE TABLE repricer.batches (
     next_release_at timestamp with time zone,
     paused_by text,
     paused_at timestamp with time zone,
+    guards jsonb DEFAULT '[]'::jsonb NOT NULL,
+    guards_count_from timestamp with time zone,
+    halted_by text,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
+    CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
+    CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
     CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
     CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
     CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
@@ -465,6 +518,12 @@ COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval,
 COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
 
 COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
+
+COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it judges).';
+
+COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+
+COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
 
 CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
@@ -533,6 +592,8 @@ CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zon
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
+DECLARE
+    v_halted_by text;
 BEGIN
     PERFORM require_pricing();
     IF p_batch_id IS NULL THEN
@@ -541,17 +602,21 @@ BEGIN
             paused_at = CASE WHEN p_is_paused THEN p_at END,
             paused_reason = CASE WHEN p_is_paused THEN p_reason END;
     ELSE
-        UPDATE batches SET is_paused = p_is_paused,
-                paused_by = CASE WHEN p_is_paused THEN session_user END,
-                paused_at = CASE WHEN p_is_paused THEN p_at END,
-                paused_reason = CASE WHEN p_is_paused THEN p_reason END
-            WHERE batch_id = p_batch_id;
+        SELECT halted_by INTO v_halted_by FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
         END IF;
+        UPDATE batches SET is_paused = p_is_paused,
+                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_at = CASE WHEN p_is_paused THEN p_at END,
+                paused_reason = CASE WHEN p_is_paused THEN p_reason END,
+                halted_by = CASE WHEN p_is_paused THEN halted_by END,
+                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END
+            WHERE batch_id = p_batch_id;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
-        coalesce('batch:' || p_batch_id, 'everything'), json_build_object('reason', p_reason));
+        coalesce('batch:' || p_batch_id, 'everything'),
+        json_build_object('reason', p_reason, 'halted_by', v_halted_by));
 END
 $$;
 
@@ -2052,6 +2117,8 @@ CREATE TABLE repricer.service_controls (
     paused_by text,
     paused_at timestamp with time zone,
     paused_reason text,
+    halted_at timestamp with time zone,
+    halted_reason text,
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 
@@ -2363,6 +2430,12 @@ GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repric
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
 
@@ -2379,6 +2452,9 @@ GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repric
 
 REVOKE ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
 
@@ -2412,6 +2488,8 @@ GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
 GRANT INSERT("grouping") ON TABLE repricer.batches TO repricer_pricing;
 
 GRANT INSERT(waves) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT INSERT(guards) ON TABLE repricer.batches TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
 

@@ -18,6 +18,8 @@ package enum BatchQueries {
         package var pausedBy: String?
         package var pausedAt: Int64?
         package var pausedReason: String?
+        /// What paused it where no person did: a guard, or the App Store's code.
+        package var haltedBy: String?
         package var grouping: String
         /// 0 without waves.
         package var waveCount: Int
@@ -68,11 +70,11 @@ package enum BatchQueries {
         """
         -- name: insertBatch
         INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
-            row_count, rejected_row_count, submitted_at, grouping, waves)
+            row_count, rejected_row_count, submitted_at, grouping, waves, guards)
         VALUES (\(uuid: batch.batchID), \(batch.name), \(batch.contentSHA256), \(batch.planHash),
             \(timestamp: batch.asOf), \(batch.rowCount), \(batch.rejectedRowCount),
             \(timestamp: batch.asOf), \(batch.terms.grouping.rawValue),
-            \(json: batch.terms.waves?.json ?? "[]"))
+            \(json: batch.terms.waves?.json ?? "[]"), \(json: batch.terms.guards.json))
         """
     }
 
@@ -119,7 +121,7 @@ package enum BatchQueries {
             isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
             pausedAt: try row.millisecondsOrNil("paused_at"),
             pausedReason: try row.textOrNil("paused_reason"),
-            grouping: try row.text("grouping"),
+            haltedBy: try row.textOrNil("halted_by"), grouping: try row.text("grouping"),
             waveCount: try row.int("wave_count"), releasedWave: try row.int("released_wave"),
             nextReleaseAt: try row.millisecondsOrNil("next_release_at"))
     }

@@ -9,6 +9,11 @@ package enum ControlQueries {
         package var pausedBy: String?
         package var pausedAt: Int64?
         package var pausedReason: String?
+        /// Since when the service itself has stopped: no call can succeed until somebody acts.
+        package var haltedAt: Int64?
+        package var haltedReason: String?
+
+        package var isHalted: Bool { haltedAt != nil }
     }
 
     package static func everything(
@@ -23,7 +28,47 @@ package enum ControlQueries {
         return Everything(
             isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
             pausedAt: try row.millisecondsOrNil("paused_at"),
-            pausedReason: try row.textOrNil("paused_reason"))
+            pausedReason: try row.textOrNil("paused_reason"),
+            haltedAt: try row.millisecondsOrNil("halted_at"),
+            haltedReason: try row.textOrNil("halted_reason"))
+    }
+
+    /// Stops the service; false where it has stopped already.
+    package static func haltService(
+        reason: String, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: haltService
+            SELECT repricer.halt_service(\(timestamp: at), \(reason)::text) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// A call was answered again; false where the service had not stopped.
+    package static func recoverService(
+        at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: recoverService
+            SELECT repricer.recover_service(\(timestamp: at)) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// Approved batches that are paused, and how many of them no person paused.
+    package static func pausedBatches(
+        on connection: isolated PostgresConnection
+    ) throws -> (paused: Int, halted: Int) {
+        let row = try connection.query(
+            """
+            -- name: pausedBatches
+            SELECT count(*) AS paused, count(halted_by) AS halted FROM repricer.batches
+            WHERE is_paused AND state = 'approved'
+            """
+        ).one()
+        return (try row.int("paused"), try row.int("halted"))
     }
 
     /// Whether nothing at all may be sent.

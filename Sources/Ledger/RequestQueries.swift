@@ -256,6 +256,27 @@ package enum RequestQueries {
         return Set(try rows.map { try $0.text("request") })
     }
 
+    /// Those of which a change was refused with the same code before, under another id; by request id. `codes`
+    /// answers `requests` one by one.
+    package static func refusedBefore(
+        _ requests: [Held], codes: [Int64], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        guard !requests.isEmpty else { return [] }
+        let rows = try connection.query(
+            """
+            -- name: refusedBefore
+            SELECT t.request FROM unnest(\(requests.map(\.originalTransactionID))::text[],
+                \(uuids: requests.map(\.requestReferenceID))::uuid[], \(codes)::bigint[],
+                \(requests.map { arrayText($0.changeIDs) })::text[]) AS t (id, request, code, changes)
+            WHERE EXISTS (
+                SELECT 1 FROM repricer.price_change_requests r
+                WHERE r.original_transaction_id = t.id AND r.request_reference_id <> t.request
+                    AND r.state = 'refused' AND r.error_code = t.code
+                    AND r.change_ids && t.changes::uuid[])
+            """)
+        return Set(try rows.map { try $0.text("request") })
+    }
+
     /// The states of the changes that an intent carries, after a fold.
     package static func isSettled(
         _ request: Held, on connection: isolated PostgresConnection

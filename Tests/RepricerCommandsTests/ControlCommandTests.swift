@@ -161,8 +161,10 @@ import Testing
             text.output.split(separator: "\n").first?.contains(" by \(ben): wrong prices") == true)
         #expect(
             json.output.contains(#""everything":{"paused":true,"pause":{"by":"\#(ben)","at":""#))
-        #expect(json.output.contains(#""reason":"wrong prices"}"#))
-        #expect(after.output.contains(#""everything":{"paused":false,"pause":null}"#))
+        #expect(json.output.contains(#""reason":"wrong prices","halted_by":null}"#))
+        #expect(
+            after.output.contains(
+                #""everything":{"paused":false,"pause":null,"halted":false,"halt":null}"#))
         #expect(trail.output.contains("wrong prices"))
         #expect(trail.output.contains("mended"))
     }

@@ -6,7 +6,7 @@ import Testing
     private static let submitHelp = """
         store a batch for approval and print its id
 
-        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST]
 
           FILE  the batch, CSV or NDJSON; - is standard input
 
@@ -19,6 +19,7 @@ import Testing
           --grouping announced|item|subscription
                                         which items of a subscription share a call; see below
           --waves LIST                  send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below
+          --halt-if LIST                pause the batch by itself: errors>2%,declined>5%,auto_renew_off>3%
 
         for every command:
           --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
@@ -36,7 +37,11 @@ import Testing
         a hash of the id), each in addition to those before it, or storefronts; all items of a
         subscription are in one wave. The first wave goes with the approval, which covers all; the
         others wait for `repricer release`, or name their time: 10%@2026-12-01T00:00:00Z, rest@+2d
-        (after the wave before it), 1%@hand.
+        (after the wave before it), 1%@hand. --halt-if pauses the batch when more than so many percent
+        of its changes were refused by the App Store (of those answered), of its customers did not
+        consent (of those asked), or turned renewal off (of those told). Nothing is judged before 50 are
+        counted; errors>2%/200 waits for 200. Only a person resumes; then what was sent before counts no
+        more.
 
         """
 

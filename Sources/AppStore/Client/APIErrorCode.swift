@@ -46,6 +46,9 @@ extension APIErrorCode {
         case look
         /// The App Store's last word on this change.
         case reject
+        /// The call is wrong, whatever the change: stop its batch, raise the alarm. The change waits with it, and is
+        /// rejected when it meets the same code again after a person resumed the batch.
+        case haltBatch
         /// Not about this change but about our key or our way to the App Store: stop calling, raise
         /// the alarm.
         case haltService
@@ -55,9 +58,8 @@ extension APIErrorCode {
 
     /// - Parameter onRetry: True when an earlier try of the same intent may have arrived.
     package func disposition(onRetry: Bool) -> Disposition {
-        if self == .invalidConsistencyToken { return .refresh }
-        if self == .repeatedRequestReferenceID { return .look }
         if self == .alreadyCommunicated { return onRetry ? .look : .reject }
+        if let documented = Self.dispositions[rawValue] { return documented }
         // The twins of "not found" that the App Store Server API calls retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {

@@ -15,11 +15,13 @@ struct CallRound: Sendable {
     let slots: CallSlots
     /// Later none leaves: a pause may have come, or the lease of the intent may end.
     let leaveBefore: ContinuousClock.Instant
+    /// The service has halted: this asks whether the App Store takes calls again.
+    let isProbe: Bool
     private let isSilenced = SharedFlag()
 
     init(
         world: Scheduler.World, settlement: Settlement, budget: CallBudget, statuses: CallBudget,
-        slots: CallSlots, leaveBefore: ContinuousClock.Instant
+        slots: CallSlots, leaveBefore: ContinuousClock.Instant, isProbe: Bool
     ) {
         self.world = world
         self.settlement = settlement
@@ -27,6 +29,7 @@ struct CallRound: Sendable {
         self.statuses = statuses
         self.slots = slots
         self.leaveBefore = leaveBefore
+        self.isProbe = isProbe
     }
 
     /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled
@@ -166,9 +169,13 @@ struct CallRound: Sendable {
         if let until = attempts.compactMap({ silence(after: $0.answer) }).max() {
             try await budget.block(until: until)
         }
-        try await store(attempts)
         var calls: [StoreAnswer] = []
         for attempt in attempts where !attempt.wasHeldBack { calls.append(attempt.answer) }
+        // Before the answers are stored: what they put back must find its batch halted.
+        let halts = Halts(world: world)
+        try await halts.note(attempts)
+        try await store(attempts)
+        if isProbe, calls.contains(where: \.isHeard) { try await halts.recover() }
         if let name = calls.compactMap(\.refusedKey).first {
             world.log.error("the App Store refuses our key; calls wait", ["code": name])
         } else if let reason = calls.compactMap(\.notSentReason).first {
@@ -272,6 +279,15 @@ private final class SharedFlag: Sendable {
 }
 
 extension StoreAnswer {
+    /// The App Store has taken the call and decided on it.
+    fileprivate var isHeard: Bool {
+        switch self {
+        case .answered: true
+        case .refused(let refusal, _): refusal.meaning != .haltService
+        case .throttled, .unknown, .notSent: false
+        }
+    }
+
     fileprivate var refusedKey: String? {
         switch self {
         case .refused(let refusal, _) where refusal.meaning == .haltService: refusal.name

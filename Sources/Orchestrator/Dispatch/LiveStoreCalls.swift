@@ -54,6 +54,7 @@ extension StoreAnswer {
         case .retrySame, .waitUntil: return .unknown(reason: code.description, reply)
         case .refresh: meaning = .refresh
         case .look: meaning = .look
+        case .haltBatch: meaning = .haltBatch
         case .haltService: meaning = .haltService
         case .reject: meaning = .reject
         }

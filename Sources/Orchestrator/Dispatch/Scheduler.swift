@@ -122,16 +122,16 @@ package struct Scheduler: Service {
     /// One round of one lane; returns how much it found to do. Tests drive it by hand.
     package func round(lane: Int = 0) async throws -> Int {
         let now = world.clock.nowMilliseconds()
-        let isPaused = try await world.pool.withConnection { connection in
+        let controls = try await world.pool.withConnection { connection in
             try await connection.read { connection in
                 try sharedClock?.follow(connection)
                 _ = try DispatchQueries.wake(
                     now: now, limit: world.limits.wakesPerRound, on: connection)
-                return try ControlQueries.isEverythingPaused(on: connection)
+                return try ControlQueries.everything(on: connection)
             }
         }
-        let done = try await settleOpen(isPaused: isPaused)
-        guard !isPaused else { return done }
+        let done = try await settleOpen(controls)
+        guard !controls.isPaused else { return done }
         let realNow = world.realClock.nowMilliseconds()
         let buckets = try await world.pool.withConnection { connection in
             try await connection.read { try DispatchQueries.dueBuckets(realNow: realNow, on: $0) }
@@ -139,14 +139,17 @@ package struct Scheduler: Service {
         guard !buckets.isEmpty else { return done }
         // Lanes start at different places of the list, so that they seldom reach for the same bucket.
         let start = lane % buckets.count
-        return try await done + serve(Array(buckets[start...] + buckets[..<start]))
+        return try await done
+            + serve(Array(buckets[start...] + buckets[..<start]), controls)
     }
 
     /// Reserves slots and claims as many requests, bucket by bucket: a slot that no request has is lost once
     /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
-    private func serve(_ buckets: [Int]) async throws -> Int {
+    private func serve(
+        _ buckets: [Int], _ controls: ControlQueries.Everything
+    ) async throws -> Int {
         let limits = world.limits
-        let slots = try await prices.lease(limits.requestsPerClaim)
+        let slots = try await prices.lease(callsMax(controls))
         guard slots.granted > 0 else {
             guard slots.lease.blockedUntil == nil else { return 0 }
             try await prices.pause(after: slots)
@@ -165,7 +168,8 @@ package struct Scheduler: Service {
                 judged += claim.judged
                 free -= claim.requests.count
                 guard !claim.requests.isEmpty else { continue }
-                let round = round(prices, slots, started: started)
+                let round = round(
+                    prices, slots, started: started, isProbe: controls.isHalted)
                 group.addTask { try await round.run(claim.requests) }
             }
             if free > 0 { try await giveBack(slots, used: slots.granted - free) }
@@ -174,15 +178,21 @@ package struct Scheduler: Service {
         }
     }
 
+    /// While the service has halted one call asks whether the App Store takes calls again.
+    private func callsMax(_ controls: ControlQueries.Everything) -> Int {
+        controls.isHalted ? 1 : world.limits.requestsPerClaim
+    }
+
     /// `started` before the intents were leased; called once they are committed.
     private func round(
-        _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant
+        _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant, isProbe: Bool
     ) -> CallRound {
         let limits = world.limits
         return CallRound(
             world: world, settlement: settlement, budget: budget, statuses: statuses, slots: slots,
             leaveBefore: min(
-                ContinuousClock.now + limits.leavesWithin, started + limits.leaseFor * 3 / 4))
+                ContinuousClock.now + limits.leavesWithin, started + limits.leaseFor * 3 / 4),
+            isProbe: isProbe)
     }
 
     private func giveBack(_ slots: CallSlots, used: Int) async throws {
@@ -193,27 +203,32 @@ package struct Scheduler: Service {
 
     /// Retries and takes over what was left open: by us, or by a process that died. A pause holds back what is
     /// sent once more; looking goes on.
-    private func settleOpen(isPaused: Bool) async throws -> Int {
+    private func settleOpen(_ controls: ControlQueries.Everything) async throws -> Int {
         let now = world.clock.nowMilliseconds()
         let realNow = world.realClock.nowMilliseconds()
         let due = try await world.pool.withConnection { connection in
             try await connection.read { try RequestQueries.due(now: now, realNow: realNow, on: $0) }
         }
         var done = 0
-        if due.looks { done += try await takeOver(looking: true, realNow: realNow) }
-        if due.sends && !isPaused { done += try await takeOver(looking: false, realNow: realNow) }
+        if due.looks { done += try await takeOver(looking: true, controls, realNow: realNow) }
+        if due.sends && !controls.isPaused {
+            done += try await takeOver(looking: false, controls, realNow: realNow)
+        }
         return done
     }
 
     /// Takes over as many intents as there are slots for their next step, and takes that step.
-    private func takeOver(looking: Bool, realNow: Int64) async throws -> Int {
+    private func takeOver(
+        looking: Bool, _ controls: ControlQueries.Everything, realNow: Int64
+    ) async throws -> Int {
         let limits = world.limits
+        let wanted = callsMax(controls)
         let owner = claimer.owner
         let budget = looking ? statuses : prices
         let now = world.clock.nowMilliseconds()
         let started = ContinuousClock.now
         let (held, slots) = try await world.pool.withTransaction { connection in
-            let slots = try budget.lease(limits.requestsPerClaim, on: connection)
+            let slots = try budget.lease(wanted, on: connection)
             guard slots.granted > 0 else { return ([RequestQueries.Held](), slots) }
             let held = try RequestQueries.takeOver(
                 looking: looking, owner: owner,
@@ -222,7 +237,7 @@ package struct Scheduler: Service {
             _ = try connection.pipeline([budget.giveBack(slots, used: held.count)])
             return (held, slots)
         }
-        try await round(budget, slots, started: started).run(held)
+        try await round(budget, slots, started: started, isProbe: controls.isHalted).run(held)
         return held.count
     }
 }

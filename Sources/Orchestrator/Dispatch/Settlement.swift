@@ -38,11 +38,17 @@ struct Settlement: Sendable {
             guard !held.isEmpty else { return ours }
             try SubscriptionFolder.fold(held.flatMap(\.statements), on: connection)
             let settled = try RequestQueries.settled(among: held.map(\.request), on: connection)
+            let halting = held.compactMap { attempt in
+                attempt.answer.haltsBatch.map { (attempt.request, Int64($0.code)) }
+            }
+            let again = try RequestQueries.refusedBefore(
+                halting.map(\.0), codes: halting.map(\.1), on: connection)
             var endings = RequestQueries.Endings()
             for attempt in held {
                 let outcome = Outcome(
                     attempt.request, attempt.answer,
-                    isSettled: settled.contains(attempt.request.requestReferenceID))
+                    isSettled: settled.contains(attempt.request.requestReferenceID),
+                    wasRefusedBefore: again.contains(attempt.request.requestReferenceID))
                 endings.append(
                     ending(
                         outcome, attempt.request, attempt.answer.reply, now: now, realNow: realNow))
@@ -77,10 +83,14 @@ struct Settlement: Sendable {
     private enum Outcome {
         case done
         case rejected(StoreRefusal)
-        case requeued(reason: String, goesAlone: Bool, isDelayed: Bool)
+        case requeued(reason: String, goesAlone: Bool, isDelayed: Bool, errorCode: Int? = nil)
         case stillUnknown(reason: String, errorCode: Int?, nextStep: String)
 
-        init(_ request: RequestQueries.Held, _ answer: StoreAnswer, isSettled: Bool) {
+        /// `wasRefusedBefore`: with the code that halts the batch, before a person resumed it.
+        init(
+            _ request: RequestQueries.Held, _ answer: StoreAnswer, isSettled: Bool,
+            wasRefusedBefore: Bool
+        ) {
             if isSettled, !answer.isRefusal {
                 // By this answer, or by a notification that overtook it.
                 self = .done
@@ -98,7 +108,8 @@ struct Settlement: Sendable {
                 self = Self.unapplied(request, reason: "rate_limited", isDelayed: false)
             case .notSent(let reason):
                 self = Self.unapplied(request, reason: reason, isDelayed: true)
-            case .refused(let refusal, _): self = Self.refused(request, refusal)
+            case .refused(let refusal, _):
+                self = Self.refused(request, refusal, wasRefusedBefore: wasRefusedBefore)
             }
         }
 
@@ -145,9 +156,9 @@ struct Settlement: Sendable {
             return .requeued(reason: reason, goesAlone: false, isDelayed: isDelayed)
         }
 
-        private static func refused(_ request: RequestQueries.Held, _ refusal: StoreRefusal)
-            -> Outcome
-        {
+        private static func refused(
+            _ request: RequestQueries.Held, _ refusal: StoreRefusal, wasRefusedBefore: Bool
+        ) -> Outcome {
             if request.nextStep == "look" {
                 return .stillUnknown(
                     reason: "look refused with \(refusal.code)",
@@ -163,7 +174,12 @@ struct Settlement: Sendable {
             switch refusal.meaning {
             case .refresh, .haltService:
                 return .requeued(reason: refusal.name, goesAlone: false, isDelayed: true)
-            case .reject, .look:
+            case .haltBatch where !wasRefusedBefore:
+                // It waits with its batch: once a person has mended the cause it goes with the others.
+                return .requeued(
+                    reason: refusal.name, goesAlone: false, isDelayed: false,
+                    errorCode: refusal.code)
+            case .reject, .look, .haltBatch:
                 // One bad item refuses a whole request: its siblings are tried by themselves.
                 return request.changeIDs.count > 1
                     ? .requeued(reason: refusal.name, goesAlone: true, isDelayed: false)
@@ -188,7 +204,8 @@ struct Settlement: Sendable {
             log.notice("rejected", ["request": request.requestReferenceID, "code": refusal.name])
             return RequestQueries.Ending(
                 request, .rejected(reason: "\(refusal.code) \(refusal.name)"), answer)
-        case .requeued(let reason, let goesAlone, let isDelayed):
+        case .requeued(let reason, let goesAlone, let isDelayed, let errorCode):
+            answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason
             return RequestQueries.Ending(
                 request,
@@ -219,6 +236,14 @@ extension RequestQueries.Held {
 }
 
 extension StoreAnswer {
+    /// The refusal, where it means that the whole batch must stop.
+    var haltsBatch: StoreRefusal? {
+        switch self {
+        case .refused(let refusal, _) where refusal.meaning == .haltBatch: refusal
+        case .answered, .refused, .throttled, .unknown, .notSent: nil
+        }
+    }
+
     fileprivate var isRefusal: Bool {
         switch self {
         case .refused: true

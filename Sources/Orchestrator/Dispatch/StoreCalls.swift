@@ -51,6 +51,8 @@ package struct StoreRefusal: Hashable, Sendable {
         case refresh
         /// On a retry: perhaps the first attempt was applied, so look.
         case look
+        /// The call is wrong, whatever the change: the next ones of its batch would fare no better.
+        case haltBatch
         /// Our key or token is wrong: no call can succeed until somebody acts.
         case haltService
     }

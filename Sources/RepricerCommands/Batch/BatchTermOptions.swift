@@ -8,6 +8,9 @@ enum BatchTermOptions {
     static let waves = ValueOption(
         "waves", "LIST", "send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below")
 
+    static let haltIf = ValueOption(
+        "halt-if", "LIST", "pause the batch by itself: errors>2%,declined>5%,auto_renew_off>3%")
+
     static let all: [any OptionSpecification] = [grouping, waves]
 
     static let discussion = """
@@ -19,6 +22,13 @@ enum BatchTermOptions {
         rest@+2d (after the wave before it), 1%@hand.
         """
 
+    static let haltDiscussion = """
+        --halt-if pauses the batch when more than so many percent of its changes were refused by the App Store (of \
+        those answered), of its customers did not consent (of those asked), or turned renewal off (of those told). \
+        Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Only a person resumes; then what \
+        was sent before counts no more.
+        """
+
     static func terms(_ arguments: ParsedArguments) throws(UsageError) -> BatchTerms {
         var terms = BatchTerms()
         if let text = arguments[grouping], let grouping = RequestGrouping(rawValue: text) {
@@ -27,6 +37,11 @@ enum BatchTermOptions {
         if let text = arguments[waves] {
             do throws(WavePlan.Fault) { terms.waves = try WavePlan(text) } catch {
                 throw UsageError("--waves: \(error)")
+            }
+        }
+        if let text = arguments[haltIf] {
+            do throws(GuardRail.Fault) { terms.guards = try GuardRail.list(text) } catch {
+                throw UsageError("--halt-if: \(error)")
             }
         }
         return terms

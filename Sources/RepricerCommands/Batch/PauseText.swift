@@ -1,4 +1,5 @@
 import Ledger
+import Pricing
 import ServiceKit
 
 /// Who stopped what, when and why.
@@ -6,10 +7,14 @@ protocol Pausable {
     var pausedBy: String? { get }
     var pausedAt: Int64? { get }
     var pausedReason: String? { get }
+    /// What paused it where no person did.
+    var haltedBy: String? { get }
 }
 
 extension BatchQueries.Batch: Pausable {}
-extension ControlQueries.Everything: Pausable {}
+extension ControlQueries.Everything: Pausable {
+    var haltedBy: String? { nil }
+}
 
 /// ` since 2026-12-01T00:00:00Z by ana: too many refusals`; empty where nobody noted anything.
 func whoAndWhy(of pause: some Pausable) -> String {
@@ -24,7 +29,7 @@ extension Pausable {
     fileprivate var members: JSONValue {
         .object([
             "by": .text(pausedBy), "at": .text(pausedAt.map(RFC3339.format)),
-            "reason": .text(pausedReason),
+            "reason": .text(pausedReason), "halted_by": .text(haltedBy),
         ])
     }
 }
@@ -35,7 +40,53 @@ extension BatchQueries.Batch {
 }
 
 extension ControlQueries.Everything {
+    /// What stands still as a whole, the person's word first; none in ordinary times.
+    var headlines: [(String, String)] {
+        var lines: [(String, String)] = []
+        if isPaused {
+            lines.append(("PAUSED", "everything\(whoAndWhy(of: self)); `repricer resume --all`"))
+        }
+        if let haltedAt {
+            lines.append(
+                (
+                    "HALTED",
+                    "everything since \(RFC3339.format(haltedAt)): \(haltedReason ?? ""); one call a minute "
+                        + "asks again"
+                ))
+        }
+        return lines
+    }
+
     var json: JSONValue {
-        .object(["paused": .bool(isPaused), "pause": isPaused ? members : .null])
+        let halt: JSONValue = .object([
+            "at": .text(haltedAt.map(RFC3339.format)), "reason": .text(haltedReason),
+        ])
+        return .object([
+            "paused": .bool(isPaused), "pause": isPaused ? members : .null,
+            "halted": .bool(isHalted), "halt": isHalted ? halt : .null,
+        ])
+    }
+}
+
+/// What a guard rail has counted, for a person and for a program.
+struct GuardReading: Sendable, Equatable {
+    let rail: GuardRail
+    let count: GuardQueries.Count
+
+    static func table(of readings: [GuardReading]) -> String {
+        guard !readings.isEmpty else { return "" }
+        var table = Table([.left("HALT IF"), .right("NOW"), .right("OF")])
+        for reading in readings {
+            table.add([reading.rail.text, "\(reading.count.count)", "\(reading.count.all)"])
+        }
+        return table.text
+    }
+
+    var json: JSONValue {
+        .object([
+            "guard": .string(rail.figure.rawValue), "over_basis_points": .integer(rail.over),
+            "least": .integer(rail.least), "count": .integer(count.count),
+            "of": .integer(count.all),
+        ])
     }
 }

@@ -14,6 +14,7 @@ struct StatusFacts: Sendable, Equatable {
     let everything: ControlQueries.Everything
     /// Of the batch that was asked for.
     let waves: [ControlQueries.Wave]
+    let guards: [GuardReading]
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for: notifications belong to none.
@@ -32,12 +33,25 @@ struct StatusFacts: Sendable, Equatable {
                 dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
                 everything: try ControlQueries.everything(on: connection),
                 waves: try batchID.map { try ControlQueries.waves(of: $0, on: connection) } ?? [],
+                guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
                 outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
                     ? try StatusQueries.notifications(on: connection) : nil,
                 staleness: try StalenessQueries.read(
                     now: now, margin: silentAfter.milliseconds, on: connection))
+        }
+    }
+
+    private static func guards(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [GuardReading] {
+        let (rails, countFrom) = try GuardQueries.rails(of: batchID, on: connection)
+        guard !rails.isEmpty else { return [] }
+        let counts = try GuardQueries.counts(
+            of: batchID, since: countFrom, figures: Set(rails.map(\.figure)), on: connection)
+        return rails.compactMap { rail in
+            counts[rail.figure].map { GuardReading(rail: rail, count: $0) }
         }
     }
 
@@ -68,11 +82,7 @@ struct StatusText {
     let changePricePerSecond: Int
 
     var text: String {
-        var head: [(String, String)] = []
-        if facts.everything.isPaused {
-            head.append(
-                ("PAUSED", "everything\(whoAndWhy(of: facts.everything)); `repricer resume --all`"))
-        }
+        var head = facts.everything.headlines
         if let batch = facts.batch {
             head += [
                 ("batch", "\(batch.batchID) \(batch.name)"),
@@ -106,6 +116,7 @@ struct StatusText {
             text += "\n" + table.text
         }
         if !facts.waves.isEmpty { text += "\n" + facts.waves.table }
+        if !facts.guards.isEmpty { text += "\n" + GuardReading.table(of: facts.guards) }
         text += counts("REFUSED", facts.rejected) + counts("DEPENDENTS", facts.dependents)
         if let unknown = facts.notifications?.unknown, !unknown.isEmpty {
             text += "\n" + unknownTable(unknown)
@@ -212,6 +223,7 @@ struct StatusText {
                 .init(
                     name: "next_release_at", value: .text(batch.nextReleaseAt.map(RFC3339.format))),
                 .init(name: "waves", value: .array(facts.waves.map(\.json))),
+                .init(name: "guards", value: .array(facts.guards.map(\.json))),
             ]
         }
         if facts.batch == nil {

@@ -15,13 +15,14 @@ extension Commands {
 
     static let submit = Command(
         "submit", "store a batch for approval and print its id", positionals: [batchFile],
-        options: [batchName, planHash, planRows, acceptValid, rejectsFile] + BatchTermOptions.all,
+        options: [batchName, planHash, planRows, acceptValid, rejectsFile]
+            + BatchTermOptions.all + [BatchTermOptions.haltIf],
         discussion: """
             All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it \
             has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused, with \
             --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL; another one \
             has to approve.
-            """ + " " + BatchTermOptions.discussion
+            """ + " " + BatchTermOptions.discussion + " " + BatchTermOptions.haltDiscussion
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)

@@ -178,10 +178,12 @@ struct Live: Sendable {
         looking.statusPerSecond = limits.statusPerSecond
         looking.cancelsPerSecond =
             try configuration.required(configuration.cancelRate, .cancelRate).perSecond
+        var watching = BatchWatch.Limits()
+        watching.every = idleWait
         return [
             BatchWatch(
                 pool: pool, clock: clock, log: log.with(component: "batches"), metrics: metrics,
-                every: idleWait),
+                limits: watching),
             Projector(
                 pool: pool, log: log.with(component: "projector"), metrics: metrics, limits: folding
             ),

@@ -26,6 +26,8 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case nullPrice = 4_000_109
     case productAlreadyExists = 4_000_114
     case mismatchedStorefront = 4_000_133
+    /// Only by a fault: the sandbox's product is priced everywhere.
+    case missingPricing = 4_000_134
     case changeItemNotFound = 4_000_146
     case malformedPayload = 4_000_173
     case priceChangeThroughModify = 4_000_178
@@ -84,6 +86,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .productAlreadyExists: "The SKU is already owned."
         case .changeItemNotFound: "The item to change wasn't found."
         case .mismatchedStorefront: "The storefront is not the subscription's."
+        case .missingPricing: "Pricing isn't configured for the storefront."
         case .malformedPayload: "The payload is malformed."
         case .priceChangeThroughModify: "A price can't be changed by modifying items."
         case .dependentsShared: "dependentSKUs can't be shared between several SKUs."
