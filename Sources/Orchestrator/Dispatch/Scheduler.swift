@@ -58,8 +58,8 @@ package struct Scheduler: Service {
         package var leaseFor: Duration = .seconds(10)
         package var idleWait: Duration = .milliseconds(100)
         package var failureWait: Duration = .seconds(1)
-        /// From its claim: a call that got no slot until then is put back. A pause holds from then on: claims ask for
-        /// it themselves, so that it is effective within a second.
+        /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
+        /// that a pause is effective within a second, however slow the claim was.
         package var leavesWithin: Duration = .milliseconds(750)
         /// Answers that wait for others of their lane to be stored with them.
         package var settleEvery: Duration = .milliseconds(100)
@@ -183,7 +183,7 @@ package struct Scheduler: Service {
         controls.isHalted ? 1 : world.limits.requestsPerClaim
     }
 
-    /// `started` before the intents were leased; called once they are committed.
+    /// `started` before the claim asked for pauses and leased the intents; called once they are committed.
     private func round(
         _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant, isProbe: Bool
     ) -> CallRound {
@@ -191,7 +191,7 @@ package struct Scheduler: Service {
         return CallRound(
             world: world, settlement: settlement, budget: budget, statuses: statuses, slots: slots,
             leaveBefore: min(
-                ContinuousClock.now + limits.leavesWithin, started + limits.leaseFor * 3 / 4),
+                started + limits.leavesWithin, started + limits.leaseFor * 3 / 4),
             isProbe: isProbe)
     }
 
