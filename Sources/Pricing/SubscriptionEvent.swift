@@ -91,6 +91,8 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
     package var transactionID: String?
     package var productID: String?
     package var appAccountToken: String?
+    /// `PURCHASED` or `FAMILY_SHARED`.
+    package var ownershipType: String?
     package var purchasedAt: Instant?
     package var originalPurchaseAt: Instant?
     package var expiresAt: Instant?
@@ -135,6 +137,7 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
         transactionID: String? = nil,
         productID: String? = nil,
         appAccountToken: String? = nil,
+        ownershipType: String? = nil,
         purchasedAt: Instant? = nil,
         originalPurchaseAt: Instant? = nil,
         expiresAt: Instant? = nil,
@@ -149,6 +152,7 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
         self.transactionID = transactionID
         self.productID = productID
         self.appAccountToken = appAccountToken
+        self.ownershipType = ownershipType
         self.purchasedAt = purchasedAt
         self.originalPurchaseAt = originalPurchaseAt
         self.expiresAt = expiresAt

@@ -52,7 +52,7 @@ import Testing
         let story = try #require(engine.advance(to: Fixture.instant("2026-02-11")).last)
 
         #expect(story.line == "DID_RENEW 2026-02-10")
-        #expect(story.subscription.items.map(\.sku) == ["C"])
+        #expect(story.subscription?.items.map(\.sku) == ["C"])
         #expect(engine.only.status == .active)
     }
 
@@ -63,9 +63,9 @@ import Testing
         let story = try #require(engine.advance(to: Fixture.instant("2026-02-11")).last)
 
         #expect(story.line == "EXPIRED/PRICE_INCREASE 2026-02-10")
-        #expect(story.subscription.expirationIntent == 3)
-        #expect(story.subscription.items.count == 2)
-        #expect(story.subscription.renewingItems.isEmpty)
+        #expect(story.subscription?.expirationIntent == 3)
+        #expect(story.subscription?.items.count == 2)
+        #expect(story.subscription?.renewingItems.isEmpty == true)
     }
 
     @Test func increase_answeredByCancelling_expiresVoluntarily() throws {
@@ -77,7 +77,7 @@ import Testing
         #expect(
             story.map(\.kind) == [.priceChange, .priceIncrease, .didChangeRenewalStatus, .expired])
         #expect(story.last?.subtype == .voluntary)
-        #expect(story.last?.subscription.expirationIntent == 1)
+        #expect(story.last?.subscription?.expirationIntent == 1)
     }
 
     @Test func increase_thatNeedsNoConsent_isAnnounced27DaysBefore() throws {
@@ -195,9 +195,9 @@ import Testing
             story.map(\.kind) == [
                 .priceChange, .didRenew, .priceIncrease, .priceIncrease, .didRenew,
             ])
-        #expect(story[1].subscription.items[0].price == 9990)
+        #expect(story[1].subscription?.items[0].price == 9990)
         #expect(story[2].signedAt == story[1].signedAt + 1)
-        #expect(story[4].subscription.items[0].price == 15_990)
+        #expect(story[4].subscription?.items[0].price == 15_990)
     }
 
     @Test func statements_ofOneSubscription_neverShareASignedDate() throws {

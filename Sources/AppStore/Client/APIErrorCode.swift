@@ -35,6 +35,7 @@ extension APIErrorCode {
     package static let startDateTooFarInPast = APIErrorCode(rawValue: 4_000_012)
     package static let invalidPaginationToken = APIErrorCode(rawValue: 4_000_014)
     package static let paginationTokenExpired = APIErrorCode(rawValue: 4_000_017)
+    package static let statusRequestNotFound = APIErrorCode(rawValue: 4_040_009)
 
     /// What to do next about a refused price change.
     package enum Disposition: String, Hashable, Sendable, CaseIterable {

@@ -60,7 +60,7 @@ struct AnswerReader: Sendable {
             signedRenewalInfo: last.signedRenewalInfo)
     }
 
-    private func pair(
+    func pair(
         _ transaction: String?, _ renewal: String?, now: Int64
     ) throws(Failure) -> SignedPair {
         let pair = SignedPair(
@@ -82,7 +82,7 @@ struct AnswerReader: Sendable {
         return pair
     }
 
-    private func verified<Model: WireObject>(
+    func verified<Model: WireObject>(
         _ type: Model.Type, _ jws: String, now: Int64
     ) throws(Failure) -> Model {
         let json: JSONNode?

@@ -62,6 +62,7 @@ struct NotificationParts {
             signedAt: signedAt ?? receivedAt,
             originalTransactionID: pair?.originalTransactionID,
             event: event,
+            summary: wire?.summary.map(ExtensionSummary.init),
             understood: understanding.isComplete,
             unknown: understanding.unknown,
             rawSignedPayload: rawSignedPayload)
@@ -81,6 +82,15 @@ struct NotificationParts {
             status: wire.data?.status,
             transaction: pair.transaction?.statement,
             renewal: pair.renewal?.statement)
+    }
+}
+
+extension ExtensionSummary {
+    fileprivate init(_ wire: WireNotification.Body) {
+        self.init(
+            requestIdentifier: wire.requestIdentifier, productID: wire.productId,
+            storefronts: wire.storefrontCountryCodes?.elements, succeeded: wire.succeededCount,
+            failed: wire.failedCount)
     }
 }
 

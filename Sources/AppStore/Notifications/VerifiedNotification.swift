@@ -3,6 +3,16 @@ package import Pricing
 /// The environments under the name that this module's users know.
 package typealias AppStoreEnvironment = StoreEnvironment
 
+/// The counts of a mass extension that is complete (`summary`). nil is what it doesn't say.
+package struct ExtensionSummary: Hashable, Sendable {
+    package var requestIdentifier: String?
+    package var productID: String?
+    /// nil: all.
+    package var storefronts: [String]?
+    package var succeeded: Int64?
+    package var failed: Int64?
+}
+
 /// A notification that the App Store signed for our app, decoded as far as it can be.
 ///
 /// Every extracted text has U+0000 replaced by U+FFFD, because PostgreSQL cannot store it.
@@ -18,6 +28,8 @@ package struct VerifiedNotification: Hashable, Sendable {
     package var originalTransactionID: String?
     /// nil for everything that says nothing about one subscription, or that we cannot read.
     package var event: SubscriptionEvent?
+    /// Only of `RENEWAL_EXTENSION`/`SUMMARY`.
+    package var summary: ExtensionSummary?
     /// Whether type, subtype and body are of the table, and the body can be read.
     package var understood: Bool
     /// What today's table and shapes do not know, each once; at most 16.

@@ -18,7 +18,7 @@ extension NotificationHistoryPage {
 }
 
 extension NotificationHistoryPage.Entry {
-    fileprivate init?(_ json: JSONNode) {
+    init?(_ json: JSONNode) {
         guard let payload = json["signedPayload"]?.text, !payload.isEmpty else { return nil }
         self.init(
             signedPayload: payload,

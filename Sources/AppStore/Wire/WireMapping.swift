@@ -14,6 +14,7 @@ extension WireTransaction {
             transactionID: transactionId,
             productID: productId,
             appAccountToken: appAccountToken,
+            ownershipType: inAppOwnershipType,
             purchasedAt: purchaseDate,
             originalPurchaseAt: originalPurchaseDate,
             expiresAt: expiresDate,

@@ -13,6 +13,10 @@ package struct StoreEngine: Sendable {
         var retryDays: Int64 = 10
         /// Renewals after which a test account stops; nil never stops.
         var renewalsMax: Int?
+        /// How long a mass extension is at work, however many subscriptions it has.
+        var massExtensionHours: Int64?
+        /// Of the subscriptions that a mass extension reaches, how many in a hundred fail for no reason of theirs.
+        var massFailurePercent: Int?
         /// The base of original transaction ids.
         var firstTransactionID: Int64 = 2_000_000_000_000_000
     }
@@ -21,6 +25,8 @@ package struct StoreEngine: Sendable {
     /// The instant up to which everything has happened.
     package internal(set) var now: Int64
     var subscriptions: [Int64: StoreSubscription] = [:]
+    /// By request identifier; see `StoreEngine+Extensions`.
+    var massExtensions: [MassExtension] = []
     private var agenda = ActionHeap()
     var outgoing: [StoreEvent] = []
 
@@ -43,6 +49,11 @@ package struct StoreEngine: Sendable {
     package mutating func advance(to instant: Int64) -> [StoreEvent] {
         while let next = agenda.first, next.at <= instant {
             agenda.removeFirst()
+            if next.subscription < 0 {
+                now = max(now, next.at)
+                goOn(with: Int(-next.subscription - 1))
+                continue
+            }
             guard var subscription = subscriptions[next.subscription],
                 let action = subscription.nextAction(calendar: options.calendar),
                 action.at == next.at
@@ -70,6 +81,11 @@ package struct StoreEngine: Sendable {
         if let action = subscription.nextAction(calendar: options.calendar) {
             agenda.insert(.init(at: action.at, subscription: id))
         }
+    }
+
+    /// A mass extension has no subscription of its own: it stands on the agenda under a negative number.
+    mutating func plan(massExtension index: Int, at: Int64) {
+        agenda.insert(.init(at: at, subscription: -Int64(index) - 1))
     }
 
     mutating func takeOutgoing() -> [StoreEvent] {
@@ -127,6 +143,8 @@ package struct StoreEvent: Hashable, Sendable {
         case expired = "EXPIRED"
         case refund = "REFUND"
         case revoke = "REVOKE"
+        case renewalExtended = "RENEWAL_EXTENDED"
+        case renewalExtension = "RENEWAL_EXTENSION"
     }
 
     package enum Subtype: String, Codable, Hashable, Sendable {
@@ -140,16 +158,22 @@ package struct StoreEvent: Hashable, Sendable {
         case voluntary = "VOLUNTARY"
         case billingRetry = "BILLING_RETRY"
         case priceIncrease = "PRICE_INCREASE"
+        case failure = "FAILURE"
+        case summary = "SUMMARY"
     }
 
     package var notificationUUID: String
     package var kind: Kind
     package var subtype: Subtype?
     package var signedAt: Int64
+    /// Of the subscription.
     var consistencyToken: String
-    var subscription: StoreSubscription
+    /// nil where it is about none.
+    var subscription: StoreSubscription?
+    /// Only of `RENEWAL_EXTENSION`/`SUMMARY`.
+    var summary: MassSummary?
 
-    package var originalTransactionID: String { subscription.id }
+    package var originalTransactionID: String? { subscription?.id }
 }
 
 /// A binary heap of (instant, subscription); stale entries are skipped when they come up.

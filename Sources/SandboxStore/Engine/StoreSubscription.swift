@@ -41,6 +41,10 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     var plan = SubscriberPlan()
     /// Whether the running period began by a purchase in the app and not by a renewal.
     var lastWasPurchase: Bool?
+    /// Instants at which the renewal date was extended; nil: never.
+    var extendedAt: [Int64]?
+    /// A family member's, who shares another's purchase.
+    var isFamilyShared: Bool?
     /// Answers already given: request id to a digest of its body.
     var answered: [String: String] = [:]
 

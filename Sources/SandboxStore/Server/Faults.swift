@@ -31,6 +31,12 @@ struct CallFault: Hashable, Sendable {
         case forge
     }
 
+    /// Calls that faults can be ordered for.
+    static let endpoints: Set<String> = [
+        "changePrice", "cancel", "status", "history", "test", "testStatus", "extend", "extendAll",
+        "extendStatus",
+    ]
+
     var kind: Kind
     /// Real seconds, for `late`, `slow` and the drops: beyond a client's deadline unless ordered otherwise.
     /// Before a reset: none unless ordered. For `http429`, until calls are welcome again: one unless ordered.
@@ -89,7 +95,7 @@ struct FaultQueue: Sendable {
             let known = CallFault.Kind.allCases.map(\.rawValue).joined(separator: ", ")
             return "unknown kind; calls know \(known)"
         }
-        guard ["changePrice", "cancel", "status", "history", "test"].contains(endpoint) else {
+        guard CallFault.endpoints.contains(endpoint) else {
             return "unknown endpoint"
         }
         let error = fields.present("code")?.integer.flatMap { StoreError(rawValue: Int($0)) }
@@ -121,6 +127,8 @@ struct FaultQueue: Sendable {
         calls[endpoint] = waiting
         return first.fault
     }
+
+    var nextNotificationFault: NotificationFault? { notifications.first?.fault }
 
     mutating func takeNotificationFault() -> NotificationFault? {
         guard let first = notifications.first else { return nil }

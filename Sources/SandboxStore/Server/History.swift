@@ -85,7 +85,7 @@ struct HistoryQuery: Sendable {
         guard (startDate...max(startDate, endDate)).contains(event.signedAt) else { return false }
         if let type, type != event.kind.rawValue { return false }
         if let subtype, subtype != event.subtype?.rawValue { return false }
-        if let transaction, !event.subscription.owns(transaction) { return false }
+        if let transaction, event.subscription?.owns(transaction) != true { return false }
         return !onlyFailures || !entry.attempts.contains { $0.result == .success }
     }
 }

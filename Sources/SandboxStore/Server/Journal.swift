@@ -56,24 +56,27 @@ struct EventRecord: Codable, Hashable, Sendable {
     var at: Int64
     var kind: StoreEvent.Kind
     var subtype: StoreEvent.Subtype?
-    var subscription: String
-    var status: Int
-    var autoRenews: Bool
-    var purchasedAt: Int64
-    var expiresAt: Int64
-    var items: [ItemRecord]
+    /// nil, with all after it: the summary of a mass extension.
+    var subscription: String?
+    var status: Int?
+    var autoRenews: Bool?
+    var purchasedAt: Int64?
+    var expiresAt: Int64?
+    var items: [ItemRecord]?
+    var summary: MassSummary?
 
     init(_ event: StoreEvent) {
         uuid = event.notificationUUID
         at = event.signedAt
         kind = event.kind
         subtype = event.subtype
-        subscription = event.subscription.id
-        status = event.subscription.status.rawValue
-        autoRenews = event.subscription.autoRenews
-        purchasedAt = event.subscription.purchasedAt
-        expiresAt = event.subscription.expiresAt
-        items = event.subscription.items.map(ItemRecord.init)
+        subscription = event.subscription?.id
+        status = event.subscription?.status.rawValue
+        autoRenews = event.subscription?.autoRenews
+        purchasedAt = event.subscription?.purchasedAt
+        expiresAt = event.subscription?.expiresAt
+        items = event.subscription?.items.map(ItemRecord.init)
+        summary = event.summary
     }
 }
 

@@ -31,6 +31,9 @@ struct Routes: Sendable {
             return try await api(request, method: "POST", path[3], transaction: path[4])
         }
         guard path.first == "inApps", path.count >= 4, path[1] == "v1" else { return notFound }
+        if path.count >= 5, path[2] == "subscriptions", path[3] == "extend" {
+            return try await extensionRoute(request, Array(path.dropFirst(4)))
+        }
         if path.count == 5, Array(path[2..<4]) == ["notifications", "test"] {
             return try await api(request, method: "GET", "testStatus", transaction: path[4])
         }
@@ -44,10 +47,10 @@ struct Routes: Sendable {
         }
     }
 
-    private var notFound: HTTPResponse { .text(404, "no such endpoint\n") }
+    var notFound: HTTPResponse { .text(404, "no such endpoint\n") }
 
     /// What all API calls share: method, token, rate, faults. Written down at both ends.
-    private func api(
+    func api(
         _ request: HTTPRequest, method: String, _ endpoint: String, transaction: String = ""
     ) async throws -> HTTPResponse {
         let number = try keeper.wire.begin(
@@ -63,7 +66,7 @@ struct Routes: Sendable {
     }
 
     /// One API call on its way through the store.
-    private struct Call {
+    struct Call {
         var request: HTTPRequest
         var endpoint: String
         var transaction: String
@@ -98,7 +101,7 @@ struct Routes: Sendable {
             .noToken, .forge, nil:
             break
         }
-        if method == "POST", call.endpoint != "test", !isJSON(call.request) {
+        if method != "GET", call.endpoint != "test", !isJSON(call.request) {
             return try await refuse(.malformedPayload, call)
         }
         let response = try await answer(call)
@@ -130,6 +133,7 @@ struct Routes: Sendable {
         case "status": return try await status(call)
         case "history": return try await history(call.request, call.fault)
         case "test": return try await test()
+        case "extend", "extendAll", "extendStatus": return try await extensionAnswer(call)
         default: return try await testStatus(call.transaction)
         }
     }
@@ -213,7 +217,10 @@ struct Routes: Sendable {
         let uuid = UUIDv7.make(nowMilliseconds: now, random: &random)
         let token = "\(uuid)_\(now)"
         let payload = try statements.signedTest(uuid: uuid, signedAt: now)
-        let result = await courier.post(payload, uuid: uuid) ?? .noResponse
+        // A lost one is a test notification whose delivery never began.
+        let result =
+            await keeper.isNextNotificationLost()
+            ? nil : await courier.post(payload, uuid: uuid) ?? .noResponse
         await keeper.addTest(token, payload: payload, result: result)
         return try json(["testNotificationToken": token])
     }
@@ -225,9 +232,9 @@ struct Routes: Sendable {
         return try json(
             HistoryPayload.Item(
                 signedPayload: payload,
-                sendAttempts: [
-                    .init(attemptDate: attempt.at, sendAttemptResult: attempt.result.rawValue)
-                ]))
+                sendAttempts: attempt.map {
+                    [.init(attemptDate: $0.at, sendAttemptResult: $0.result.rawValue)]
+                } ?? []))
     }
 
     private func isJSON(_ request: HTTPRequest) -> Bool {

@@ -4,12 +4,12 @@ import ServiceKit
 /// The one owner of the store: engine, outbox, faults, limits and journal, on the store's clock.
 actor StoreKeeper {
     let clock: any WallClock
-    private var engine: StoreEngine
+    var engine: StoreEngine
     private var outbox: NotificationOutbox
     private var faults = FaultQueue()
     private var limits: RateLimits
     private var records: [CallRecord] = []
-    private var tests: [String: (payload: String, attempt: NotificationOutbox.Attempt)] = [:]
+    private var tests: [String: (payload: String, attempt: NotificationOutbox.Attempt?)] = [:]
     private var seenReferences: Set<String> = []
     private let calls: JournalFile
     private let deliveries: JournalFile
@@ -75,6 +75,7 @@ actor StoreKeeper {
             }
         // A look may change the store, and its answer was given long ago.
         case "status": _ = try? engine.status(transaction: record.transactionId)
+        case "extend", "extendAll": replayExtension(record, engine: &engine)
         default: break
         }
         events += engine.takeOutgoing()
@@ -99,8 +100,10 @@ actor StoreKeeper {
     }
 
     /// What the route should do with an answer.
-    enum Outcome: Sendable {
-        case answer(StoreEngine.Answer)
+    typealias Outcome = OutcomeOf<StoreEngine.Answer>
+
+    enum OutcomeOf<Answer: Sendable>: Sendable {
+        case answer(Answer)
         case refused(StoreError, retryAfter: Int64?)
     }
 
@@ -168,11 +171,11 @@ actor StoreKeeper {
                 fault: fault?.kind.rawValue, call: number))
     }
 
-    private func call(
+    func call<Answer: Sendable>(
         _ endpoint: String, _ transaction: String, _ body: [UInt8], _ fault: CallFault?,
         _ number: Int64,
-        _ apply: (inout StoreEngine, Bool) throws(StoreError) -> StoreEngine.Answer
-    ) throws(SandboxError) -> Outcome {
+        _ apply: (inout StoreEngine, Bool) throws(StoreError) -> Answer
+    ) throws(SandboxError) -> OutcomeOf<Answer> {
         let now = max(clock.nowMilliseconds(), engine.now)
         try send(engine.advance(to: now), now: now)
         let reference = StoreKeeper.reference(in: body)
@@ -186,7 +189,7 @@ actor StoreKeeper {
         switch result {
         case .success(let answer):
             if let reference { seenReferences.insert(reference) }
-            if endpoint == "changePrice" {
+            if endpoint == "changePrice", let answer = answer as? StoreEngine.Answer {
                 entry.effects = answer.subscription.items.map(ItemRecord.init)
             }
             try record(entry)
@@ -208,7 +211,9 @@ actor StoreKeeper {
     }
 
     static func reference(in body: [UInt8]) -> String? {
-        JSONValue.parse(body)?.object?["requestInfo"]?.object?["requestReferenceId"]?.string
+        let fields = JSONValue.parse(body)?.object
+        return fields?["requestInfo"]?.object?["requestReferenceId"]?.string
+            ?? fields?["requestIdentifier"]?.string
     }
 
     func nextDelivery() -> NotificationOutbox.Delivery? {
@@ -228,12 +233,21 @@ actor StoreKeeper {
     }
 
     /// Remembers a test notification by its token.
-    func addTest(_ token: String, payload: String, result: NotificationOutbox.Result) {
-        let attempt = NotificationOutbox.Attempt(at: clock.nowMilliseconds(), result: result)
+    func addTest(_ token: String, payload: String, result: NotificationOutbox.Result?) {
+        let attempt = result.map {
+            NotificationOutbox.Attempt(at: clock.nowMilliseconds(), result: $0)
+        }
         tests[token] = (payload, attempt)
     }
 
-    func test(_ token: String) -> (payload: String, attempt: NotificationOutbox.Attempt)? {
+    /// Whether a fault keeps the next notification from ever being sent; takes that fault.
+    func isNextNotificationLost() -> Bool {
+        guard faults.nextNotificationFault?.kind == .lose else { return false }
+        _ = faults.takeNotificationFault()
+        return true
+    }
+
+    func test(_ token: String) -> (payload: String, attempt: NotificationOutbox.Attempt?)? {
         tests[token]
     }
 

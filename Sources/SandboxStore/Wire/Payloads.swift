@@ -110,7 +110,8 @@ struct NotificationPayload: Encodable, Sendable {
     var notificationUUID: String
     var version = "2.0"
     var signedDate: Int64
-    var data: Facts
+    var data: Facts?
+    var summary: SummaryPayload?
 
     struct Facts: Encodable, Sendable {
         var appAppleId: Int64?
@@ -120,5 +121,28 @@ struct NotificationPayload: Encodable, Sendable {
         var status: Int?
         var signedTransactionInfo: String?
         var signedRenewalInfo: String?
+    }
+}
+
+/// `summary` of `RENEWAL_EXTENSION`/`SUMMARY`.
+struct SummaryPayload: Encodable, Sendable {
+    var requestIdentifier: String
+    var environment: String
+    var appAppleId: Int64?
+    var bundleId: String
+    var productId: String
+    var storefrontCountryCodes: [String]?
+    var succeededCount: Int64
+    var failedCount: Int64
+
+    init(_ summary: MassSummary, _ identity: StoreIdentity) {
+        requestIdentifier = summary.requestIdentifier
+        environment = identity.environment
+        appAppleId = identity.environment == "Production" ? identity.appAppleID : nil
+        bundleId = identity.bundleID
+        productId = summary.productID
+        storefrontCountryCodes = summary.storefronts
+        succeededCount = summary.succeeded
+        failedCount = summary.failed
     }
 }

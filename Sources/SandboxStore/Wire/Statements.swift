@@ -32,11 +32,18 @@ struct Statements: Sendable {
 
     /// `signedPayload` of one notification; its nested statements are signed at the same instant.
     func signed(_ event: StoreEvent) throws -> String {
+        let isProduction = identity.environment == "Production"
+        guard let subscription = event.subscription else {
+            return try sign(
+                NotificationPayload(
+                    notificationType: event.kind.rawValue, subtype: event.subtype?.rawValue,
+                    notificationUUID: event.notificationUUID, signedDate: event.signedAt,
+                    summary: event.summary.map { SummaryPayload($0, identity) }))
+        }
         let parts = try signed(
             StoreEngine.Answer(
-                subscription: event.subscription, signedAt: event.signedAt,
+                subscription: subscription, signedAt: event.signedAt,
                 consistencyToken: event.consistencyToken))
-        let isProduction = identity.environment == "Production"
         return try sign(
             NotificationPayload(
                 notificationType: event.kind.rawValue, subtype: event.subtype?.rawValue,
@@ -44,7 +51,7 @@ struct Statements: Sendable {
                 data: .init(
                     appAppleId: isProduction ? identity.appAppleID : nil,
                     bundleId: identity.bundleID, environment: identity.environment,
-                    status: event.subscription.status.rawValue,
+                    status: subscription.status.rawValue,
                     signedTransactionInfo: parts.transaction, signedRenewalInfo: parts.renewal)))
     }
 
@@ -68,7 +75,9 @@ struct Statements: Sendable {
             bundleId: identity.bundleID, productId: identity.productID,
             subscriptionGroupIdentifier: "21000001", purchaseDate: subscription.purchasedAt,
             originalPurchaseDate: subscription.startedAt, expiresDate: subscription.expiresAt,
-            appAccountToken: subscription.appAccountToken, signedDate: signedAt,
+            appAccountToken: subscription.appAccountToken,
+            inAppOwnershipType: subscription.isFamilyShared == true ? "FAMILY_SHARED" : "PURCHASED",
+            signedDate: signedAt,
             revocationReason: subscription.revokedAt == nil ? nil : 0,
             revocationDate: subscription.revokedAt, environment: identity.environment,
             storefront: subscription.storefront,

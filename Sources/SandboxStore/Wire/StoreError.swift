@@ -1,6 +1,10 @@
 /// Apple's error codes that this store answers with; the first three digits are the HTTP status.
 enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case invalidTransactionID = 4_000_006
+    case invalidOriginalTransactionID = 4_000_008
+    case invalidExtendByDays = 4_000_009
+    case invalidExtendReasonCode = 4_000_010
+    case invalidRequestIdentifier = 4_000_011
     case startDateTooFarInPast = 4_000_012
     case startDateAfterEndDate = 4_000_013
     case invalidPaginationToken = 4_000_014
@@ -9,6 +13,8 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case paginationTokenExpired = 4_000_017
     case invalidNotificationType = 4_000_018
     case multipleFilters = 4_000_019
+    case invalidProductID = 4_000_023
+    case emptyStorefronts = 4_000_027
     case invalidStorefront = 4_000_028
     case invalidStatus = 4_000_031
     case invalidAppAccountToken = 4_000_033
@@ -39,6 +45,9 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case notSetToRenew = 4_000_220
     case indiaIncrease = 4_000_221
     case unauthorized = 4_010_000
+    case extensionIneligible = 4_030_004
+    case maxExtension = 4_030_005
+    case familySharedExtensionIneligible = 4_030_007
     case subscriptionDoesNotExist = 4_030_008
     case notEligible = 4_030_010
     case alreadyActive = 4_030_011
@@ -49,7 +58,9 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case appNotFoundRetryable = 4_040_004
     case originalTransactionNotFound = 4_040_005
     case originalTransactionNotFoundRetryable = 4_040_006
+    case notificationURLNotFound = 4_040_007
     case testNotificationNotFound = 4_040_008
+    case statusRequestNotFound = 4_040_009
     case transactionNotFound = 4_040_010
     case rateLimitExceeded = 4_290_000
     case internalError = 5_000_000
@@ -60,6 +71,10 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     var message: String {
         switch self {
         case .invalidTransactionID: "The transaction identifier is not valid."
+        case .invalidOriginalTransactionID: "The original transaction identifier is not valid."
+        case .invalidExtendByDays: "The days must be 1 to 90."
+        case .invalidExtendReasonCode: "The reason code must be 0 to 3."
+        case .invalidRequestIdentifier: "The request identifier is not valid."
         case .startDateTooFarInPast: "The start date is too long ago."
         case .startDateAfterEndDate: "The start date is not before the end date."
         case .invalidPaginationToken: "The pagination token is not valid."
@@ -68,6 +83,8 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .paginationTokenExpired: "The pagination token has expired."
         case .invalidNotificationType: "The notification type is not valid."
         case .multipleFilters: "Only one of transaction identifier and type may be given."
+        case .invalidProductID: "The product identifier is not valid."
+        case .emptyStorefronts: "The list of storefronts is empty."
         case .invalidStorefront: "The storefront is not valid."
         case .invalidStatus: "The status is not valid."
         case .invalidAppAccountToken: "The appAccountToken must be a UUID or empty."
@@ -97,6 +114,9 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .notSetToRenew: "The SKU must be one that is set to renew."
         case .indiaIncrease: "Price increases are not supported in India."
         case .unauthorized: "Unauthorized."
+        case .extensionIneligible: "The subscription's state allows no extension."
+        case .maxExtension: "The subscription had all its extensions."
+        case .familySharedExtensionIneligible: "A family member's subscription can't be extended."
         case .subscriptionDoesNotExist: "The subscription doesn't exist."
         case .notEligible: "The subscription isn't eligible for the requested change."
         case .alreadyActive: "The subscription is already active."
@@ -109,7 +129,9 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .originalTransactionNotFound: "Original transaction id not found."
         case .originalTransactionNotFoundRetryable:
             "Original transaction id not found. Please try again."
+        case .notificationURLNotFound: "No URL for server notifications is set."
         case .testNotificationNotFound: "Test notification not found."
+        case .statusRequestNotFound: "No extension request of this identifier and product."
         case .transactionNotFound: "Transaction id not found."
         case .rateLimitExceeded: "Rate limit exceeded."
         case .internalError: "An unknown error occurred."

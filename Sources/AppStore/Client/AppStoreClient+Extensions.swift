@@ -1,0 +1,65 @@
+internal import HTTP
+internal import JSONReading
+internal import Pricing
+
+/// Renewal-date extensions, of the App Store Server API. 20 calls a second for one subscription, 1 for the others.
+extension AppStoreClient {
+    /// Extend a Subscription Renewal Date. The same request identifier again repeats the same request.
+    package func extend(
+        originalTransactionID: String, _ request: ExtensionRequest
+    ) async -> CallOutcome<ExtensionAnswer> {
+        let path = "/inApps/v1/subscriptions/extend"
+        guard
+            let put = post(
+                "\(path)/\(PercentCoding.encode(originalTransactionID))", request, method: "PUT")
+        else { return .notSent(reason: "the request cannot be encoded") }
+        return await call(put) { body, _ throws(AnswerReader.Failure) in
+            let wire = JSONDocument.read(body)
+            guard let isSuccess = wire?["success"]?.boolean else {
+                throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
+            }
+            let told = wire?["originalTransactionId"]?.storableText ?? originalTransactionID
+            guard told == originalTransactionID else {
+                throw AnswerReader.Failure(reason: "the answer is about another subscription")
+            }
+            return ExtensionAnswer(
+                originalTransactionID: told, isSuccess: isSuccess,
+                effectiveAt: wire?["effectiveDate"]?.instant)
+        }
+    }
+
+    /// Extend Subscription Renewal Dates for All Active Subscribers: begins, and goes on for hours or days.
+    package func extendAll(_ request: MassExtensionRequest) async -> CallOutcome<String> {
+        guard let post = post("/inApps/v1/subscriptions/extend/mass", request) else {
+            return .notSent(reason: "the request cannot be encoded")
+        }
+        return await call(post) { body, _ throws(AnswerReader.Failure) in
+            let told = JSONDocument.read(body)?["requestIdentifier"]?.storableText
+            guard told == request.requestIdentifier else {
+                throw AnswerReader.Failure(reason: "the answer names another request")
+            }
+            return request.requestIdentifier
+        }
+    }
+
+    /// Get Status of Subscription Renewal Date Extensions.
+    package func extensionStatus(
+        productID: String, requestIdentifier: String
+    ) async -> CallOutcome<MassExtensionStatus> {
+        let parts = [productID, requestIdentifier].map { PercentCoding.encode($0) }
+        let target = "/inApps/v1/subscriptions/extend/mass/\(parts.joined(separator: "/"))"
+        return await call(HTTPRequest(method: "GET", target: target)) {
+            body, _ throws(AnswerReader.Failure) in
+            let wire = JSONDocument.read(body)
+            guard let isComplete = wire?["complete"]?.boolean else {
+                throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
+            }
+            guard
+                wire?["requestIdentifier"]?.storableText.map({ $0 == requestIdentifier }) ?? true
+            else { throw AnswerReader.Failure(reason: "the answer names another request") }
+            return MassExtensionStatus(
+                isComplete: isComplete, completedAt: wire?["completeDate"]?.instant,
+                succeeded: wire?["succeededCount"]?.int64, failed: wire?["failedCount"]?.int64)
+        }
+    }
+}

@@ -1,0 +1,86 @@
+package import Pricing
+
+/// Extend a Subscription Renewal Date, for one subscription.
+package struct ExtensionRequest: Hashable, Sendable, Encodable {
+    package let extendByDays: Int
+    package let extendReasonCode: Int
+    /// The same again for the same request, and for no other: a repeat extends nothing twice.
+    package let requestIdentifier: String
+
+    package init(
+        _ terms: ExtensionTerms, requestIdentifier: String
+    ) throws(RequestFault) {
+        try ExtensionCheck.identifier(requestIdentifier)
+        extendByDays = terms.days
+        extendReasonCode = terms.reason.rawValue
+        self.requestIdentifier = requestIdentifier
+    }
+}
+
+/// Extend Subscription Renewal Dates for All Active Subscribers of a product.
+package struct MassExtensionRequest: Hashable, Sendable, Encodable {
+    package let productId: String
+    package let extendByDays: Int
+    package let extendReasonCode: Int
+    package let requestIdentifier: String
+    /// nil: all storefronts. Never empty (4000027).
+    package let storefrontCountryCodes: [String]?
+
+    package init(
+        _ terms: ExtensionTerms, productID: String, storefronts: [String]?,
+        requestIdentifier: String
+    ) throws(RequestFault) {
+        try ExtensionCheck.identifier(requestIdentifier)
+        try FieldCheck.text(productID, "productId", max: 255)
+        if let storefronts {
+            guard !storefronts.isEmpty else { throw .empty(field: "storefrontCountryCodes") }
+            for storefront in storefronts { try FieldCheck.storefront(storefront) }
+        }
+        productId = productID
+        extendByDays = terms.days
+        extendReasonCode = terms.reason.rawValue
+        self.requestIdentifier = requestIdentifier
+        storefrontCountryCodes = storefronts
+    }
+}
+
+enum ExtensionCheck {
+    static func identifier(_ text: String) throws(RequestFault) {
+        guard (1...128).contains(text.utf8.count),
+            text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { throw .badRequestIdentifier }
+    }
+}
+
+/// `ExtendRenewalDateResponse`; unsigned.
+package struct ExtensionAnswer: Hashable, Sendable {
+    package var originalTransactionID: String
+    package var isSuccess: Bool
+    /// The new renewal date.
+    package var effectiveAt: Instant?
+
+    package init(originalTransactionID: String, isSuccess: Bool, effectiveAt: Instant?) {
+        self.originalTransactionID = originalTransactionID
+        self.isSuccess = isSuccess
+        self.effectiveAt = effectiveAt
+    }
+}
+
+/// `MassExtendRenewalDateStatusResponse`; unsigned.
+package struct MassExtensionStatus: Hashable, Sendable {
+    package var isComplete: Bool
+    package var completedAt: Instant?
+    /// nil before the end, as far as Apple leaves them out.
+    package var succeeded: Int64?
+    package var failed: Int64?
+
+    package init(
+        isComplete: Bool, completedAt: Instant? = nil, succeeded: Int64? = nil,
+        failed: Int64? = nil
+    ) {
+        self.isComplete = isComplete
+        self.completedAt = completedAt
+        self.succeeded = succeeded
+        self.failed = failed
+    }
+}

@@ -1,0 +1,145 @@
+/// Why a request would be refused; said before it is sent. The limits are those of Apple's pages and its own
+/// libraries.
+package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
+    case notUUID(field: String)
+    case badTransactionID
+    case badSKU(String)
+    case skuRepeated(String)
+    case badStorefront(String)
+    case badCurrency(String)
+    case empty(field: String)
+    case tooLong(field: String, charactersMax: Int)
+    case daysOutOfRange(Int)
+    case unknownReason(Int)
+    case badRequestIdentifier
+    case noItems
+    case nothingToChange
+    case refundAmountWithoutCustom(sku: String)
+    case refundAmountMissing(sku: String)
+    case refundAmountNotPositive(sku: String)
+    case declineOnlyInSandbox
+    case declineMustBeOfAll
+    case allItemsRevoked
+    case startNotBeforeEnd
+
+    package var description: String {
+        switch self {
+        case .notUUID(let field): "\(field) is no UUID"
+        case .badTransactionID: "the transaction id is not 1 to 64 digits"
+        case .badSKU(let sku): "the SKU '\(sku)' is empty or longer than 128 characters"
+        case .skuRepeated(let sku): "the SKU '\(sku)' is given twice"
+        case .badStorefront(let text):
+            "the storefront '\(text)' is not three capital letters (ISO 3166-1 alpha-3)"
+        case .badCurrency(let text):
+            "the currency '\(text)' is not three capital letters (ISO 4217)"
+        case .empty(let field): "\(field) is empty"
+        case .tooLong(let field, let max): "\(field) is longer than \(max) characters"
+        case .daysOutOfRange(let days): "\(days) days; the App Store extends by 1 to 90"
+        case .unknownReason(let code):
+            "reason \(code) is none of 0 undeclared, 1 customer satisfaction, 2 other, 3 outage"
+        case .badRequestIdentifier: "the request identifier is not 1 to 128 printable characters"
+        case .noItems: "no item is named"
+        case .nothingToChange: "nothing is to be changed"
+        case .refundAmountWithoutCustom(let sku):
+            "'\(sku)' has a refund amount, which only the type CUSTOM has"
+        case .refundAmountMissing(let sku): "'\(sku)' is refunded CUSTOM without an amount"
+        case .refundAmountNotPositive(let sku): "the refund amount of '\(sku)' is not above 0"
+        case .declineOnlyInSandbox: "SIMULATE_REFUND_DECLINE exists in Sandbox only"
+        case .declineMustBeOfAll:
+            "SIMULATE_REFUND_DECLINE must be the reason of all items or of none"
+        case .allItemsRevoked:
+            "every item would be revoked, and one must stay; revoke the subscription instead"
+        case .startNotBeforeEnd: "the start does not lie before the end"
+        }
+    }
+}
+
+/// What every request to the Advanced Commerce API begins with (`RequestInfo`).
+package struct CommerceRequestInfo: Hashable, Sendable, Encodable {
+    /// Stored before the first send; repeated only while the outcome is unknown.
+    package let requestReferenceId: String
+    /// Of the customer; a UUID.
+    package let appAccountToken: String?
+    /// The last one seen in renewal info; never made up.
+    package let consistencyToken: String?
+
+    package init(
+        requestReferenceID: String, appAccountToken: String? = nil, consistencyToken: String? = nil
+    ) throws(RequestFault) {
+        guard FieldCheck.isUUID(requestReferenceID) else {
+            throw .notUUID(field: "requestReferenceId")
+        }
+        if let appAccountToken, !FieldCheck.isUUID(appAccountToken) {
+            throw .notUUID(field: "appAccountToken")
+        }
+        self.requestReferenceId = requestReferenceID
+        self.appAccountToken = appAccountToken
+        self.consistencyToken = consistencyToken
+    }
+}
+
+/// The limits that several requests share.
+enum FieldCheck {
+    static let skuMax = 128
+    static let descriptionMax = 45
+    static let displayNameMax = 30
+
+    static func isUUID(_ text: String) -> Bool {
+        let bytes = Array(text.utf8)
+        guard bytes.count == 36 else { return false }
+        return bytes.enumerated().allSatisfy { place, byte in
+            switch place {
+            case 8, 13, 18, 23: byte == 0x2D
+            default: isHexadecimal(byte)
+            }
+        }
+    }
+
+    private static func isHexadecimal(_ byte: UInt8) -> Bool {
+        (0x30...0x39).contains(byte) || (0x41...0x46).contains(byte)
+            || (0x61...0x66).contains(byte)
+    }
+
+    static func transaction(_ id: String) throws(RequestFault) {
+        guard !id.isEmpty, id.utf8.count <= 64,
+            id.utf8.allSatisfy({ (0x30...0x39).contains($0) })
+        else { throw .badTransactionID }
+    }
+
+    static func sku(_ sku: String) throws(RequestFault) {
+        guard !sku.isEmpty, sku.count <= skuMax else { throw .badSKU(sku) }
+    }
+
+    static func different(_ skus: [String]) throws(RequestFault) {
+        var seen: Set<String> = []
+        for sku in skus {
+            guard seen.insert(sku).inserted else { throw .skuRepeated(sku) }
+        }
+    }
+
+    static func storefront(_ text: String?) throws(RequestFault) {
+        guard let text else { return }
+        guard isThreeCapitals(text) else { throw .badStorefront(text) }
+    }
+
+    static func currency(_ text: String?) throws(RequestFault) {
+        guard let text else { return }
+        guard isThreeCapitals(text) else { throw .badCurrency(text) }
+    }
+
+    private static func isThreeCapitals(_ text: String) -> Bool {
+        text.utf8.count == 3 && text.utf8.allSatisfy { (0x41...0x5A).contains($0) }
+    }
+
+    /// nil where the field may be left out and is.
+    static func text(_ text: String?, _ field: String, max: Int) throws(RequestFault) {
+        guard let text else { return }
+        guard !text.isEmpty else { throw .empty(field: field) }
+        guard text.count <= max else { throw .tooLong(field: field, charactersMax: max) }
+    }
+
+    static func names(displayName: String?, description: String?) throws(RequestFault) {
+        try text(displayName, "displayName", max: displayNameMax)
+        try text(description, "description", max: descriptionMax)
+    }
+}
