@@ -101,6 +101,12 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
         SELECT a.original_transaction_id, a.notification_uuid, f.received_at, a.signed_at
         FROM arrivals a JOIN first_arrivals f USING (notification_uuid)
         WHERE a.is_work AND a.original_transaction_id IS NOT NULL
+    ), summaries AS (
+        INSERT INTO repricer.extension_summaries (notification_uuid, received_at, signed_at)
+        SELECT a.notification_uuid, f.received_at, a.signed_at
+        FROM arrivals a JOIN first_arrivals f USING (notification_uuid)
+        WHERE a.type = 'RENEWAL_EXTENSION' AND a.subtype IN ('SUMMARY', 'SUCCESS')
+        ON CONFLICT DO NOTHING
     )
     SELECT notification_uuid FROM first_arrivals
     """

@@ -16,6 +16,18 @@ package enum EvidenceQueries {
         package var evidence: Evidence
     }
 
+    /// When the notification with this id was first stored, UTC milliseconds; nil: never.
+    package static func storedAt(
+        _ uuid: String, on connection: isolated PostgresConnection
+    ) throws -> Int64? {
+        try connection.query(
+            """
+            -- name: storedAt
+            SELECT received_at FROM repricer.notification_ids WHERE notification_uuid = \(uuid)
+            """
+        ).oneOrNil()?.milliseconds("received_at")
+    }
+
     /// The columns that `evidence(of:)` reads, of a table or alias `n`.
     static let evidenceColumns = "n.signed_payload, n.packed, n.header_digests"
 

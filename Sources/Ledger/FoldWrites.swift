@@ -35,6 +35,7 @@ package struct FoldWrites: Sendable {
         statements += folded.flatMap { one in
             one.cancellations.map { Self.saveCancellation(one.id, $0) }
         }
+        statements += ExtensionFoldQueries.save(folded)
         let touched = folded.filter { !$0.moved.isEmpty }
         if !touched.isEmpty {
             statements.append(Self.releaseRoles(touched.map(\.id)))

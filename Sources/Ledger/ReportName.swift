@@ -11,6 +11,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case reconciliation
     case notificationHealth = "notification_health"
     case unknownPart = "unknown_part"
+    case renewalExtension = "renewal_extension"
 
     /// The name as typed: `batch_summary` and `batch-summary` are the same; nil for any other.
     package init?(argument: String) {
@@ -19,7 +20,9 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     }
 
     /// Whether the rows belong to batches, so that one batch can be asked for.
-    package var hasBatches: Bool { self != .notificationHealth && self != .unknownPart }
+    package var hasBatches: Bool {
+        self != .notificationHealth && self != .unknownPart && self != .renewalExtension
+    }
 
     /// The order of the rows: total, so that the same facts print the same report.
     var order: String {
@@ -38,6 +41,8 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
         case .reconciliation: "batch_name NULLS LAST, batch_id, check_name"
         case .notificationHealth: "type, subtype"
         case .unknownPart: "kind, name"
+        case .renewalExtension:
+            "requested_at, kind, extension_id, original_transaction_id"
         }
     }
 }

@@ -34,6 +34,7 @@ enum StatementText {
             $0.text("transactionID", transaction.transactionID)
             $0.text("productID", transaction.productID)
             $0.text("appAccountToken", transaction.appAccountToken)
+            $0.text("ownershipType", transaction.ownershipType)
             $0.number("purchasedAt", transaction.purchasedAt?.milliseconds)
             $0.number("originalPurchaseAt", transaction.originalPurchaseAt?.milliseconds)
             $0.number("expiresAt", transaction.expiresAt?.milliseconds)
@@ -188,6 +189,7 @@ enum StatementText {
         return TransactionStatement(
             transactionID: node["transactionID"]?.text, productID: node["productID"]?.text,
             appAccountToken: node["appAccountToken"]?.text,
+            ownershipType: node["ownershipType"]?.text,
             purchasedAt: node["purchasedAt"]?.instant,
             originalPurchaseAt: node["originalPurchaseAt"]?.instant,
             expiresAt: node["expiresAt"]?.instant, revokedAt: node["revokedAt"]?.instant,

@@ -63,6 +63,8 @@ package enum TimelineQueries {
             FROM repricer.charges WHERE original_transaction_id = \(id)
             UNION ALL
             \(fragment: increasesOfOthers(id))
+            UNION ALL
+            \(fragment: extensions(id))
             ORDER BY 1, 2, evidence_id, what
             """
         ).map { row in
@@ -99,6 +101,28 @@ package enum TimelineQueries {
                     ('refused', i."refusedAt"), ('charged', i."effectiveAt")) AS v (step, ms)
             ) told
         WHERE s.original_transaction_id = \(id) AND i.origin IS NOT NULL AND told.at IS NOT NULL
+        """
+    }
+
+    /// What the App Store told of extensions, and what was asked for.
+    private static func extensions(_ id: String) -> SQL {
+        """
+        SELECT told_at, 5, 'extension', CASE outcome WHEN 'failed' THEN 'extension failed'
+                WHEN 'seen' THEN 'renewal seen to be extended' ELSE 'renewal extended' END, NULL,
+            concat_ws('; ', CASE WHEN outcome <> 'failed' THEN
+                coalesce(to_char(renewal_before AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') || ' -> '
+                    || coalesce(to_char(renewal_at AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') END,
+                'request ' || extension_id), evidence_id
+        FROM repricer.attributed_extensions WHERE original_transaction_id = \(id)
+        UNION ALL
+        SELECT requested_at, 6, 'extension', 'extension by ' || extend_by_days || ' days requested',
+            NULL, 'by ' || requested_by, extension_id::text
+        FROM repricer.extension_calls WHERE original_transaction_id = \(id)
+        UNION ALL
+        SELECT settled_at, 7, 'extension', 'extension ' || state, NULL,
+            concat_ws('; ', 'by ' || settled_by, code, detail), extension_id::text
+        FROM repricer.extension_calls
+        WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
         """
     }
 }

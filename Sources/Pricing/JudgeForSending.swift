@@ -51,6 +51,18 @@ extension Judge {
     package func judgeForSending(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
     ) -> SendingVerdict {
+        let plan = planAnew(change, facts: facts, context: context)
+        // A drift outranks the codes after it, as in a plan.
+        let faults = [plan.fault, change.drift(to: plan)].compactMap { $0 }
+        if let fault = faults.min(by: { $0.code.rank < $1.code.rank }) { return .ineligible(fault) }
+        if let sendAfter = plan.sendAfter { return .wait(until: sendAfter) }
+        return .send(plan)
+    }
+
+    /// The dates of a submitted change on the newest facts; with a fault where it can't go as it stands.
+    package func planAnew(
+        _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
+    ) -> PlanRow {
         var others = context
         others.openChanges.removeAll { $0.changeID == change.changeID }
         // The currency of the facts: another one than submitted is a drift here and no mismatch in a file.
@@ -62,11 +74,7 @@ extension Judge {
         guard let plan = judge(rows: [row], facts: facts, context: others).first else {
             preconditionFailure("one row in gives one row out")
         }
-        // A drift outranks the codes after it, as in a plan.
-        let faults = [plan.fault, change.drift(to: plan)].compactMap { $0 }
-        if let fault = faults.min(by: { $0.code.rank < $1.code.rank }) { return .ineligible(fault) }
-        if let sendAfter = plan.sendAfter { return .wait(until: sendAfter) }
-        return .send(plan)
+        return plan
     }
 }
 

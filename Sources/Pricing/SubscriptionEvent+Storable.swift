@@ -65,6 +65,7 @@ private struct Sieve {
         check(&transaction.transactionID, "transaction.transactionId")
         check(&transaction.productID, "transaction.productId")
         check(&transaction.appAccountToken, "transaction.appAccountToken")
+        check(&transaction.ownershipType, "transaction.ownershipType")
         check(&transaction.reason, "transaction.transactionReason")
         check(&transaction.storefront, "transaction.storefront")
         check(&transaction.currency, "transaction.currency")

@@ -16,6 +16,8 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
     package var period: String?
     package var productID: String?
     package var appAccountToken: String?
+    /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, or a text nobody knows.
+    package var ownershipType: String?
     package var latestTransactionID: String?
     package var originalPurchaseAt: Instant?
     package var recentSubscriptionStartAt: Instant?

@@ -23,7 +23,8 @@ func chart(of table: ReportTable) -> String {
             "Uplift charged and revenue lost a month; each currency has a scale of its own.",
             revenueBars(table))
     case .batchSummary, .priceChange, .pendingConsent, .upcomingEffective, .dependentCancellation,
-        .forecastAccuracy, .reconciliation, .notificationHealth, .unknownPart:
+        .forecastAccuracy, .reconciliation, .notificationHealth, .unknownPart,
+        .renewalExtension:
         ""
     }
 }

@@ -18,6 +18,7 @@ extension ReportName {
         case .reconciliation: "Reconciliation"
         case .notificationHealth: "Notifications"
         case .unknownPart: "Unknown parts"
+        case .renewalExtension: "Renewal-date extensions"
         }
     }
 
@@ -48,6 +49,12 @@ extension ReportName {
         case .pendingConsent, .upcomingEffective: ["batch_id", "change_id"]
         case .consentFunnel, .forecastAccuracy, .reconciliation: ["batch_id"]
         case .notificationHealth, .unknownPart: []
+        case .renewalExtension:
+            [
+                "retry_of", "reason_code", "requested_at", "approved_at", "called_at",
+                "eligible_forecast", "retried", "retried_extended", "renewal_before_at", "code",
+                "storefronts",
+            ]
         }
     }
 }

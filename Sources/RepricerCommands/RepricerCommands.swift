@@ -11,6 +11,8 @@ package enum RepricerCommands {
         Commands.reconcile, Commands.reprocess, Commands.report, Commands.rulesShow,
         Commands.rulesImport, Commands.auditShow, Commands.auditVerify,
         Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,
+        Commands.extendOne, Commands.extendAll, Commands.extendStatus,
+        Commands.extendRetryFailed, Commands.testNotification,
         Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,

@@ -205,7 +205,7 @@ extension SubscriptionFacts {
 }
 
 extension StoredChange {
-    fileprivate init(_ change: DispatchQueries.OpenChange) {
+    init(_ change: DispatchQueries.OpenChange) {
         self.init(
             changeID: change.changeID, originalTransactionID: change.originalTransactionID,
             sku: change.sku, newPrice: change.newPrice, currentPrice: change.currentPrice,

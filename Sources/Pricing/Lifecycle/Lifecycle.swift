@@ -16,7 +16,7 @@
 /// | `EXPIRED` | ended by its subtype, else by `expirationIntent` |
 /// | `REFUND`, `REVOKE` | of the running period: cancelled; of an earlier one: only its charge is marked |
 /// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended goes on |
-/// | `RENEWAL_EXTENDED` | its renewal moves along |
+/// | `RENEWAL_EXTENDED` | its renewal moves along; so it does where the running period is seen to end later |
 /// | `DID_FAIL_TO_RENEW`, `GRACE_PERIOD_EXPIRED`, `DID_CHANGE_RENEWAL_STATUS` | facts alone: the change waits |
 /// | all others, unknown ones too | what their transaction and renewal info show |
 package enum Lifecycle {
@@ -51,6 +51,7 @@ package enum Lifecycle {
         state.noteCharges(of: event)
         let reading = Reading(event: event, before: before, facts: state.facts, renames: renames)
         state.noteIncreases(reading)
+        state.noteExtension(reading)
 
         var transitions = state.closeSuperseded(at: event.key.signedAt)
         for index in state.changes.indices {

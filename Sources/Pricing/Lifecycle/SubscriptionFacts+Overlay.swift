@@ -29,6 +29,7 @@ extension SubscriptionFacts {
         latestTransactionID = transaction.transactionID ?? latestTransactionID
         productID = transaction.productID ?? productID
         appAccountToken = transaction.appAccountToken ?? appAccountToken
+        ownershipType = transaction.ownershipType ?? ownershipType
         purchasedAt = transaction.purchasedAt ?? purchasedAt
         originalPurchaseAt = transaction.originalPurchaseAt ?? originalPurchaseAt
         if let expiry = transaction.expiresAt {

@@ -9,6 +9,8 @@ package struct SubscriptionFold: Sendable {
     package var reopened: [TrackedChange]
     /// Cancellations that this fold opened, settled or withdrew.
     package var cancellations: [DependentCancellation]
+    /// Whether it began again: what it tells of extensions then is all that there is.
+    package var isAnew: Bool
     /// The latest of those that arrived: what a `correction` names.
     package var latest: SubscriptionEvent?
 
@@ -33,10 +35,12 @@ package struct SubscriptionFold: Sendable {
         _ before: SubscriptionState, arrived: [SubscriptionEvent], all: [SubscriptionEvent]?
     ) {
         var state: SubscriptionState
+        isAnew = all != nil
         if all == nil {
             state = before
             state.charges = Charges()
             state.renames = []
+            state.extensions = []
             state.cancellations = before.cancellations.compactMap(\.asToldByStatements)
         } else {
             state = SubscriptionState(

@@ -11,6 +11,8 @@ package struct SubscriptionState: Hashable, Sendable {
     package var charges: Charges
     /// What the statements of this fold renamed.
     package var renames: [ToldRename]
+    /// What the statements of this fold said of extensions.
+    package var extensions: [ToldExtension]
     /// The newest event folded; an older one means folding again from the beginning.
     package var foldedThrough: SubscriptionEvent.Key?
 
@@ -18,6 +20,7 @@ package struct SubscriptionState: Hashable, Sendable {
         facts: SubscriptionFacts, increases: [RecordedIncrease] = [], seenSKUs: [String] = [],
         changes: [TrackedChange] = [], cancellations: [DependentCancellation] = [],
         charges: Charges = Charges(), renames: [ToldRename] = [],
+        extensions: [ToldExtension] = [],
         foldedThrough: SubscriptionEvent.Key? = nil
     ) {
         self.facts = facts
@@ -27,6 +30,7 @@ package struct SubscriptionState: Hashable, Sendable {
         self.cancellations = cancellations
         self.charges = charges
         self.renames = renames
+        self.extensions = extensions
         self.foldedThrough = foldedThrough
     }
 

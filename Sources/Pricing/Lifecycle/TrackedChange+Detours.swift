@@ -21,13 +21,21 @@ extension TrackedChange {
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }
 
-    /// The renewal moved, and what was due at it or later moves along (an inference: Apple is silent).
+    /// The renewal moved, and what was due at it or later moves along (an inference: Apple is silent): a change
+    /// due at the second renewal from then is due at the second one after.
     mutating func readExtension(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, reading.event.type == "RENEWAL_EXTENDED",
-            let old = reading.before.renewalAt, let new = reading.facts.renewalAt, new > old,
+        guard progress.state.isWithApple, let (old, new) = reading.movedRenewal,
             let due = progress.dueAt, due >= old
         else { return }
-        progress.dueAt = due.advanced(by: new.milliseconds - old.milliseconds)
+        let former = reading.before.renewals(from: old)
+        let turn = former?.firstIndex(atOrAfter: due)
+        if let former, let turn, former.renewal(turn) == due,
+            let moved = reading.facts.renewals(from: new)
+        {
+            progress.dueAt = moved.renewal(turn)
+        } else {
+            progress.dueAt = due.advanced(by: new.milliseconds - old.milliseconds)
+        }
         lines.append(note("renewal_extended", reading))
     }
 
@@ -156,6 +164,14 @@ extension SubscriptionFacts {
     private static let moments = Instant.millisecondsPerDay / 24
     /// The shortest period of Production is a week, the longest of the Sandbox an hour and of TestFlight a day.
     private static let calendarPeriodMin = 6 * Instant.millisecondsPerDay
+
+    fileprivate func renewals(from renewalAt: Instant) -> RenewalCalendar? {
+        period.flatMap { period in
+            RenewalCalendar(
+                knownAt: renewalAt, period: Period(period),
+                startedAt: recentSubscriptionStartAt ?? originalPurchaseAt)
+        }
+    }
 }
 
 private let parentDeclined = "parent_declined"

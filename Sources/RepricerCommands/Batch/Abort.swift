@@ -23,6 +23,10 @@ extension Commands {
         let now = try await invocation.now(configuration)
         let name = try invocation.arguments.required(batch)
         return try await invocation.withPool(configuration) { pool in
+            if let mass = try await ExtensionDecision.find(name, pool: pool) {
+                return try await ExtensionDecision.reject(
+                    mass, reason: reason, invocation, now: now, pool: pool)
+            }
             let batch = try await BatchFinder.find(name, pool: pool)
             let (count, states, told) = try await pool.withTransaction { connection in
                 let count = try BatchQueries.withdraw(

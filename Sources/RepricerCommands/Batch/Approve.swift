@@ -6,13 +6,16 @@ extension Commands {
         discussion: """
             The database refuses the submitter's own approval (exit code 4). Where the batch exceeds your limits \
             (`policy show`), your approval is recorded as the first, and another approver has to give the second \
-            (exit code 4, too).
+            (exit code 4, too). A mass extension (`extend all`) is approved by its id in the same way.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
         let now = try await invocation.now(configuration)
         let name = try invocation.arguments.required(batch)
         return try await invocation.withPool(configuration) { pool in
+            if let mass = try await ExtensionDecision.find(name, pool: pool) {
+                return try await ExtensionDecision.approve(mass, invocation, now: now, pool: pool)
+            }
             let batch = try await BatchFinder.find(name, pool: pool)
             let (count, exceeded) = try await pool.withTransaction { connection in
                 let count = try BatchQueries.approve(

@@ -14,7 +14,7 @@ struct Live: Sendable {
     static let common: [Variable] = [.databaseURL, .bundleID, .environment, .rootCertificates]
     static let scheduling: [Variable] = [
         .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .cancelRate,
-        .statusRate, .webhookURL, .webhookSecretFile, .webhookCAFile,
+        .extendRate, .statusRate, .webhookURL, .webhookSecretFile, .webhookCAFile,
         .reconcileEvery, .silentAfter,
     ]
     static let receiving: [Variable] = [
@@ -160,6 +160,21 @@ struct Live: Sendable {
     /// rehearsal's hurried clock.
     private var idleWait: Duration {
         min(.milliseconds(500), max(.milliseconds(20), clock.realDuration(of: .seconds(1800))))
+    }
+
+    /// Renewal-date extensions.
+    func extender(_ pool: LedgerPool) throws -> Extender {
+        let client = try client(HTTPClientLimits())
+        var world = Extender.World(
+            pool: pool, calls: client, store: LiveStoreCalls(client: client),
+            environment: try configuration.required(configuration.environment, .environment),
+            clock: clock, log: log.with(component: "extender"), metrics: metrics)
+        world.limits.extendPerSecond =
+            try configuration.required(configuration.extendRate, .extendRate).perSecond
+        world.limits.statusPerSecond =
+            try configuration.required(configuration.statusRate, .statusRate).perSecond
+        world.limits.idleWait = idleWait
+        return Extender(world)
     }
 
     /// What delivers and folds: scheduler, projector, canceller.

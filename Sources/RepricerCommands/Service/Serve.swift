@@ -9,8 +9,8 @@ extension Commands {
     private static let only = ValueOption(
         "only", "PART", "run one part of the service; both when left out",
         choices: ["scheduler", "receiver"])
-    /// Lanes, projector, canceller, reconciler, webhooks, receiver, status pages, and one to spare.
-    private static let connections = 15
+    /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, status pages, and one to spare.
+    private static let connections = 16
 
     static let serve = Command(
         "serve", "run the service: take notifications in, deliver changes, follow consent",
@@ -41,9 +41,10 @@ extension Commands {
         var services = try live.trustWatches()
         services.append(GatedService(gate: gate, inner: months))
         if part != "receiver" {
-            services += try (live.delivery(pool) + live.reconciling(pool)).map {
-                GatedService(gate: gate, inner: $0)
-            }
+            services += try (live.delivery(pool) + [live.extender(pool)] + live.reconciling(pool))
+                .map {
+                    GatedService(gate: gate, inner: $0)
+                }
         }
         if part != "scheduler" {
             let (routes, server, watches) = try live.receiver(pool)

@@ -79,15 +79,18 @@ extension StoreKeeper {
 
     static func replayExtension(_ record: CallRecord, engine: inout StoreEngine) {
         let body = Array((record.body ?? "").utf8)
-        if record.endpoint == "extendAll" {
-            // It was read when it was applied; here and below.
-            guard let request = try? MassExtensionRequest(body) else { return }
-            engine.extendAll(
-                productID: request.productID, storefronts: request.storefronts, request.terms)
-        } else if let fields = JSONValue.parse(body)?.object,
-            let terms = try? ExtensionTerms(fields)
-        {
-            _ = try? engine.extend(originalTransaction: record.transactionId, terms)
+        // It was read when it was applied; what was refused was not journalled as applied.
+        do throws(StoreError) {
+            if record.endpoint == "extendAll" {
+                let request = try MassExtensionRequest(body)
+                engine.extendAll(
+                    productID: request.productID, storefronts: request.storefronts, request.terms)
+            } else if let fields = JSONValue.parse(body)?.object {
+                _ = try engine.extend(
+                    originalTransaction: record.transactionId, try ExtensionTerms(fields))
+            }
+        } catch {
+            // A journal of another program: nothing of this call happened.
         }
     }
 }

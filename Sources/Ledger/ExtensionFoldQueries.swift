@@ -1,0 +1,68 @@
+import Postgres
+import Pricing
+
+/// What a fold writes of renewal-date extensions.
+enum ExtensionFoldQueries {
+    static func save(_ folded: [SubscriptionFold]) -> [SQL] {
+        var statements: [SQL] = []
+        let anew = folded.filter(\.isAnew).map { $0.state.facts.originalTransactionID }
+        if !anew.isEmpty { statements.append(forget(anew)) }
+        let told = folded.flatMap { one in
+            one.state.extensions.map { (one.state.facts.originalTransactionID, $0) }
+        }
+        if !told.isEmpty { statements.append(insert(told)) }
+        let moved = folded.filter { one in
+            one.state.extensions.contains { $0.outcome != .failed }
+        }
+        if !moved.isEmpty { statements.append(note(moved)) }
+        return statements
+    }
+
+    /// A fold from the beginning tells all there is, and perhaps by other evidence.
+    private static func forget(_ ids: [String]) -> SQL {
+        """
+        -- name: forgetExtensions
+        DELETE FROM repricer.renewal_extensions
+        WHERE original_transaction_id = ANY (\(ids)::text[])
+        """
+    }
+
+    private static func insert(_ told: [(id: String, said: ToldExtension)]) -> SQL {
+        """
+        -- name: saveExtensions
+        INSERT INTO repricer.renewal_extensions AS known
+            (original_transaction_id, evidence_id, told_at, outcome, product_id, storefront,
+             renewal_before, renewal_at)
+        SELECT * FROM unnest(
+            \(told.map(\.id))::text[], \(told.map(\.said.evidenceID))::text[],
+            \(timestamps: told.map(\.said.toldAt.milliseconds))::timestamptz[],
+            \(told.map(\.said.outcome.rawValue))::text[],
+            \(texts: told.map(\.said.productID))::text[],
+            \(texts: told.map(\.said.storefront))::text[],
+            \(timestamps: told.map { $0.said.renewalBefore?.milliseconds })::timestamptz[],
+            \(timestamps: told.map { $0.said.renewalAt?.milliseconds })::timestamptz[])
+        ON CONFLICT (original_transaction_id, evidence_id) DO UPDATE
+            SET told_at = excluded.told_at, outcome = excluded.outcome,
+                product_id = excluded.product_id, storefront = excluded.storefront,
+                renewal_before = excluded.renewal_before, renewal_at = excluded.renewal_at
+            WHERE known IS DISTINCT FROM excluded
+        """
+    }
+
+    /// Unsent changes of these have to be dated anew, which needs rules and so is not the fold's.
+    private static func note(_ folded: [SubscriptionFold]) -> SQL {
+        """
+        -- name: noteMovedRenewals
+        INSERT INTO repricer.moved_renewals AS known (original_transaction_id, moved_at)
+        SELECT t.id, t.at FROM unnest(
+            \(folded.map { $0.state.facts.originalTransactionID })::text[],
+            \(timestamps: folded.map { $0.state.facts.signedAt?.milliseconds })::timestamptz[]
+        ) AS t (id, at)
+        WHERE EXISTS (
+            SELECT 1 FROM repricer.price_changes c
+            WHERE c.original_transaction_id = t.id AND c.state IN ('awaiting_approval', 'queued'))
+        ON CONFLICT (original_transaction_id) DO UPDATE
+            SET moved_at = greatest(known.moved_at, excluded.moved_at)
+        """
+    }
+}

@@ -1,0 +1,303 @@
+package import Postgres
+package import Pricing
+
+/// Renewal-date extensions as people ask for them, decide on them and look at them.
+package enum ExtensionQueries {
+    /// Extend Subscription Renewal Dates for All Active Subscribers of a product.
+    package struct Mass: Sendable, Equatable {
+        package var extensionID: String
+        package var productID: String
+        /// nil: all.
+        package var storefronts: [String]?
+        package var days: Int
+        package var reason: Int
+        package var note: String?
+        package var eligible: Int64
+        /// JSON: obstacle to number of subscriptions.
+        package var ineligible: String
+        package var state: String
+        package var submittedBy: String
+        package var submittedAt: Int64
+        package var decidedBy: String?
+        package var calledAt: Int64?
+        package var completedAt: Int64?
+        package var code: String?
+        package var detail: String?
+
+        init(_ row: Row) throws {
+            extensionID = try row.text("extension_id")
+            productID = try row.text("product_id")
+            storefronts = try row.textsOrNil("storefronts")
+            days = try row.int("extend_by_days")
+            reason = try row.int("reason_code")
+            note = try row.textOrNil("note")
+            eligible = try row.int64("eligible_count")
+            ineligible = try row.text("ineligible")
+            state = try row.text("state")
+            submittedBy = try row.text("submitted_by")
+            submittedAt = try row.milliseconds("submitted_at")
+            decidedBy = try row.textOrNil("decided_by")
+            calledAt = try row.millisecondsOrNil("called_at")
+            completedAt = try row.millisecondsOrNil("completed_at")
+            code = try row.textOrNil("code")
+            detail = try row.textOrNil("detail")
+        }
+    }
+
+    /// What `request_mass_extension` is asked for.
+    package struct NewMass: Sendable {
+        package var extensionID: String
+        package var productID: String
+        package var storefronts: [String]?
+        package var terms: ExtensionTerms
+        package var note: String?
+        package var eligible: Int64
+        /// JSON: obstacle to number of subscriptions.
+        package var ineligible: String
+
+        package init(
+            extensionID: String, productID: String, storefronts: [String]?, terms: ExtensionTerms,
+            note: String?, eligible: Int64, ineligible: String
+        ) {
+            self.extensionID = extensionID
+            self.productID = productID
+            self.storefronts = storefronts
+            self.terms = terms
+            self.note = note
+            self.eligible = eligible
+            self.ineligible = ineligible
+        }
+    }
+
+    /// False where the same request was made before.
+    package static func request(
+        _ new: NewMass, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: requestMassExtension
+            SELECT repricer.request_mass_extension(\(uuid: new.extensionID)::uuid, \(new.productID)::text,
+                string_to_array(\(new.storefronts?.joined(separator: ","))::text, ','),
+                \(new.terms.days)::integer, \(new.terms.reason.rawValue)::integer, \(new.note)::text,
+                \(new.eligible)::bigint, \(json: new.ineligible)::jsonb, \(timestamp: at)) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// False where the same request was made before.
+    package static func request(
+        _ id: String, extensionID: String, _ terms: ExtensionTerms, note: String?, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: requestExtension
+            SELECT repricer.request_extension(\(id)::text, \(uuid: extensionID)::uuid,
+                \(terms.days)::integer, \(terms.reason.rawValue)::integer, \(note)::text,
+                \(timestamp: at)) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// Subscriptions that a mass extension failed for and nothing extended since, in the order of ids.
+    package static func failed(
+        _ extensionID: String, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: failedExtensions
+            SELECT f.id FROM repricer.failed_extensions(\(uuid: extensionID)::uuid) AS f (id) ORDER BY f.id
+            """
+        ).map { try $0.text("id") }
+    }
+
+    /// Returns how many are new.
+    package static func retry(
+        _ extensionID: String, _ ids: [String], requestIDs: [String], at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: requestRetries
+            SELECT repricer.request_retries(\(uuid: extensionID)::uuid, \(ids)::text[],
+                \(uuids: requestIDs)::uuid[], \(timestamp: at)) AS rows
+            """
+        ).one().int64("rows")
+    }
+
+    /// nil: approved. Else the approval was recorded as the first, and this exceeds the limits.
+    package static func approve(
+        _ extensionID: String, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> [String]? {
+        try connection.query(
+            """
+            -- name: approveExtension
+            SELECT repricer.approve_extension(\(uuid: extensionID)::uuid, \(timestamp: at)) AS exceeded
+            """
+        ).one().textsOrNil("exceeded")
+    }
+
+    package static func reject(
+        _ extensionID: String, reason: String?, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: rejectExtension
+            SELECT repricer.reject_extension(\(uuid: extensionID)::uuid, \(reason)::text,
+                \(timestamp: at))
+            """)
+    }
+
+    package static func mass(
+        _ extensionID: String, on connection: isolated PostgresConnection
+    ) throws -> Mass? {
+        try connection.query(
+            """
+            -- name: findMassExtension
+            SELECT * FROM repricer.mass_extensions WHERE extension_id = \(uuid: extensionID)::uuid
+            """
+        ).oneOrNil().map(Mass.init)
+    }
+}
+
+/// What eligibility is judged by.
+extension ExtensionQueries {
+    /// When each of these was extended within a year of `now`, whoever asked; one extension told twice counts once.
+    package static func extendedAt(
+        _ ids: [String], now: Int64, on connection: isolated PostgresConnection
+    ) throws -> [String: [Instant]] {
+        let since = now - 366 * Instant.millisecondsPerDay
+        let rows = try connection.query(
+            """
+            -- name: extendedAt
+            SELECT original_transaction_id, min(told_at) AS told_at FROM repricer.renewal_extensions
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND outcome <> 'failed'
+                AND told_at > \(timestamp: since)
+            GROUP BY original_transaction_id, renewal_at
+            UNION ALL
+            SELECT c.original_transaction_id, c.settled_at FROM repricer.extension_calls c
+            WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND c.state = 'extended'
+                AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
+                    SELECT 1 FROM repricer.renewal_extensions e
+                    WHERE e.original_transaction_id = c.original_transaction_id
+                        AND e.renewal_at = c.effective_at)
+            """)
+        var instants: [String: [Instant]] = [:]
+        for row in rows {
+            instants[try row.text("original_transaction_id"), default: []].append(
+                Instant(milliseconds: try row.milliseconds("told_at")))
+        }
+        return instants
+    }
+
+    /// Those that a request of ours may still extend: their own, or a mass extension that has not reached them.
+    package static func underway(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        let rows = try connection.query(
+            """
+            -- name: extensionsUnderway
+            SELECT original_transaction_id FROM repricer.extension_calls
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+                AND state IN ('queued', 'sending', 'unknown')
+            UNION
+            SELECT s.original_transaction_id FROM repricer.subscriptions s
+            JOIN repricer.mass_extensions m ON m.product_id = s.product_id
+                AND m.state IN ('queued', 'sending', 'unknown', 'running')
+                AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
+            WHERE s.original_transaction_id = ANY (\(ids)::text[]) AND NOT EXISTS (
+                SELECT 1 FROM repricer.attributed_extensions e
+                WHERE e.original_transaction_id = s.original_transaction_id
+                    AND e.extension_id = m.extension_id)
+            """)
+        return try Set(rows.map { try $0.text("original_transaction_id") })
+    }
+
+    /// The next subscriptions of a product after an id, for a reading of any length.
+    package static func subscribers(
+        productID: String, storefronts: [String]?, after id: String, limit: Int,
+        on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: subscribersOfProduct
+            SELECT original_transaction_id FROM repricer.subscriptions
+            WHERE product_id = \(productID) AND original_transaction_id > \(id)
+                AND (\(storefronts == nil) OR storefront = ANY (\(storefronts ?? [])::text[]))
+            ORDER BY original_transaction_id LIMIT \(limit)
+            """
+        ).map { try $0.text("original_transaction_id") }
+    }
+}
+
+/// One line of report `renewal_extension`.
+extension ExtensionQueries {
+    package struct Line: Sendable, Equatable {
+        package var kind: String
+        package var extensionID: String
+        package var productID: String?
+        package var storefronts: [String]?
+        package var originalTransactionID: String?
+        package var days: Int64?
+        package var reason: Int64?
+        package var state: String
+        package var requestedBy: String?
+        package var requestedAt: Int64?
+        package var approvedBy: String?
+        package var calledAt: Int64?
+        package var completedAt: Int64?
+        package var eligibleForecast: Int64?
+        package var extended: Int64?
+        package var failed: Int64?
+        package var appleExtended: Int64?
+        package var appleFailed: Int64?
+        package var retried: Int64?
+        package var retriedExtended: Int64?
+        package var renewalBefore: Int64?
+        package var renewalAt: Int64?
+        package var code: String?
+        package var check: String
+        package var detail: String?
+    }
+
+    /// Newest first; of one request, or of all but the retries.
+    package static func lines(
+        of extensionID: String?, on connection: isolated PostgresConnection
+    ) throws -> [Line] {
+        try connection.query(
+            """
+            -- name: extensionLines
+            SELECT * FROM report.renewal_extension
+            WHERE CASE WHEN \(extensionID)::text IS NULL THEN kind <> 'retry'
+                ELSE extension_id = \(extensionID)::text END
+            ORDER BY coalesce(requested_at, completed_at) DESC NULLS LAST, extension_id,
+                original_transaction_id
+            LIMIT 1000
+            """
+        ).map { row in
+            Line(
+                kind: try row.text("kind"), extensionID: try row.text("extension_id"),
+                productID: try row.textOrNil("product_id"),
+                storefronts: try row.textsOrNil("storefronts"),
+                originalTransactionID: try row.textOrNil("original_transaction_id"),
+                days: try row.int64OrNil("extend_by_days"),
+                reason: try row.int64OrNil("reason_code"), state: try row.text("state"),
+                requestedBy: try row.textOrNil("requested_by"),
+                requestedAt: try row.millisecondsOrNil("requested_at"),
+                approvedBy: try row.textOrNil("approved_by"),
+                calledAt: try row.millisecondsOrNil("called_at"),
+                completedAt: try row.millisecondsOrNil("completed_at"),
+                eligibleForecast: try row.int64OrNil("eligible_forecast"),
+                extended: try row.int64OrNil("extended"), failed: try row.int64OrNil("failed"),
+                appleExtended: try row.int64OrNil("apple_extended"),
+                appleFailed: try row.int64OrNil("apple_failed"),
+                retried: try row.int64OrNil("retried"),
+                retriedExtended: try row.int64OrNil("retried_extended"),
+                renewalBefore: try row.millisecondsOrNil("renewal_before_at"),
+                renewalAt: try row.millisecondsOrNil("renewal_at"),
+                code: try row.textOrNil("code"), check: try row.text("check_result"),
+                detail: try row.textOrNil("detail"))
+        }
+    }
+}

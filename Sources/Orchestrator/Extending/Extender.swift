@@ -1,0 +1,111 @@
+package import Ledger
+package import Pricing
+package import ServiceKit
+
+/// Extends renewal dates: one subscription at a time, all of a product at once, and what follows from it. Every
+/// request is a row that was committed before its call; a lost answer is settled by the same identifier again.
+package struct Extender: Service {
+    package let name = "extender"
+    let world: World
+    let singles: SingleExtensions
+    let masses: MassExtensions
+    let summaries: SummaryFolder
+    let redater: Redater
+
+    package struct World: Sendable {
+        package var pool: LedgerPool
+        package var calls: any ExtensionCalls
+        /// For the status that a doubtful refusal asks for.
+        package var store: any StoreCalls
+        package var environment: StoreEnvironment
+        package var clock: any WallClock
+        package var realClock: any WallClock = SystemClock()
+        package var log: Log
+        package var metrics: Metrics
+        package var limits = Limits()
+        package var wait: CallBudget.Wait = CallBudget.sleep
+
+        package init(
+            pool: LedgerPool, calls: any ExtensionCalls, store: any StoreCalls,
+            environment: StoreEnvironment, clock: any WallClock, log: Log, metrics: Metrics
+        ) {
+            self.pool = pool
+            self.calls = calls
+            self.store = store
+            self.environment = environment
+            self.clock = clock
+            self.log = log
+            self.metrics = metrics
+        }
+    }
+
+    package struct Limits: Sendable {
+        package var extendPerSecond = 20
+        /// Mass extensions, and looks at their status: Apple's limit.
+        package var massPerSecond = 1
+        package var statusPerSecond = 50
+        package var callsPerClaim = 20
+        /// Longer than a call can take, its doubtful refusal's look included.
+        package var leaseFor: Duration = .seconds(90)
+        package var retry = Backoff(first: .seconds(2), max: .seconds(300))
+        /// Between two looks at a mass extension that is at work, by the business clock.
+        package var lookEvery: Duration = .seconds(900)
+        /// The same in real time at least, however fast the clock runs.
+        package var lookEveryMin: Duration = .seconds(2)
+        package var summariesPerRound = 100
+        package var redatingsPerRound = 200
+        package var idleWait: Duration = .seconds(1)
+
+        package init() {}
+    }
+
+    package init(_ world: World) {
+        self.world = world
+        singles = SingleExtensions(world: world)
+        masses = MassExtensions(world: world)
+        summaries = SummaryFolder(world: world)
+        redater = Redater(world: world)
+    }
+
+    package func run() async throws {
+        while !Task.isCancelled {
+            do {
+                if try await round() == 0 { try await Task.sleep(for: world.limits.idleWait) }
+            } catch is CancellationError {
+                return
+            } catch {
+                world.log.error(
+                    "extending failed; trying again", ["error": String(describing: error)])
+                try await Task.sleep(for: world.limits.idleWait)
+            }
+        }
+    }
+
+    /// Does what is due now; returns how much that was.
+    package func round() async throws -> Int {
+        let isPaused = try await world.pool.withConnection { connection in
+            try await connection.read { try ControlQueries.isEverythingPaused(on: $0) }
+        }
+        var done = try await summaries.round()
+        done += try await redater.round()
+        done += try await masses.round(isPaused: isPaused)
+        if !isPaused { done += try await singles.round() }
+        return done
+    }
+}
+
+extension Extender.World {
+    func budget(_ endpoint: String, perSecond: Int) -> CallBudget {
+        CallBudget(
+            pool: pool, endpoint: endpoint, perSecond: perSecond, clock: clock, wait: wait)
+    }
+
+    /// Real time, after so many attempts.
+    func nextAttempt(after attempts: Int) -> Int64 {
+        var random = SystemRandomNumberGenerator()
+        let delay = limits.retry.delay(attempt: max(1, attempts), random: &random)
+        return realClock.nowMilliseconds() + delay.milliseconds
+    }
+
+    var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }
+}

@@ -1,0 +1,17 @@
+package import AppStore
+
+/// The calls that extensions need. The live one is the App Store client; tests script their own.
+package protocol ExtensionCalls: Sendable {
+    /// Extend a Subscription Renewal Date.
+    func extend(
+        originalTransactionID: String, _ request: ExtensionRequest
+    ) async -> CallOutcome<ExtensionAnswer>
+    /// Extend Subscription Renewal Dates for All Active Subscribers.
+    func extendAll(_ request: MassExtensionRequest) async -> CallOutcome<String>
+    /// Get Status of Subscription Renewal Date Extensions.
+    func extensionStatus(
+        productID: String, requestIdentifier: String
+    ) async -> CallOutcome<MassExtensionStatus>
+}
+
+extension AppStoreClient: ExtensionCalls {}

@@ -1,0 +1,184 @@
+import AppStore
+import Ledger
+import Pricing
+import ServiceKit
+
+/// Mass extensions: one call, then hours of notifications and looks until the App Store says that it is complete.
+struct MassExtensions: Sendable {
+    typealias Held = MassExtensionQueries.Held
+
+    let world: Extender.World
+    let budget: CallBudget
+    let owner: String
+
+    init(world: Extender.World) {
+        self.world = world
+        budget = world.budget("extend_all", perSecond: world.limits.massPerSecond)
+        var random = SystemRandomNumberGenerator()
+        owner = UUIDv7.make(
+            nowMilliseconds: world.realClock.nowMilliseconds(), random: &random)
+    }
+
+    /// One call or look at most; returns how many were due.
+    func round(isPaused: Bool) async throws -> Int {
+        let (owner, now) = (owner, world.clock.nowMilliseconds())
+        let realNow = world.realClock.nowMilliseconds()
+        let leaseUntil = realNow + world.limits.leaseFor.milliseconds
+        let held = try await world.pool.withTransaction { connection in
+            try MassExtensionQueries.claim(
+                owner: owner, now: now, realNow: realNow, leaseUntil: leaseUntil,
+                isPaused: isPaused, on: connection)
+        }
+        guard let held else { return 0 }
+        // A call that is out is settled, also when the service stops.
+        let failure: (any Error)? = await Task {
+            do {
+                try await budget.takeOne()
+                if held.mass.state == "running" {
+                    try await look(held)
+                } else {
+                    try await call(held)
+                }
+                return nil
+            } catch {
+                return error
+            }
+        }.value
+        if let failure { throw failure }
+        return 1
+    }
+
+    private func call(_ held: Held) async throws {
+        let request: MassExtensionRequest
+        do {
+            request = try Self.request(held.mass)
+        } catch {
+            return try await refuse(held, "bad_terms", "\(error)")
+        }
+        switch await world.calls.extendAll(request) {
+        case .answered: try await run(held)
+        case .refused(let code, let message, _): try await refused(held, code, message)
+        case .throttled(let until, _):
+            try await budget.block(until: until)
+            try await putOff(held, "the App Store asked for silence")
+        case .unknownOutcome(let reason, _):
+            try await putOff(held, mayBeRunning: true, reason)
+        case .notSent(let reason):
+            world.log.warning("the App Store is out of reach", ["reason": reason])
+            try await putOff(held, reason)
+        }
+    }
+
+    private static func request(
+        _ mass: ExtensionQueries.Mass
+    ) throws(RequestFault) -> MassExtensionRequest {
+        guard let reason = ExtensionTerms.Reason(rawValue: mass.reason) else {
+            throw .unknownReason(mass.reason)
+        }
+        guard let terms = ExtensionTerms(days: mass.days, reason: reason) else {
+            throw .daysOutOfRange(mass.days)
+        }
+        return try MassExtensionRequest(
+            terms, productID: mass.productID, storefronts: mass.storefronts,
+            requestIdentifier: mass.extensionID)
+    }
+
+    private func refused(_ held: Held, _ code: APIErrorCode, _ message: String) async throws {
+        switch code.disposition(onRetry: held.mayBeRunning) {
+        case .retrySame, .waitUntil: try await putOff(held, code.description)
+        case .haltService:
+            world.log.error(
+                "the App Store refuses our key; extensions wait", ["code": code.description])
+            try await putOff(held, code.description)
+        case .refresh, .look, .reject:
+            guard held.mayBeRunning else {
+                return try await refuse(
+                    held, code.name ?? code.description, code.meaning ?? message)
+            }
+            try await settleDoubt(held, code, message)
+        }
+    }
+
+    /// Refused on a retry: whether the first attempt was taken is what its status says.
+    private func settleDoubt(
+        _ held: Held, _ code: APIErrorCode, _ message: String
+    ) async throws {
+        try await budget.takeOne()
+        switch await status(held) {
+        case .answered: try await run(held)
+        case .refused(.statusRequestNotFound, _, _):
+            try await refuse(held, code.name ?? code.description, code.meaning ?? message)
+        case .refused(let other, _, _):
+            try await putOff(held, mayBeRunning: true, other.description)
+        case .throttled(let until, _):
+            try await budget.block(until: until)
+            try await putOff(held, mayBeRunning: true, "the App Store asked for silence")
+        case .unknownOutcome(let reason, _), .notSent(let reason):
+            try await putOff(held, mayBeRunning: true, reason)
+        }
+    }
+
+    private func status(_ held: Held) async -> CallOutcome<MassExtensionStatus> {
+        await world.calls.extensionStatus(
+            productID: held.mass.productID, requestIdentifier: held.mass.extensionID)
+    }
+
+    private func look(_ held: Held) async throws {
+        switch await status(held) {
+        case .answered(let status, _):
+            guard status.isComplete else { return try await run(held) }
+            let at = status.completedAt?.milliseconds ?? world.clock.nowMilliseconds()
+            try await write(
+                MassExtensionQueries.complete(
+                    held.mass.extensionID, at: at, succeeded: status.succeeded,
+                    failed: status.failed))
+            count("complete")
+        case .throttled(let until, _):
+            try await budget.block(until: until)
+            try await putOff(held, "the App Store asked for silence")
+        case .refused(let code, _, _):
+            world.log.warning(
+                "the status of a mass extension is refused",
+                ["extension": held.mass.extensionID, "code": code.description])
+            try await putOff(held, code.description)
+        case .unknownOutcome(let reason, _), .notSent(let reason):
+            try await putOff(held, reason)
+        }
+    }
+
+    private func run(_ held: Held) async throws {
+        let every = max(
+            world.clock.realDuration(of: world.limits.lookEvery), world.limits.lookEveryMin)
+        let lookAt = world.realClock.nowMilliseconds() + every.milliseconds
+        try await write(
+            MassExtensionQueries.run(held.mass.extensionID, owner: owner, lookAt: lookAt))
+        count("running")
+    }
+
+    private func refuse(_ held: Held, _ code: String, _ detail: String) async throws {
+        try await write(
+            MassExtensionQueries.refuse(
+                held.mass.extensionID, owner: owner, code: code, detail: detail))
+        count("refused")
+    }
+
+    private func putOff(
+        _ held: Held, mayBeRunning: Bool = false, _ detail: String
+    ) async throws {
+        try await write(
+            MassExtensionQueries.putOff(
+                held.mass.extensionID, owner: owner, mayBeRunning: mayBeRunning,
+                nextAt: world.nextAttempt(after: held.attempts), detail: detail))
+        count("put_off")
+    }
+
+    private func write(_ statement: LedgerStatement) async throws {
+        _ = try await world.pool.withConnection { connection in
+            try await connection.pipeline([statement])
+        }
+    }
+
+    private func count(_ result: String) {
+        world.metrics.increment("repricer_mass_extensions_total", labels: ["result": result])
+    }
+}

@@ -1,0 +1,72 @@
+import Ledger
+import Pricing
+import ServiceKit
+
+/// Dates unsent changes anew where an extension moved their renewal: send by, effective date and what waits. A sent
+/// change is the App Store's, and the fold moves it along.
+struct Redater: Sendable {
+    let world: Extender.World
+    private let rules = RuleCache()
+
+    func round() async throws -> Int {
+        let limit = world.limits.redatingsPerRound
+        let (now, environment) = (world.now, world.environment)
+        let rules = rules
+        return try await world.pool.withTransaction { connection in
+            let ids = try RedatingQueries.take(limit: limit, on: connection)
+            guard !ids.isEmpty else { return 0 }
+            let open = try DispatchQueries.openChanges(
+                ids, withoutInFlight: false, on: connection)
+            let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
+            let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
+            let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            let judge = Judge(
+                rules: try rules.rules(at: now, on: connection).inForce(at: now),
+                environment: environment, now: now)
+            var statements: [LedgerStatement] = []
+            for id in ids {
+                guard let changes = open[id], let subscription = stored[id] else { continue }
+                let context = JudgeContext(
+                    openChanges: changes.map(JudgeContext.OpenChange.init),
+                    siblingSKUs: subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
+                    increaseHistory: subscription.increases.past)
+                for change in changes where change.state.isUnsent {
+                    statements += Self.redate(
+                        change,
+                        judge.planAnew(
+                            StoredChange(change), facts: subscription.facts, context: context),
+                        now: now)
+                }
+            }
+            if !statements.isEmpty { _ = try connection.pipeline(statements) }
+            return ids.count
+        }
+    }
+
+    /// One that can't go as it stands is left to be judged when it is due.
+    private static func redate(
+        _ change: DispatchQueries.OpenChange, _ plan: PlanRow, now: Instant
+    ) -> [LedgerStatement] {
+        guard plan.fault == nil, let sendBy = plan.sendBy, let effectiveAt = plan.effectiveAt
+        else { return [] }
+        let id = change.originalTransactionID
+        let move = RedatingQueries.redate(
+            id, change.changeID, sendAfter: plan.sendAfter, sendBy: sendBy,
+            effectiveAt: effectiveAt)
+        guard effectiveAt != change.dueEffectiveAt else { return [move] }
+        return [
+            move,
+            DispatchQueries.history(
+                id, [change.changeID], change.state, at: now.milliseconds, kind: "judgement",
+                evidenceID: "at \(now.milliseconds)",
+                reason: "renewal_extended: moved from the renewal of "
+                    + "\(change.dueEffectiveAt.text) to \(effectiveAt.text), to be sent by "
+                    + "\(sendBy.text)"),
+        ]
+    }
+}
+
+extension ChangeState {
+    /// Whether no call was made for it yet and one may be.
+    fileprivate var isUnsent: Bool { self == .awaitingApproval || self == .queued }
+}

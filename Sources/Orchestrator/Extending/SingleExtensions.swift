@@ -1,0 +1,221 @@
+import AppStore
+import Ledger
+import Pricing
+import ServiceKit
+
+/// The calls for one subscription each, at their own rate: judged on the newest facts, written down, committed,
+/// called, settled under a lease.
+struct SingleExtensions: Sendable {
+    typealias Due = ExtensionCallQueries.Due
+    typealias Ending = ExtensionCallQueries.Ending
+
+    let world: Extender.World
+    let budget: CallBudget
+    let statuses: CallBudget
+    let owner: String
+
+    init(world: Extender.World) {
+        self.world = world
+        budget = world.budget("extend", perSecond: world.limits.extendPerSecond)
+        statuses = world.budget("status", perSecond: world.limits.statusPerSecond)
+        var random = SystemRandomNumberGenerator()
+        owner = UUIDv7.make(
+            nowMilliseconds: world.realClock.nowMilliseconds(), random: &random)
+    }
+
+    /// Judges and calls what is due; returns how many were judged.
+    func round() async throws -> Int {
+        let realNow = world.realClock.nowMilliseconds()
+        let buckets = try await world.pool.withConnection { connection in
+            try await connection.read {
+                try ExtensionCallQueries.dueBuckets(realNow: realNow, on: $0)
+            }
+        }
+        var judged = 0
+        for bucket in buckets {
+            let (count, claimed, slots) = try await claim(bucket: bucket)
+            judged += count
+            if slots.granted == 0, slots.lease.blockedUntil != nil { return judged }
+            try await callAll(claimed, slots)
+        }
+        return judged
+    }
+
+    /// What the transaction that locks them decides; nothing was called when it returns.
+    private func claim(bucket: Int) async throws -> (judged: Int, claimed: [Due], slots: CallSlots)
+    {
+        let (budget, limits, owner) = (budget, world.limits, owner)
+        let (now, realNow) = (world.now, world.realClock.nowMilliseconds())
+        return try await world.pool.withTransaction { connection in
+            let slots = try budget.lease(limits.callsPerClaim, on: connection)
+            guard slots.granted > 0 else { return (0, [], slots) }
+            let due = try ExtensionCallQueries.lockDue(
+                bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
+            let ids = due.map(\.originalTransactionID)
+            let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
+            let extendedAt = try ExtensionQueries.extendedAt(
+                ids, now: now.milliseconds, on: connection)
+            var claimed: [Due] = []
+            for var one in due {
+                let facts = stored[one.originalTransactionID]?.facts
+                if let ending = try Self.ending(
+                    one, facts, extendedAt[one.originalTransactionID] ?? [], now: now,
+                    on: connection)
+                {
+                    _ = try ExtensionCallQueries.settle(
+                        one, owner: nil, ending, at: now.milliseconds, on: connection)
+                    continue
+                }
+                _ = try connection.pipeline([
+                    ExtensionCallQueries.claim(
+                        one, owner: owner, renewalBefore: facts?.renewalAt,
+                        now: now.milliseconds, leaseUntil: realNow + limits.leaseFor.milliseconds)
+                ])
+                one.mayBeApplied = one.mayBeApplied || one.state == .sending
+                one.attempts += 1
+                one.calledAt = one.calledAt ?? now.milliseconds
+                one.renewalBefore = one.renewalBefore ?? facts?.renewalAt
+                claimed.append(one)
+            }
+            _ = try connection.pipeline([budget.giveBack(slots, used: claimed.count)])
+            return (due.count, claimed, slots)
+        }
+    }
+
+    /// How it ends without a call: told of meanwhile, or not eligible. One that may have been applied is not judged
+    /// any more: its own extension could be in the way.
+    private static func ending(
+        _ due: Due, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant,
+        on connection: isolated LedgerConnection
+    ) throws -> Ending? {
+        if due.calledAt != nil,
+            let told = try ExtensionCallQueries.toldSince(due, on: connection)
+        {
+            return Ending(.extended, by: .notification, effectiveAt: told)
+        }
+        guard !due.mayBeApplied, due.state != .sending else { return nil }
+        let obstacle = ExtensionEligibility.obstacle(
+            facts, extendedAt: extendedAt, hasOpen: false, now: now)
+        return obstacle.map {
+            Ending(.ineligible, by: .judgement, code: $0.rawValue, detail: $0.meaning)
+        }
+    }
+
+    /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled with
+    /// the service: a call that is out is settled before the process ends.
+    private func callAll(_ claimed: [Due], _ slots: CallSlots) async throws {
+        guard !claimed.isEmpty else { return }
+        let failure = await Task {
+            await withTaskGroup(of: (any Error)?.self) { group in
+                for due in claimed {
+                    group.addTask {
+                        do {
+                            try await call(due, slots)
+                            return nil
+                        } catch {
+                            return error
+                        }
+                    }
+                }
+                var first: (any Error)?
+                for await failure in group { first = first ?? failure }
+                return first
+            }
+        }.value
+        if let failure { throw failure }
+    }
+
+    private func call(_ due: Due, _ slots: CallSlots) async throws {
+        guard let reason = ExtensionTerms.Reason(rawValue: due.reason),
+            let terms = ExtensionTerms(days: due.days, reason: reason)
+        else {
+            return try await settle(due, Ending(.refused, by: .judgement, code: "bad_terms"))
+        }
+        let request: ExtensionRequest
+        do {
+            request = try ExtensionRequest(terms, requestIdentifier: due.extensionID)
+        } catch {
+            return try await settle(
+                due, Ending(.refused, by: .judgement, code: "bad_terms", detail: "\(error)"))
+        }
+        try await budget.take(from: slots)
+        let outcome = await world.calls.extend(
+            originalTransactionID: due.originalTransactionID, request)
+        switch outcome {
+        case .answered(let answer, _):
+            guard answer.isSuccess else { return try await doubt(due, "not_extended", "") }
+            try await settle(
+                due, Ending(.extended, by: .answer, effectiveAt: answer.effectiveAt))
+        case .refused(let code, let message, _): try await refused(due, code, message)
+        case .throttled(let until, _):
+            try await budget.block(until: until)
+            try await putOff(due, mayBeApplied: false, "the App Store asked for silence")
+        case .unknownOutcome(let reason, _): try await putOff(due, mayBeApplied: true, reason)
+        case .notSent(let reason):
+            world.log.warning("the App Store is out of reach", ["reason": reason])
+            try await putOff(due, mayBeApplied: false, reason)
+        }
+    }
+
+    private func refused(_ due: Due, _ code: APIErrorCode, _ message: String) async throws {
+        switch code.disposition(onRetry: due.mayBeApplied) {
+        case .retrySame, .waitUntil:
+            try await putOff(due, mayBeApplied: false, code.description)
+        case .haltService:
+            world.log.error(
+                "the App Store refuses our key; extensions wait", ["code": code.description])
+            try await putOff(due, mayBeApplied: false, code.description)
+        case .refresh, .look, .reject:
+            try await doubt(due, code.name ?? code.description, code.meaning ?? message)
+        }
+    }
+
+    /// A refusal of a retry is not believed until the subscription's status was read: the first attempt may have
+    /// been applied, and is in the way of the second.
+    private func doubt(_ due: Due, _ code: String, _ detail: String) async throws {
+        let refusal = Ending(.refused, by: .answer, code: code, detail: detail)
+        guard due.mayBeApplied else { return try await settle(due, refusal) }
+        try await statuses.takeOne()
+        let id = due.originalTransactionID
+        guard case .answered(let events, _) = await world.store.look(transactionID: id) else {
+            return try await putOff(due, mayBeApplied: true, "refused, and its status is unknown")
+        }
+        let facts = try await world.pool.withTransaction { connection in
+            try SubscriptionQueries.lock([id], on: connection)
+            try SubscriptionFolder.fold(
+                events.filter { $0.originalTransactionID == id }, on: connection)
+            return try SubscriptionQueries.load([id], on: connection)[id]?.facts
+        }
+        if let renewalAt = facts?.renewalAt, let before = due.renewalBefore, renewalAt > before,
+            let purchasedAt = facts?.purchasedAt, purchasedAt < before
+        {
+            return try await settle(
+                due, Ending(.extended, by: .status, effectiveAt: renewalAt))
+        }
+        try await settle(due, refusal)
+    }
+
+    private func settle(_ due: Due, _ ending: Ending) async throws {
+        let (owner, now) = (owner, world.clock.nowMilliseconds())
+        let isOurs = try await world.pool.withTransaction { connection in
+            try ExtensionCallQueries.settle(due, owner: owner, ending, at: now, on: connection)
+        }
+        count(isOurs ? ending.state.rawValue : "lease_lost")
+    }
+
+    private func putOff(_ due: Due, mayBeApplied: Bool, _ detail: String) async throws {
+        let nextAt = world.nextAttempt(after: due.attempts)
+        let owner = owner
+        _ = try await world.pool.withConnection { connection in
+            try await connection.pipeline([
+                ExtensionCallQueries.putOff(
+                    due, owner: owner, mayBeApplied: mayBeApplied, nextAt: nextAt, detail: detail)
+            ])
+        }
+        count("put_off")
+    }
+
+    private func count(_ result: String) {
+        world.metrics.increment("repricer_extensions_total", labels: ["result": result])
+    }
+}

@@ -1,0 +1,73 @@
+/// Why a subscription's renewal date can't be extended, as far as the newest facts say; Apple decides. From
+/// "Extending the renewal date for auto-renewable subscriptions".
+package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
+    case unknownSubscription = "unknown_subscription"
+    case familyMember = "family_member"
+    case revoked
+    case expired
+    case billingRetry = "billing_retry"
+    case gracePeriod = "grace_period"
+    case freeOffer = "free_offer"
+    case twoWithinAYear = "two_within_365_days"
+    case extensionOpen = "extension_open"
+
+    /// What is the case, and what to do.
+    package var meaning: String {
+        switch self {
+        case .unknownSubscription:
+            "nothing was ever received of it; check the id, or read its state with repricer sync"
+        case .familyMember:
+            "a family member's; extend the purchaser's subscription, and this one moves along"
+        case .revoked: "it was refunded or revoked"
+        case .expired: "it has expired"
+        case .billingRetry:
+            "its renewal failed and is in billing retry; extend it once it recovered"
+        case .gracePeriod:
+            "its renewal failed and it lives on in a grace period; extend it once it recovered"
+        case .freeOffer: "its running period is free; extend it once a period was paid"
+        case .twoWithinAYear: "it was extended twice within 365 days"
+        case .extensionOpen: "another extension of it is under way; see repricer extend status"
+        }
+    }
+}
+
+/// Whether a renewal date can be extended; pure.
+package enum ExtensionEligibility {
+    static let year = 365 * Instant.millisecondsPerDay
+    static let extensionsMax = 2
+
+    /// - Parameters:
+    ///   - facts: nil where nothing is known.
+    ///   - extendedAt: When it was extended before.
+    ///   - hasOpen: Whether another request of ours may still extend it.
+    package static func obstacle(
+        _ facts: SubscriptionFacts?, extendedAt: [Instant], hasOpen: Bool, now: Instant
+    ) -> ExtensionObstacle? {
+        guard let facts, facts.signedAt != nil else { return .unknownSubscription }
+        if facts.ownershipType == "FAMILY_SHARED" { return .familyMember }
+        switch facts.status {
+        case 2: return .expired
+        case 3: return .billingRetry
+        case 4: return .gracePeriod
+        case 5: return .revoked
+        case .some, .none: break
+        }
+        if facts.isInBillingRetry { return .billingRetry }
+        // The renewal is off, and its day is over: that it has expired is only not told yet.
+        if facts.autoRenews == false, let expiresAt = facts.expiresAt, expiresAt < now {
+            return .expired
+        }
+        if isFree(facts) { return .freeOffer }
+        let recent = extendedAt.count { $0 > now.advanced(by: -year) }
+        if recent >= extensionsMax { return .twoWithinAYear }
+        return hasOpen ? .extensionOpen : nil
+    }
+
+    /// Every item of the running period is in an offer that costs nothing. One that is paid makes the period a
+    /// paid one (an inference: Apple's page knows subscriptions of one item).
+    private static func isFree(_ facts: SubscriptionFacts) -> Bool {
+        let charged = facts.items.filter { $0.currentPrice != nil }
+        return !charged.isEmpty
+            && charged.allSatisfy { ($0.offer?.isRunning ?? false) && $0.offer?.price == 0 }
+    }
+}

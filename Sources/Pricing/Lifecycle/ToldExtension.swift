@@ -1,0 +1,71 @@
+/// What a statement said of the renewal date's extension.
+package struct ToldExtension: Hashable, Sendable {
+    package enum Outcome: String, Hashable, Sendable, CaseIterable {
+        /// `RENEWAL_EXTENDED`.
+        case extended
+        /// `RENEWAL_EXTENSION`/`FAILURE`, of a mass extension.
+        case failed
+        /// The running period ends later than before, by a statement of another kind: its notification is lost
+        /// or yet to come (an inference).
+        case seen
+    }
+
+    package var evidenceID: String
+    package var toldAt: Instant
+    package var outcome: Outcome
+    package var productID: String?
+    package var storefront: String?
+    /// nil where nothing was known before.
+    package var renewalBefore: Instant?
+    package var renewalAt: Instant?
+
+    package init(
+        evidenceID: String, toldAt: Instant, outcome: Outcome, productID: String? = nil,
+        storefront: String? = nil, renewalBefore: Instant? = nil, renewalAt: Instant? = nil
+    ) {
+        self.evidenceID = evidenceID
+        self.toldAt = toldAt
+        self.outcome = outcome
+        self.productID = productID
+        self.storefront = storefront
+        self.renewalBefore = renewalBefore
+        self.renewalAt = renewalAt
+    }
+}
+
+extension Reading {
+    /// By this statement the renewal moved within its period: told as an extension, or seen to end later.
+    var movedRenewal: (from: Instant, to: Instant)? {
+        guard let from = before.renewalAt, let to = facts.renewalAt, to > from,
+            event.type == "RENEWAL_EXTENDED" || endsLater
+        else { return nil }
+        return (from, to)
+    }
+
+    /// The same period, by its purchase, with a later end. A billing failure leaves the end as it was.
+    private var endsLater: Bool {
+        guard let transaction = runningTransaction, let start = before.purchasedAt,
+            transaction.purchasedAt == start, let known = before.expiresAt,
+            let told = transaction.expiresAt
+        else { return false }
+        return told > known
+    }
+}
+
+extension SubscriptionState {
+    mutating func noteExtension(_ reading: Reading) {
+        let outcome: ToldExtension.Outcome
+        switch (reading.event.type, reading.event.subtype) {
+        case ("RENEWAL_EXTENDED", _): outcome = .extended
+        case ("RENEWAL_EXTENSION", "FAILURE"): outcome = .failed
+        default:
+            guard reading.movedRenewal != nil else { return }
+            outcome = .seen
+        }
+        extensions.append(
+            ToldExtension(
+                evidenceID: reading.event.key.evidenceID, toldAt: reading.at, outcome: outcome,
+                productID: reading.facts.productID, storefront: reading.facts.storefront,
+                renewalBefore: reading.before.renewalAt, renewalAt: reading.facts.renewalAt))
+    }
+}

@@ -1,0 +1,85 @@
+import Ledger
+import Pricing
+import ServiceKit
+
+extension Commands {
+    static let days = ValueOption(
+        "days", "N", "by how many days, 1 to 90", isRequired: true)
+    static let extensionReason = ValueOption(
+        "reason", "REASON",
+        "outage, customer-satisfaction, other or undeclared; Apple's numbers 3, 1, 2, 0 as well",
+        isRequired: true)
+    static let extensionNote = ValueOption("note", "TEXT", "why; kept with the request")
+    static let requestID = ValueOption(
+        "request-id", "UUID", "the request's identifier; the same again asks for nothing new")
+    static let extensionID = Positional("EXTENSION", "the extension's id")
+}
+
+/// What all extensions are asked for with.
+enum ExtensionArguments {
+    static let noteMax = 1000
+
+    static func terms(_ arguments: ParsedArguments) throws -> ExtensionTerms {
+        let text = try arguments.required(Commands.days)
+        let reasonText = try arguments.required(Commands.extensionReason)
+        guard let reason = ExtensionTerms.Reason(argument: reasonText) else {
+            throw CommandFailure(
+                .inputRejected,
+                "bad_reason: \(quoted(reasonText)) is none of outage (3), customer-satisfaction (1), "
+                    + "other (2), undeclared (0)")
+        }
+        guard let days = Int(text), let terms = ExtensionTerms(days: days, reason: reason) else {
+            throw CommandFailure(
+                .inputRejected,
+                "bad_days: \(quoted(text)) days; the App Store extends by 1 to 90")
+        }
+        return terms
+    }
+
+    static func note(_ arguments: ParsedArguments) throws -> String? {
+        let note = arguments[Commands.extensionNote]
+        guard (note?.count ?? 0) <= noteMax else {
+            throw CommandFailure(.inputRejected, "the note is longer than \(noteMax) characters")
+        }
+        return note
+    }
+
+    /// A new one where none was given.
+    static func requestID(_ arguments: ParsedArguments, now: Int64) throws -> String {
+        if let text = arguments[Commands.requestID] { return try uuid(text) }
+        var random = SystemRandomNumberGenerator()
+        return UUIDv7.make(nowMilliseconds: now, random: &random)
+    }
+
+    /// Lower case.
+    static func uuid(_ text: String) throws -> String {
+        guard isUUID(text) else {
+            throw CommandFailure(
+                .inputRejected,
+                "\(quoted(text)) is no extension's id; `repricer extend status` lists them")
+        }
+        return text.lowercased()
+    }
+
+    static func isUUID(_ text: String) -> Bool {
+        text.wholeMatch(of: /[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}/) != nil
+    }
+
+    static func storefronts(_ text: String?) throws -> [String]? {
+        guard let text else { return nil }
+        let codes = text.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+        for code in codes where code.wholeMatch(of: /[A-Z]{3}/) == nil {
+            throw CommandFailure(
+                .inputRejected,
+                "bad_storefront: \(quoted(code)) is not three capital letters, as USA")
+        }
+        return Array(Set(codes)).sorted()
+    }
+
+    static func productID(_ text: String) throws -> String {
+        guard text.wholeMatch(of: /[!-~]{1,255}/) != nil else {
+            throw CommandFailure(.inputRejected, "bad_product: \(quoted(text)) is no product id")
+        }
+        return text
+    }
+}

@@ -1,0 +1,190 @@
+import AppStore
+import Pricing
+import ServiceKit
+
+/// The stations of a notification's way from the App Store to our inbox, in order.
+enum PathStation: String, Sendable, CaseIterable {
+    /// The App Store takes our key and knows where to send.
+    case requested
+    /// The App Store tried to send it.
+    case attempted
+    /// Our address answered with a success.
+    case delivered
+    /// It is signed for this app, environment and roots.
+    case verified
+    /// It is in this database.
+    case stored
+
+    var meaning: String {
+        switch self {
+        case .requested: "the App Store takes the request"
+        case .attempted: "the App Store sends the notification"
+        case .delivered: "our address answers with a success"
+        case .verified: "it is signed for this app and environment"
+        case .stored: "it is in this database"
+        }
+    }
+}
+
+/// What was found on the way: the last station reached, and what broke after it.
+struct PathFinding: Sendable, Equatable {
+    var reached: [PathStation] = []
+    var brokeAt: PathStation?
+    /// What is wrong, and what to do.
+    var problem: String?
+    var notificationUUID: String?
+    var isAppStoreAway = false
+
+    var isWhole: Bool { brokeAt == nil }
+}
+
+/// Walks the way of a test notification. Every outside thing is a closure, so that tests play each break.
+struct NotificationPath: Sendable {
+    typealias Entry = NotificationHistoryPage.Entry
+
+    var request: @Sendable () async -> CallOutcome<String>
+    var status: @Sendable (_ token: String) async -> CallOutcome<Entry>
+    /// The notification's id; throws where our settings refuse it.
+    var verify: @Sendable (_ signedPayload: String) throws -> String
+    var isStored: @Sendable (_ uuid: String) async throws -> Bool
+    /// Real time between two questions.
+    var wait: @Sendable () async throws -> Void
+    /// How often the status is asked for, and then the database.
+    var questionsMax: Int
+
+    func walk() async throws -> PathFinding {
+        var finding = PathFinding()
+        guard let token = requested(await request(), &finding) else { return finding }
+        finding.reached.append(.requested)
+        guard let entry = try await attempt(token, &finding) else { return finding }
+        finding.reached.append(.attempted)
+        return try await judge(entry, finding)
+    }
+
+    private func requested(
+        _ outcome: CallOutcome<String>, _ finding: inout PathFinding
+    ) -> String? {
+        switch outcome {
+        case .answered(let token, _): return token
+        case .refused(let code, let message, _):
+            let why = code.meaning ?? message
+            switch code.httpStatus {
+            case 401:
+                finding.fail(
+                    .requested,
+                    "token refused (\(code)): the App Store does not take our key; check issuer, key "
+                        + "id, key file and bundle id with `repricer config check`")
+            case 404 where code.rawValue == 4_040_007:
+                finding.fail(
+                    .requested,
+                    "no such URL (\(code)): \(why); set the server URL of this environment under App "
+                        + "Information, version 2")
+            default: finding.fail(.requested, "refused (\(code)): \(why)")
+            }
+        case .throttled(let until, _):
+            finding.fail(
+                .requested,
+                "too many test notifications; ask again after \(RFC3339.format(until.milliseconds))"
+            )
+            finding.isAppStoreAway = true
+        case .unknownOutcome(let reason, _), .notSent(let reason):
+            finding.fail(.requested, "the App Store can't be reached: \(reason)")
+            finding.isAppStoreAway = true
+        }
+        return nil
+    }
+
+    /// Asks until an attempt is told of. The last answer counts: the App Store may try again.
+    private func attempt(
+        _ token: String, _ finding: inout PathFinding
+    ) async throws -> Entry? {
+        var last: Entry?
+        var trouble: String?
+        for question in 0..<max(1, questionsMax) {
+            if question > 0 { try await wait() }
+            switch await status(token) {
+            case .answered(let entry, _):
+                last = entry
+                if !entry.sendAttempts.isEmpty { return entry }
+                trouble = nil
+            case .refused(let code, _, _):
+                trouble = "its status is refused (\(code)): \(code.meaning ?? "")"
+            case .throttled: trouble = "the App Store asks for silence"
+            case .unknownOutcome(let reason, _), .notSent(let reason):
+                trouble = "its status can't be read: \(reason)"
+            }
+        }
+        if let trouble {
+            finding.isAppStoreAway = true
+            finding.fail(.attempted, trouble)
+        } else {
+            // Whether our settings take it is not the question yet.
+            finding.notificationUUID = last.flatMap { try? verify($0.signedPayload) }
+            finding.fail(
+                .attempted,
+                "not delivered yet: the App Store has made no attempt; run it again in a minute")
+        }
+        return nil
+    }
+
+    private func judge(_ entry: Entry, _ before: PathFinding) async throws -> PathFinding {
+        var finding = before
+        let result = entry.sendAttempts.last?.result ?? "no result"
+        let isDelivered = entry.sendAttempts.contains { $0.result == "SUCCESS" }
+        if isDelivered { finding.reached.append(.delivered) }
+        let uuid: String
+        do {
+            uuid = try verify(entry.signedPayload)
+        } catch {
+            finding.fail(
+                .verified,
+                "refused by us: \(error); check REPRICER_BUNDLE_ID, REPRICER_APP_APPLE_ID, "
+                    + "REPRICER_ENVIRONMENT and REPRICER_ROOT_CERTIFICATES")
+            return finding
+        }
+        finding.notificationUUID = uuid
+        guard isDelivered else {
+            finding.fail(.delivered, Self.undelivered(result))
+            return finding
+        }
+        finding.reached.append(.verified)
+        for question in 0..<max(1, min(questionsMax, 5)) {
+            if question > 0 { try await wait() }
+            if try await isStored(uuid) {
+                finding.reached.append(.stored)
+                return finding
+            }
+        }
+        finding.fail(
+            .stored,
+            "not stored: something answered the App Store with a success, and it was not the receiver of "
+                + "this database; check the URL in App Store Connect, the proxy and the forwarder")
+        return finding
+    }
+
+    /// Apple's `sendAttemptResult` in words.
+    private static func undelivered(_ result: String) -> String {
+        let why =
+            switch result {
+            case "UNSUCCESSFUL_HTTP_RESPONSE_CODE":
+                "our address answered with an error: delivered but refused; the log of `repricer serve` and "
+                    + "repricer_notifications_total name the reason, or the proxy and the forwarder's do"
+            case "TIMED_OUT": "our address gave no answer in time"
+            case "TLS_ISSUE": "no TLS connection: the certificate, its chain, or TLS below 1.2"
+            case "NO_RESPONSE", "SOCKET_ISSUE", "PREMATURE_CLOSE":
+                "no connection, or one that broke: DNS, firewall (17.0.0.0/8 must come in), proxy"
+            case "CIRCULAR_REDIRECT": "our address redirects in a circle"
+            case "INVALID_RESPONSE", "UNSUPPORTED_CHARSET":
+                "our address answers with no HTTP that Apple reads"
+            default: "the App Store says no more"
+            }
+        return "not delivered (\(result)): \(why)"
+    }
+}
+
+extension PathFinding {
+    fileprivate mutating func fail(_ station: PathStation, _ problem: String) {
+        brokeAt = station
+        self.problem = problem
+    }
+}

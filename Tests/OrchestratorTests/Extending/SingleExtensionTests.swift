@@ -1,0 +1,196 @@
+import Ledger
+import Orchestrator
+import Postgres
+import Pricing
+import TestSupport
+import Testing
+
+@Suite(.database) struct SingleExtensionTests {
+    @Test func extension_whenAnswered_isSettledAndTold() async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+
+        try await world.work(world.extender())
+        let before = try await world.report()
+        try await world.tellExtended("1", days: 30, at: 1000)
+
+        #expect(world.calls.calls == ["1 +30"])
+        #expect(world.calls.identifiers == [ExtensionWorld.id(1)])
+        #expect(try await world.callStates() == ["extended by answer"])
+        #expect(before == ["one extended 0/0 1/0 open"])
+        #expect(try await world.report() == ["one extended 1/0 1/0 clean"])
+        await world.delivery.close()
+    }
+
+    @Test func extension_whenAnswerIsLost_isRepeatedUnderTheSameIdentifier() async throws {
+        let world = try await ExtensionWorld.make([.lost, .lost])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        let extender = world.extender()
+
+        try await world.work(extender)
+        let lost = try await world.callStates()
+        world.pass(.seconds(2))
+        try await world.work(extender)
+        world.pass(.seconds(2))
+        try await world.work(extender)
+
+        #expect(lost == ["unknown"])
+        #expect(world.calls.identifiers == Array(repeating: ExtensionWorld.id(1), count: 3))
+        #expect(world.calls.taken.count == 1)
+        #expect(try await world.callStates() == ["extended by answer"])
+        await world.delivery.close()
+    }
+
+    @Test func extension_whenAnswerIsLostAndTold_needsNoFurtherCall() async throws {
+        let world = try await ExtensionWorld.make([.lost])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        let extender = world.extender()
+
+        try await world.work(extender)
+        try await world.tellExtended("1", days: 30, at: 1000)
+        world.pass(.seconds(2))
+        try await world.work(extender)
+
+        #expect(world.calls.calls.count == 1)
+        #expect(try await world.callStates() == ["extended by notification"])
+        await world.delivery.close()
+    }
+
+    @Test func refusal_ofARetry_isBelievedOnlyAfterTheStatus() async throws {
+        let world = try await ExtensionWorld.make([.lost, .refused(4_030_005)])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        let extender = world.extender()
+
+        try await world.work(extender)
+        world.pass(.seconds(2))
+        try await world.work(extender)
+
+        // The scripted status knows no later renewal, so nothing was applied.
+        #expect(world.delivery.store.looks == 1)
+        #expect(
+            try await world.callStates() == ["refused by answer SubscriptionMaxExtensionError"])
+        await world.delivery.close()
+    }
+
+    @Test func refusal_ofAFirstCall_isFinal() async throws {
+        let world = try await ExtensionWorld.make([.refused(4_030_004)])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+
+        try await world.work(world.extender())
+
+        #expect(world.delivery.store.looks == 0)
+        #expect(
+            try await world.report()
+                == ["one refused 0/0 0/0 ended SubscriptionExtensionIneligibleError"])
+        await world.delivery.close()
+    }
+
+    @Test func extension_whenThrottledOrOutOfReach_goesLaterAndOnce() async throws {
+        let world = try await ExtensionWorld.make([
+            .throttled(until: DeliveryWorld.start.advanced(by: 5000)), .notSent,
+        ])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        let extender = world.extender()
+
+        try await world.work(extender)
+        for _ in 0..<4 {
+            world.pass(.seconds(3))
+            try await world.work(extender)
+        }
+
+        #expect(world.calls.calls.count == 3)
+        #expect(world.calls.taken.values.map { $0 } == [1])
+        #expect(try await world.callStates() == ["extended by answer"])
+        await world.delivery.close()
+    }
+
+    @Test func extension_whenItsProcessDied_isRepeatedByAnother() async throws {
+        let world = try await ExtensionWorld.make([.lost])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        try await world.work(world.extender())
+        // As a process leaves it that dies between its call and the settlement.
+        try await world.delivery.service.withConnection { connection in
+            _ = try await connection.execute(
+                "UPDATE repricer.extension_calls SET state = 'sending', may_be_applied = false")
+        }
+
+        world.pass(.seconds(200))
+        try await world.work(world.extender())
+
+        #expect(world.calls.identifiers == Array(repeating: ExtensionWorld.id(1), count: 2))
+        #expect(try await world.callStates() == ["extended by answer"])
+        await world.delivery.close()
+    }
+
+    @Test func extension_whenFactsChangeBeforeItsCall_isJudgedAgain() async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        var failed = world.said("1", "DID_FAIL_TO_RENEW", at: 10)
+        failed.status = 3
+        try await world.delivery.tell(failed)
+
+        try await world.work(world.extender())
+
+        #expect(world.calls.calls.isEmpty)
+        #expect(try await world.callStates() == ["ineligible by judgement billing_retry"])
+        await world.delivery.close()
+    }
+
+    @Test func extension_whileEverythingIsPaused_waits() async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        try await world.delivery.setPause(nil, true)
+        let extender = world.extender()
+
+        try await world.work(extender)
+        let paused = world.calls.calls.count
+        try await world.delivery.setPause(nil, false)
+        try await world.work(extender)
+
+        #expect(paused == 0)
+        #expect(world.calls.calls == ["1 +30"])
+        await world.delivery.close()
+    }
+
+    @Test func request_madeTwice_changesNothingAndOtherTermsAreRefused() async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1")
+        try await world.subscribe("2")
+        try await world.requestOne("1")
+
+        try await world.requestOne("1")
+        await #expect(throws: PostgresError.self) { try await world.requestOne("1", days: 31) }
+        await #expect(throws: PostgresError.self) { try await world.requestOne("2") }
+        await #expect(throws: PostgresError.self) { try await world.requestOne("1", 2) }
+        await #expect(throws: PostgresError.self) { try await world.requestOne("77", 3) }
+
+        #expect(try await world.delivery.count("extension_calls") == 1)
+        await world.delivery.close()
+    }
+
+    @Test func third_withinAYear_isNotEligible() async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1")
+        try await world.tellExtended("1", days: 5, at: 100)
+        try await world.tellExtended("1", days: 9, at: 200)
+
+        let now = try await ExtensionForecast.obstacle(
+            of: "1", now: world.delivery.now.advanced(by: 300), pool: world.delivery.submitter)
+        let later = try await ExtensionForecast.obstacle(
+            of: "1", now: world.delivery.now.advanced(by: 366 * 86_400_000),
+            pool: world.delivery.submitter)
+
+        #expect(now == .twoWithinAYear)
+        #expect(later == nil)
+        await world.delivery.close()
+    }
+}

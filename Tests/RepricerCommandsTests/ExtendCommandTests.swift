@@ -1,0 +1,158 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// Extensions through the commands, each as the database user who types it.
+@Suite(.database) struct ExtendCommandTests {
+    private static let request = "019a0000-0000-7000-8000-000000000001"
+
+    private struct Office {
+        let ana: [String: String]
+        let ben: [String: String]
+
+        init() async throws {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                    storefront, currency, period, product_id, purchased_at, expires_at, renewal_at,
+                    items, signed_at, ownership_type)
+                SELECT id, status, true, storefront, 'USD', 'P1M', 'generic', '2026-01-01Z',
+                    '2026-02-01Z', '2026-02-01Z',
+                    '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
+                    '2026-01-01Z', ownership
+                FROM (VALUES ('11', 1, 'USA', 'PURCHASED'), ('12', 1, 'CAN', NULL),
+                    ('13', 3, 'USA', NULL), ('14', 1, 'USA', 'FAMILY_SHARED'))
+                    AS v (id, status, storefront, ownership);
+                """)
+            await connection.close()
+            ana = Self.environment(
+                try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
+            ben = Self.environment(
+                try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
+        }
+
+        private static func environment(_ url: String) -> [String: String] {
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        }
+    }
+
+    private func one(
+        _ id: String, _ office: Office, days: String = "30", reason: String = "outage",
+        request: String = request
+    ) async -> Outcome {
+        await run(
+            "extend", "one", id, "--days", days, "--reason", reason, "--request-id", request,
+            environment: office.ana)
+    }
+
+    @Test func extendOne_whenEligible_isQueuedOnce() async throws {
+        let office = try await Office()
+
+        let first = await one("11", office)
+        let again = await one("11", office)
+        let other = await one("11", office, days: "31")
+
+        #expect(
+            first
+                == Outcome(
+                    code: .done, output: "queued \(Self.request): 11 by 30 days\n", messages: ""))
+        #expect(again.output == "\(Self.request) was asked for before; nothing new\n")
+        #expect(other.code == .conflict, "\(other.messages)")
+        #expect(other.messages.contains("other terms"))
+    }
+
+    @Test(arguments: [
+        ("11", "0", "outage", "bad_days"), ("11", "91", "outage", "bad_days"),
+        ("11", "x", "outage", "bad_days"), ("11", "30", "4", "bad_reason"),
+        ("11", "30", "boredom", "bad_reason"), ("99", "30", "3", "unknown_subscription"),
+        ("13", "30", "outage", "billing_retry"), ("14", "30", "outage", "family_member"),
+    ])
+    func extendOne_whenItCannotBe_saysWhyAndAsksForNothing(
+        _ id: String, _ days: String, _ reason: String, _ code: String
+    ) async throws {
+        let office = try await Office()
+
+        let outcome = await one(id, office, days: days, reason: reason)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.contains("\(code): "), "\(outcome.messages)")
+        let connection = try await TestDatabase.connect()
+        #expect(try await connection.query("SELECT 1 FROM repricer.extension_calls").isEmpty)
+        await connection.close()
+    }
+
+    @Test func extendAll_needsAnotherUser_andShowsItsState() async throws {
+        let office = try await Office()
+        let arguments = [
+            "extend", "all", "--product", "generic", "--storefronts", "USA", "--days", "7",
+            "--reason", "outage", "--request-id", Self.request,
+        ]
+
+        let asked = await run(arguments, environment: office.ana)
+        let own = await run("approve", Self.request, environment: office.ana)
+        let approved = await run("approve", Self.request, environment: office.ben)
+        let status = await run("extend", "status", Self.request, "--json", environment: office.ana)
+        let table = await run("extend", "status", environment: office.ana)
+
+        #expect(asked.code == .done, "\(asked.messages)")
+        #expect(
+            asked.output.hasPrefix("\(Self.request): 1 of 3 subscriptions of generic by 7 days\n"))
+        #expect(asked.output.contains("not eligible: 1 billing_retry\n"))
+        #expect(asked.output.contains("not eligible: 1 family_member\n"))
+        #expect(own.code == .approvalNeededOrRefused)
+        #expect(approved.output == "approved \(Self.request): all of generic by 7 days\n")
+        #expect(status.output.contains(#""state":"queued""#))
+        #expect(status.output.contains(#""eligible_forecast":1"#))
+        #expect(table.output.contains("generic"))
+    }
+
+    @Test func extendAll_ofAnUnknownProduct_isRefused() async throws {
+        let office = try await Office()
+
+        let outcome = await run(
+            "extend", "all", "--product", "nothing", "--days", "7", "--reason", "outage",
+            environment: office.ana)
+        let foreign = await run(
+            "extend", "all", "--product", "generic", "--storefronts", "us", "--days", "7",
+            "--reason", "outage", environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.contains("unknown_product: "))
+        #expect(foreign.messages.contains("bad_storefront: "))
+    }
+
+    @Test func extendAll_whenRejected_canBeAskedForAgain() async throws {
+        let office = try await Office()
+        func ask(_ id: String) async -> Outcome {
+            await run(
+                "extend", "all", "--product", "generic", "--days", "7", "--reason", "3",
+                "--request-id", id, environment: office.ana)
+        }
+
+        _ = await ask(Self.request)
+        let second = await ask("019a0000-0000-7000-8000-000000000002")
+        let rejected = await run(
+            "reject", Self.request, "--reason", "wrong days", environment: office.ben)
+        let third = await ask("019a0000-0000-7000-8000-000000000003")
+
+        #expect(second.code == .conflict)
+        #expect(second.messages.contains("is under way"))
+        #expect(rejected.output == "rejected \(Self.request): nothing was extended\n")
+        #expect(third.code == .done)
+    }
+
+    @Test func retryFailed_beforeAnyCall_isAConflict() async throws {
+        let office = try await Office()
+
+        let unknown = await run(
+            "extend", "retry-failed", Self.request, environment: office.ana)
+        let noID = await run("extend", "retry-failed", "x", environment: office.ana)
+
+        #expect(unknown.code == .inputRejected, "\(unknown.messages)")
+        #expect(noID.code == .inputRejected)
+    }
+}
