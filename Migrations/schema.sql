@@ -176,6 +176,51 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) RETURNS text[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+    v_exceeded text[];
+    v_first text;
+    v_details json;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state <> 'awaiting_approval' THEN
+        RAISE EXCEPTION 'mass extension % is %, not awaiting approval', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.submitted_by = session_user THEN
+        RAISE EXCEPTION 'user % asked for this extension; another user must approve it', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    LOCK TABLE approval_limits IN SHARE MODE;
+    v_exceeded := extension_shortfall(p_extension_id);
+    v_details := json_build_object('product', v_mass.product_id, 'storefronts', v_mass.storefronts,
+        'days', v_mass.extend_by_days, 'submitted_by', v_mass.submitted_by, 'eligible', v_mass.eligible_count,
+        'exceeded', v_exceeded);
+    IF v_exceeded IS NOT NULL THEN
+        INSERT INTO mass_extension_approvals (extension_id, approver, approved_at, exceeded)
+            VALUES (p_extension_id, session_user, p_at, v_exceeded);
+        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'extension:' || p_extension_id,
+            v_details);
+        RETURN v_exceeded;
+    END IF;
+    UPDATE mass_extensions SET state = 'queued', decided_by = session_user, decided_at = p_at
+        WHERE extension_id = p_extension_id;
+    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
+        FROM mass_extension_approvals WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'approve', 'extension:' || p_extension_id,
+        (v_details::jsonb || jsonb_build_object('first_approved_by', v_first))::json);
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) RETURNS text
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -236,6 +281,73 @@ BEGIN
     END IF;
     PERFORM append_audit(session_user::text, p_at, 'drop_limit', 'approver:' || p_approver, NULL);
 END
+$$;
+
+CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_rows bigint;
+    v_limit approval_limits;
+    v_exceeded text[];
+    v_best text[];
+    v_has_first boolean;
+BEGIN
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM mass_extension_approvals
+        WHERE extension_id = p_extension_id AND approver = session_user)
+    THEN
+        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    v_has_first := EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id);
+    SELECT count(*) INTO v_rows FROM subscriptions s, mass_extensions m
+        WHERE m.extension_id = p_extension_id AND s.product_id = m.product_id
+            AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
+            AND coalesce(s.status NOT IN (2, 5), true);
+    FOR v_limit IN
+        SELECT l.* FROM approval_limits l
+        WHERE l.approver = session_user
+            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = session_user)
+                AND EXISTS (SELECT FROM pg_roles r
+                    WHERE r.rolname = l.approver AND pg_has_role(session_user, r.oid, 'MEMBER'))
+        ORDER BY l.approver
+    LOOP
+        v_exceeded := limits_exceeded(v_limit, v_rows, 0, '{}');
+        IF v_limit.needs_first AND NOT v_has_first THEN
+            v_exceeded := v_exceeded || format('%s approves as the second only', v_limit.approver);
+        END IF;
+        IF cardinality(v_exceeded) = 0 THEN
+            RETURN NULL;
+        END IF;
+        IF v_best IS NULL OR cardinality(v_exceeded) < cardinality(v_best) THEN
+            v_best := v_exceeded;
+        END IF;
+    END LOOP;
+    IF v_best IS NULL THEN
+        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN v_best;
+END
+$$;
+
+CREATE FUNCTION repricer.failed_extensions(p_extension_id uuid) RETURNS SETOF text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT DISTINCT f.original_transaction_id FROM attributed_extensions f
+WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
+    AND NOT EXISTS (
+        SELECT FROM renewal_extensions l WHERE l.original_transaction_id = f.original_transaction_id
+            AND l.outcome <> 'failed' AND l.told_at > f.told_at)
+    AND NOT EXISTS (
+        SELECT FROM extension_calls c WHERE c.original_transaction_id = f.original_transaction_id
+            AND (c.state IN ('queued', 'sending', 'unknown')
+                OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
 
 CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) RETURNS boolean
@@ -424,6 +536,30 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state NOT IN ('awaiting_approval', 'queued') OR v_mass.called_at IS NOT NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE mass_extensions SET state = 'rejected', decided_by = session_user, decided_at = p_at,
+            decision_reason = p_reason
+        WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
+        json_build_object('reason', p_reason));
+END
+$$;
+
 CREATE FUNCTION repricer.release_due_waves(p_at timestamp with time zone) RETURNS TABLE(batch_id uuid, name text, wave integer, label text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -542,6 +678,116 @@ BEGIN
     PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
         json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
             'label', v_waves -> (p_through - 1) ->> 'label'));
+END
+$$;
+
+CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_known extension_calls;
+BEGIN
+    PERFORM require_pricing();
+    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
+            USING ERRCODE = 'no_data_found';
+    END IF;
+    SELECT * INTO v_known FROM extension_calls WHERE extension_id = p_extension_id LIMIT 1;
+    IF FOUND THEN
+        IF (v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code)
+            IS DISTINCT FROM (p_original_transaction_id, p_days, p_reason)
+        THEN
+            RAISE EXCEPTION 'request % was made with other terms: % by % days, reason %', p_extension_id,
+                v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM extension_calls WHERE original_transaction_id = p_original_transaction_id
+        AND state IN ('queued', 'sending', 'unknown'))
+    THEN
+        RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO extension_calls (original_transaction_id, extension_id, extend_by_days, reason_code, note,
+            requested_by, requested_at)
+        VALUES (p_original_transaction_id, p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+    PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
+        json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
+            'note', p_note));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_known mass_extensions;
+    v_open uuid;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_known FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF FOUND THEN
+        IF (v_known.product_id, v_known.storefronts, v_known.extend_by_days, v_known.reason_code)
+            IS DISTINCT FROM (p_product_id, p_storefronts, p_days, p_reason)
+        THEN
+            RAISE EXCEPTION 'request % was made with other terms', p_extension_id
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN false;
+    END IF;
+    SELECT extension_id INTO v_open FROM mass_extensions WHERE product_id = p_product_id
+        AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running');
+    IF FOUND THEN
+        RAISE EXCEPTION 'mass extension % of % is under way; it must be complete before another begins',
+            v_open, p_product_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
+            eligible_count, ineligible, submitted_by, submitted_at)
+        VALUES (p_extension_id, p_product_id, p_storefronts, p_days, p_reason, p_note, p_eligible, p_ineligible,
+            session_user, p_at);
+    PERFORM append_audit(session_user::text, p_at, 'submit', 'extension:' || p_extension_id,
+        json_build_object('product', p_product_id, 'storefronts', p_storefronts, 'days', p_days,
+            'reason', p_reason, 'note', p_note, 'eligible', p_eligible, 'ineligible', p_ineligible));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+    v_count bigint;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_mass_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_mass_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.called_at IS NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO extension_calls (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
+            reason_code, requested_by, requested_at)
+        SELECT w.id, w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
+            session_user, p_at
+        FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
+        WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
+        ORDER BY w.id
+        ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count > 0 THEN
+        PERFORM append_audit(session_user::text, p_at, 'retry_failed', 'extension:' || p_mass_extension_id,
+            json_build_object('subscriptions', v_count));
+    END IF;
+    RETURN v_count;
 END
 $$;
 
@@ -1527,6 +1773,7 @@ CREATE TABLE repricer.subscriptions (
     signed_at timestamp with time zone,
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
+    ownership_type text,
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
     CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
@@ -1631,6 +1878,366 @@ COMMENT ON COLUMN report.reconciliation.problems IS 'How many were found; 0 is w
 COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found.';
 
 COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
+
+CREATE TABLE repricer.extension_calls (
+    original_transaction_id text NOT NULL,
+    extension_id uuid NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    mass_extension_id uuid,
+    extend_by_days integer NOT NULL,
+    reason_code integer NOT NULL,
+    note text,
+    state text DEFAULT 'queued'::text NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    called_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    may_be_applied boolean DEFAULT false NOT NULL,
+    next_attempt_at timestamp with time zone,
+    lease_owner uuid,
+    leased_until timestamp with time zone,
+    renewal_before timestamp with time zone,
+    effective_at timestamp with time zone,
+    settled_at timestamp with time zone,
+    settled_by text,
+    code text,
+    detail text,
+    CONSTRAINT extension_calls_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
+    CONSTRAINT extension_calls_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
+    CONSTRAINT extension_calls_settled CHECK (((state = ANY (ARRAY['extended'::text, 'refused'::text, 'ineligible'::text])) = (settled_at IS NOT NULL))),
+    CONSTRAINT extension_calls_settled_by CHECK ((settled_by = ANY (ARRAY['answer'::text, 'notification'::text, 'status'::text, 'judgement'::text]))),
+    CONSTRAINT extension_calls_state CHECK ((state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'extended'::text, 'refused'::text, 'ineligible'::text])))
+);
+
+CREATE TABLE repricer.mass_extensions (
+    extension_id uuid NOT NULL,
+    product_id text NOT NULL,
+    storefronts text[],
+    extend_by_days integer NOT NULL,
+    reason_code integer NOT NULL,
+    note text,
+    eligible_count bigint NOT NULL,
+    ineligible jsonb DEFAULT '{}'::jsonb NOT NULL,
+    state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    submitted_by text NOT NULL,
+    submitted_at timestamp with time zone NOT NULL,
+    decided_by text,
+    decided_at timestamp with time zone,
+    decision_reason text,
+    called_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    may_be_running boolean DEFAULT false NOT NULL,
+    next_attempt_at timestamp with time zone,
+    lease_owner uuid,
+    leased_until timestamp with time zone,
+    code text,
+    detail text,
+    completed_at timestamp with time zone,
+    status_succeeded bigint,
+    status_failed bigint,
+    summary_evidence text,
+    summary_succeeded bigint,
+    summary_failed bigint,
+    CONSTRAINT mass_extensions_complete CHECK (((state <> 'complete'::text) OR (completed_at IS NOT NULL))),
+    CONSTRAINT mass_extensions_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
+    CONSTRAINT mass_extensions_decided CHECK (((state = 'awaiting_approval'::text) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT mass_extensions_product CHECK (((length(product_id) >= 1) AND (length(product_id) <= 255))),
+    CONSTRAINT mass_extensions_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
+    CONSTRAINT mass_extensions_second_pair_of_eyes CHECK (((decided_by IS NULL) OR (state = 'rejected'::text) OR (decided_by <> submitted_by))),
+    CONSTRAINT mass_extensions_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text, 'complete'::text, 'refused'::text, 'rejected'::text]))),
+    CONSTRAINT mass_extensions_storefronts CHECK ((cardinality(storefronts) > 0))
+);
+
+COMMENT ON TABLE repricer.mass_extensions IS 'Requests to extend the renewal dates of all subscribers of a product.';
+
+CREATE TABLE repricer.renewal_extensions (
+    original_transaction_id text NOT NULL,
+    evidence_id text NOT NULL,
+    told_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    product_id text,
+    storefront text,
+    renewal_before timestamp with time zone,
+    renewal_at timestamp with time zone,
+    CONSTRAINT renewal_extensions_outcome CHECK ((outcome = ANY (ARRAY['extended'::text, 'failed'::text, 'seen'::text])))
+);
+
+COMMENT ON COLUMN repricer.renewal_extensions.outcome IS 'extended, failed (of a mass extension), seen (by another statement, without its notification).';
+
+CREATE VIEW repricer.attributed_extensions AS
+ SELECT e.original_transaction_id,
+    e.evidence_id,
+    e.told_at,
+    e.outcome,
+    e.product_id,
+    e.storefront,
+    e.renewal_before,
+    e.renewal_at,
+    COALESCE(c.extension_id, m.extension_id) AS extension_id,
+    (c.extension_id IS NOT NULL) AS is_single
+   FROM ((repricer.renewal_extensions e
+     LEFT JOIN LATERAL ( SELECT c_1.extension_id
+           FROM repricer.extension_calls c_1
+          WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (e.outcome <> 'failed'::text) AND (c_1.called_at IS NOT NULL) AND (c_1.state <> ALL (ARRAY['refused'::text, 'ineligible'::text])) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at)))
+          ORDER BY c_1.called_at DESC
+         LIMIT 1) c ON (true))
+     LEFT JOIN LATERAL ( SELECT m_1.extension_id
+           FROM repricer.mass_extensions m_1
+          WHERE ((c.extension_id IS NULL) AND (m_1.product_id = e.product_id) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)))
+          ORDER BY m_1.called_at DESC
+         LIMIT 1) m ON (true));
+
+CREATE TABLE repricer.extension_summaries (
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    signed_at timestamp with time zone,
+    folded_at timestamp with time zone,
+    request_identifier text,
+    product_id text,
+    storefronts text[],
+    succeeded bigint,
+    failed bigint,
+    extension_id uuid,
+    detail text
+);
+
+CREATE VIEW report.renewal_extension AS
+ WITH told AS (
+         SELECT attributed_extensions.extension_id,
+            attributed_extensions.original_transaction_id,
+            bool_or((attributed_extensions.outcome <> 'failed'::text)) AS is_extended,
+            bool_or((attributed_extensions.outcome = 'failed'::text)) AS is_failed,
+            min(attributed_extensions.told_at) AS first_told_at,
+            max(attributed_extensions.told_at) AS last_told_at,
+            min(attributed_extensions.renewal_before) AS renewal_before,
+            max(attributed_extensions.renewal_at) AS renewal_at
+           FROM repricer.attributed_extensions
+          WHERE (attributed_extensions.extension_id IS NOT NULL)
+          GROUP BY attributed_extensions.extension_id, attributed_extensions.original_transaction_id
+        ), tallies AS (
+         SELECT told.extension_id,
+            count(*) FILTER (WHERE told.is_extended) AS extended,
+            count(*) FILTER (WHERE told.is_failed) AS failed,
+            max(told.last_told_at) AS last_told_at
+           FROM told
+          GROUP BY told.extension_id
+        ), retries AS (
+         SELECT extension_calls.mass_extension_id,
+            count(*) AS asked,
+            count(*) FILTER (WHERE (extension_calls.state = 'extended'::text)) AS extended,
+            count(*) FILTER (WHERE (extension_calls.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]))) AS open
+           FROM repricer.extension_calls
+          WHERE (extension_calls.mass_extension_id IS NOT NULL)
+          GROUP BY extension_calls.mass_extension_id
+        ), masses AS (
+         SELECT m.extension_id,
+            m.product_id,
+            m.storefronts,
+            m.extend_by_days,
+            m.reason_code,
+            m.note,
+            m.eligible_count,
+            m.ineligible,
+            m.state,
+            m.submitted_by,
+            m.submitted_at,
+            m.decided_by,
+            m.decided_at,
+            m.decision_reason,
+            m.called_at,
+            m.attempts,
+            m.may_be_running,
+            m.next_attempt_at,
+            m.lease_owner,
+            m.leased_until,
+            m.code,
+            m.detail,
+            m.completed_at,
+            m.status_succeeded,
+            m.status_failed,
+            m.summary_evidence,
+            m.summary_succeeded,
+            m.summary_failed,
+            COALESCE(t.extended, (0)::bigint) AS extended,
+            COALESCE(t.failed, (0)::bigint) AS failed,
+            t.last_told_at,
+            COALESCE(m.summary_succeeded, m.status_succeeded) AS apple_extended,
+            COALESCE(m.summary_failed, m.status_failed) AS apple_failed,
+            COALESCE(r.asked, (0)::bigint) AS retried,
+            COALESCE(r.extended, (0)::bigint) AS retried_extended
+           FROM ((repricer.mass_extensions m
+             LEFT JOIN tallies t USING (extension_id))
+             LEFT JOIN retries r ON ((r.mass_extension_id = m.extension_id)))
+        )
+ SELECT 'all'::text AS kind,
+    (masses.extension_id)::text AS extension_id,
+    masses.product_id,
+    masses.storefronts,
+    NULL::text AS original_transaction_id,
+    NULL::text AS retry_of,
+    (masses.extend_by_days)::bigint AS extend_by_days,
+    (masses.reason_code)::bigint AS reason_code,
+    masses.state,
+    masses.submitted_by AS requested_by,
+    masses.submitted_at AS requested_at,
+    masses.decided_by AS approved_by,
+    masses.decided_at AS approved_at,
+    masses.called_at,
+    masses.completed_at,
+    masses.eligible_count AS eligible_forecast,
+    masses.extended,
+    masses.failed,
+    masses.apple_extended,
+    masses.apple_failed,
+    masses.retried,
+    masses.retried_extended,
+    NULL::timestamp with time zone AS renewal_before_at,
+    NULL::timestamp with time zone AS renewal_at,
+    masses.code,
+        CASE
+            WHEN (masses.state = ANY (ARRAY['rejected'::text, 'refused'::text])) THEN 'ended'::text
+            WHEN ((masses.state <> 'complete'::text) OR (masses.apple_extended IS NULL) OR (masses.apple_failed IS NULL)) THEN 'open'::text
+            WHEN ((masses.extended = masses.apple_extended) AND (masses.failed = masses.apple_failed)) THEN 'clean'::text
+            ELSE 'differs'::text
+        END AS check_result,
+    COALESCE(
+        CASE
+            WHEN ((masses.state = 'complete'::text) AND ((masses.extended <> masses.apple_extended) OR (masses.failed <> masses.apple_failed))) THEN format('%s extended and %s failed were told one by one, the App Store counts %s and %s'::text, masses.extended, masses.failed, masses.apple_extended, masses.apple_failed)
+            ELSE NULL::text
+        END, masses.detail) AS detail
+   FROM masses
+UNION ALL
+ SELECT
+        CASE
+            WHEN (c.mass_extension_id IS NULL) THEN 'one'::text
+            ELSE 'retry'::text
+        END AS kind,
+    (c.extension_id)::text AS extension_id,
+    s.product_id,
+    NULL::text[] AS storefronts,
+    c.original_transaction_id,
+    (c.mass_extension_id)::text AS retry_of,
+    c.extend_by_days,
+    c.reason_code,
+    c.state,
+    c.requested_by,
+    c.requested_at,
+    NULL::text AS approved_by,
+    NULL::timestamp with time zone AS approved_at,
+    c.called_at,
+    c.settled_at AS completed_at,
+    NULL::bigint AS eligible_forecast,
+        CASE
+            WHEN t.is_extended THEN 1
+            ELSE 0
+        END AS extended,
+    0 AS failed,
+        CASE
+            WHEN (c.state = 'extended'::text) THEN 1
+            ELSE 0
+        END AS apple_extended,
+    NULL::bigint AS apple_failed,
+    NULL::bigint AS retried,
+    NULL::bigint AS retried_extended,
+    COALESCE(c.renewal_before, t.renewal_before) AS renewal_before_at,
+    COALESCE(t.renewal_at, c.effective_at) AS renewal_at,
+    c.code,
+        CASE
+            WHEN (c.state = ANY (ARRAY['refused'::text, 'ineligible'::text])) THEN 'ended'::text
+            WHEN (c.state <> 'extended'::text) THEN 'open'::text
+            WHEN t.is_extended THEN 'clean'::text
+            ELSE 'open'::text
+        END AS check_result,
+    c.detail
+   FROM ((repricer.extension_calls c
+     JOIN repricer.subscriptions s USING (original_transaction_id))
+     LEFT JOIN told t ON (((t.extension_id = c.extension_id) AND (t.original_transaction_id = c.original_transaction_id))))
+UNION ALL
+ SELECT 'foreign'::text AS kind,
+    COALESCE(f.request_identifier, f.notification_uuid) AS extension_id,
+    f.product_id,
+    f.storefronts,
+    NULL::text AS original_transaction_id,
+    NULL::text AS retry_of,
+    NULL::bigint AS extend_by_days,
+    NULL::bigint AS reason_code,
+    'complete'::text AS state,
+    NULL::text AS requested_by,
+    NULL::timestamp with time zone AS requested_at,
+    NULL::text AS approved_by,
+    NULL::timestamp with time zone AS approved_at,
+    NULL::timestamp with time zone AS called_at,
+    f.signed_at AS completed_at,
+    NULL::bigint AS eligible_forecast,
+    NULL::bigint AS extended,
+    NULL::bigint AS failed,
+    f.succeeded AS apple_extended,
+    f.failed AS apple_failed,
+    NULL::bigint AS retried,
+    NULL::bigint AS retried_extended,
+    NULL::timestamp with time zone AS renewal_before_at,
+    NULL::timestamp with time zone AS renewal_at,
+    NULL::text AS code,
+    'differs'::text AS check_result,
+    COALESCE(f.detail, 'a summary of a request that was never made here'::text) AS detail
+   FROM repricer.extension_summaries f
+  WHERE ((f.folded_at IS NOT NULL) AND (f.extension_id IS NULL));
+
+COMMENT ON VIEW report.renewal_extension IS 'Renewal-date extensions: each request, what the App Store told of its subscriptions, and whether the counts agree.';
+
+COMMENT ON COLUMN report.renewal_extension.kind IS 'all (a mass extension), one, retry (one that a mass extension failed for), foreign (a summary of no request of ours).';
+
+COMMENT ON COLUMN report.renewal_extension.extension_id IS 'The request identifier that the App Store was given.';
+
+COMMENT ON COLUMN report.renewal_extension.product_id IS 'The subscription product.';
+
+COMMENT ON COLUMN report.renewal_extension.storefronts IS 'Of a mass extension; null means all.';
+
+COMMENT ON COLUMN report.renewal_extension.original_transaction_id IS 'Null for a mass extension.';
+
+COMMENT ON COLUMN report.renewal_extension.retry_of IS 'The mass extension that failed for it.';
+
+COMMENT ON COLUMN report.renewal_extension.extend_by_days IS '1 to 90.';
+
+COMMENT ON COLUMN report.renewal_extension.reason_code IS '0 undeclared, 1 customer satisfaction, 2 other, 3 service issue or outage.';
+
+COMMENT ON COLUMN report.renewal_extension.state IS 'awaiting_approval, queued, sending, unknown, running, complete, refused, rejected; of one: queued, sending, unknown, extended, refused, ineligible.';
+
+COMMENT ON COLUMN report.renewal_extension.requested_by IS 'The database user who asked for it.';
+
+COMMENT ON COLUMN report.renewal_extension.requested_at IS 'When.';
+
+COMMENT ON COLUMN report.renewal_extension.approved_by IS 'The other user who approved or rejected it.';
+
+COMMENT ON COLUMN report.renewal_extension.approved_at IS 'When.';
+
+COMMENT ON COLUMN report.renewal_extension.called_at IS 'The first call to the App Store.';
+
+COMMENT ON COLUMN report.renewal_extension.completed_at IS 'When the App Store was done; of one: when its outcome was known.';
+
+COMMENT ON COLUMN report.renewal_extension.eligible_forecast IS 'Subscriptions that the facts held eligible when it was asked for.';
+
+COMMENT ON COLUMN report.renewal_extension.extended IS 'Subscriptions whose extension was told one by one.';
+
+COMMENT ON COLUMN report.renewal_extension.failed IS 'Subscriptions whose failure was told one by one.';
+
+COMMENT ON COLUMN report.renewal_extension.apple_extended IS 'By the summary, else by the status; of one: by its answer.';
+
+COMMENT ON COLUMN report.renewal_extension.apple_failed IS 'By the summary, else by the status.';
+
+COMMENT ON COLUMN report.renewal_extension.retried IS 'Failed ones that were asked for one by one.';
+
+COMMENT ON COLUMN report.renewal_extension.retried_extended IS 'Of these, extended.';
+
+COMMENT ON COLUMN report.renewal_extension.renewal_before_at IS 'Of one: the renewal before.';
+
+COMMENT ON COLUMN report.renewal_extension.renewal_at IS 'Of one: the renewal since.';
+
+COMMENT ON COLUMN report.renewal_extension.code IS 'Why it was refused or not eligible.';
+
+COMMENT ON COLUMN report.renewal_extension.check_result IS 'clean (the counts agree), differs, open (not all is told yet), ended (nothing was extended).';
+
+COMMENT ON COLUMN report.renewal_extension.detail IS 'What differs, or what the App Store said.';
 
 CREATE VIEW report.revenue_impact AS
  WITH lost_dependents AS (
@@ -2006,6 +2613,20 @@ CREATE TABLE repricer.history_reading (
     CONSTRAINT history_reading_window CHECK ((((window_start IS NULL) AND (window_end IS NULL) AND (pass IS NULL) AND (slice_start IS NULL) AND (page_token IS NULL)) OR ((window_start < window_end) AND (pass IS NOT NULL) AND (slice_start IS NOT NULL))))
 );
 
+CREATE TABLE repricer.mass_extension_approvals (
+    extension_id uuid NOT NULL,
+    approver text NOT NULL,
+    approved_at timestamp with time zone NOT NULL,
+    exceeded text[] NOT NULL
+);
+
+COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
+
+CREATE TABLE repricer.moved_renewals (
+    original_transaction_id text NOT NULL,
+    moved_at timestamp with time zone NOT NULL
+);
+
 CREATE VIEW repricer.notification_partitions AS
  SELECT (c.relname)::text AS partition,
     ("substring"(b.bounds, 'FROM \(''([^'']+)''\)'::text))::timestamp with time zone AS starts_at,
@@ -2228,6 +2849,12 @@ ALTER TABLE ONLY repricer.dependent_cancellations
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
 
+ALTER TABLE ONLY repricer.extension_calls
+    ADD CONSTRAINT extension_calls_pkey PRIMARY KEY (original_transaction_id, extension_id);
+
+ALTER TABLE ONLY repricer.extension_summaries
+    ADD CONSTRAINT extension_summaries_pkey PRIMARY KEY (notification_uuid);
+
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
@@ -2236,6 +2863,15 @@ ALTER TABLE ONLY repricer.history_reading
 
 ALTER TABLE ONLY repricer.inbox
     ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid);
+
+ALTER TABLE ONLY repricer.mass_extension_approvals
+    ADD CONSTRAINT mass_extension_approvals_pkey PRIMARY KEY (extension_id, approver);
+
+ALTER TABLE ONLY repricer.mass_extensions
+    ADD CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id);
+
+ALTER TABLE ONLY repricer.moved_renewals
+    ADD CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id);
 
 ALTER TABLE ONLY repricer.notification_ids
     ADD CONSTRAINT notification_ids_pkey PRIMARY KEY (notification_uuid);
@@ -2266,6 +2902,9 @@ ALTER TABLE ONLY repricer.price_changes
 
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
+
+ALTER TABLE ONLY repricer.renewal_extensions
+    ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id);
 
 ALTER TABLE ONLY repricer.rule_imports
     ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by);
@@ -2315,9 +2954,21 @@ CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (requested_at) WHERE (state = 'requested'::text);
 
+CREATE INDEX extension_calls_due ON repricer.extension_calls USING btree (bucket, next_attempt_at NULLS FIRST) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
+
+CREATE INDEX extension_calls_id ON repricer.extension_calls USING btree (extension_id);
+
+CREATE INDEX extension_calls_of_mass ON repricer.extension_calls USING btree (mass_extension_id);
+
+CREATE UNIQUE INDEX extension_calls_one_open ON repricer.extension_calls USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
+
+CREATE INDEX extension_summaries_waiting ON repricer.extension_summaries USING btree (received_at) WHERE (folded_at IS NULL);
+
 CREATE INDEX inbox_of_subscription ON repricer.inbox USING btree (original_transaction_id, signed_at) WHERE (error IS NULL);
 
 CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE (error IS NULL);
+
+CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
 
 CREATE INDEX notification_ids_received ON repricer.notification_ids USING btree (received_at);
 
@@ -2350,6 +3001,8 @@ CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_e
 CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready));
+
+CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
 CREATE INDEX status_looks_due ON repricer.status_looks USING btree (reason, list_id, bucket, next_look_at NULLS FIRST) WHERE (done_at IS NULL);
 
@@ -2392,8 +3045,14 @@ ALTER TABLE ONLY repricer.dependent_cancellations
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
+ALTER TABLE ONLY repricer.extension_calls
+    ADD CONSTRAINT extension_calls_original_transaction_id_fkey FOREIGN KEY (original_transaction_id) REFERENCES repricer.subscriptions(original_transaction_id);
+
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+ALTER TABLE ONLY repricer.mass_extension_approvals
+    ADD CONSTRAINT mass_extension_approvals_extension_id_fkey FOREIGN KEY (extension_id) REFERENCES repricer.mass_extensions(extension_id);
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by) DEFERRABLE;
@@ -2419,6 +3078,9 @@ REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
 
@@ -2429,6 +3091,11 @@ GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repric
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) TO repricer_service;
@@ -2457,6 +3124,9 @@ REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) F
 GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) TO repricer_service;
@@ -2492,6 +3162,15 @@ GRANT INSERT(waves) ON TABLE repricer.batches TO repricer_pricing;
 GRANT INSERT(guards) ON TABLE repricer.batches TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
@@ -2674,6 +3353,81 @@ GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.extension_calls TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(state) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(called_at) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(attempts) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(may_be_applied) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(next_attempt_at) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(lease_owner) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(leased_until) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(renewal_before) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(effective_at) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(settled_at) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(settled_by) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(code) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT UPDATE(detail) ON TABLE repricer.extension_calls TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.mass_extensions TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(state) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(called_at) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(attempts) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(may_be_running) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(next_attempt_at) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(lease_owner) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(leased_until) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(code) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(detail) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(completed_at) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(status_succeeded) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(status_failed) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(summary_evidence) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(summary_succeeded) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT UPDATE(summary_failed) ON TABLE repricer.mass_extensions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.renewal_extensions TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.renewal_extensions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.attributed_extensions TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.attributed_extensions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.extension_summaries TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.extension_summaries TO repricer_service;
+
+GRANT SELECT ON TABLE report.renewal_extension TO repricer_finance;
+GRANT SELECT ON TABLE report.renewal_extension TO repricer_pricing;
+GRANT SELECT ON TABLE report.renewal_extension TO repricer_service;
+
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
@@ -2778,6 +3532,12 @@ GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
 
 GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
 GRANT SELECT ON TABLE repricer.history_reading TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.moved_renewals TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.moved_renewals TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.notification_partitions TO repricer_service;
 

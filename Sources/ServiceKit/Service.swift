@@ -142,8 +142,8 @@ package struct ServiceGroup: Sendable {
         _ continuation: AsyncStream<Event>.Continuation
     ) async {
         let timer = Task {
-            // A cancelled sleep means that the service ended in time.
             let left = max(deadline - ContinuousClock.now, Self.shortestStop)
+            // A cancelled sleep means that the service ended in time.
             guard (try? await Task.sleep(for: left)) != nil else { return }
             continuation.yield(.deadlinePassed(index: index))
         }

@@ -90,7 +90,7 @@ struct MassExtensions: Sendable {
             world.log.error(
                 "the App Store refuses our key; extensions wait", ["code": code.description])
             try await putOff(held, code.description)
-        case .refresh, .look, .reject:
+        case .refresh, .look, .reject, .haltBatch:
             guard held.mayBeRunning else {
                 return try await refuse(
                     held, code.name ?? code.description, code.meaning ?? message)

@@ -165,7 +165,7 @@ struct SingleExtensions: Sendable {
             world.log.error(
                 "the App Store refuses our key; extensions wait", ["code": code.description])
             try await putOff(due, mayBeApplied: false, code.description)
-        case .refresh, .look, .reject:
+        case .refresh, .look, .reject, .haltBatch:
             try await doubt(due, code.name ?? code.description, code.meaning ?? message)
         }
     }
