@@ -19,6 +19,7 @@ enum HTTPRequestTarget: FuzzTarget {
         "\r\nHEAD http://h/p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n"
             + "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;a=\"b\"\"c\"\r\na\r\n0\r\n\r\n",
     ].map { [UInt8]($0) }
 
     static func check(_ input: [UInt8]) {

@@ -318,11 +318,12 @@ struct SlowHTTP {
 
     /// `;name`, `;name=token`, `;name="quoted"`, any number of them, blanks around the signs.
     private static func isExtension(_ text: [UInt8]) throws -> Bool {
-        try /(?:[\x20\t]*;[\x20\t]*T+(?:[\x20\t]*=[\x20\t]*(?:T+|Q(?:V|Q)*))?)*/
+        try /(?:[\x20\t]*;[\x20\t]*T+(?:[\x20\t]*=[\x20\t]*(?:T+|QV+))?)*/
             .wholeMatch(in: try classes(text)) != nil
     }
 
-    /// One letter for each byte, or for each byte within quotes: the grammar becomes an expression.
+    /// One letter for each byte, `Q` for an opening quote and `V` for all up to and with the closing one:
+    /// the grammar becomes an expression.
     private static func classes(_ text: [UInt8]) throws -> String {
         var letters = ""
         var isQuoted = false
