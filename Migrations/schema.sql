@@ -240,7 +240,10 @@ CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT bas
     AS $$
 WITH facts AS (
     SELECT coalesce(s.currency, c.currency) AS currency,
-        coalesce(i.price, c.current_price_milliunits)::numeric AS old, c.new_price_milliunits::numeric AS new,
+        -- Of an undo only undo_batch wrote it.
+        CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
+            ELSE coalesce(i.price, c.current_price_milliunits) END::numeric AS old,
+        c.new_price_milliunits::numeric AS new,
         CASE coalesce(s.period, c.period)
             WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
             WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
@@ -635,6 +638,7 @@ CREATE TABLE repricer.batches (
     guards jsonb DEFAULT '[]'::jsonb NOT NULL,
     guards_count_from timestamp with time zone,
     halted_by text,
+    undoes_batch_id uuid,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
     CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
@@ -660,6 +664,8 @@ COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, aut
 COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
 
 COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
+
+COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
 
 CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
@@ -866,6 +872,81 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+    v_digest text;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    SET CONSTRAINTS price_changes_batch_id_fkey DEFERRED;
+    INSERT INTO price_changes (original_transaction_id, change_id, batch_id, line, sku, direction, currency,
+            storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
+            forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
+            undoes_change_id)
+        SELECT c.original_transaction_id, gen_random_uuid(), p_undo_id, c.line, u.sku,
+            CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
+            c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
+            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
+        FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
+        JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
+            AND c.change_id = u.change_id
+        WHERE u.obstacle IS NULL;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows = 0 THEN
+        RETURN 0;
+    END IF;
+    -- An undo that came to nothing may be asked for again: its content is its own.
+    SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
+                ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
+        FROM price_changes WHERE batch_id = p_undo_id;
+    INSERT INTO batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, undoes_batch_id)
+        VALUES (p_undo_id, p_name, v_digest, v_digest, p_at, v_rows, p_at, v_batch.grouping, p_batch_id);
+    PERFORM append_audit(session_user::text, p_at, 'submit', 'batch:' || p_undo_id,
+        json_build_object('name', p_name, 'rows', v_rows, 'plan_hash', v_digest, 'undoes', p_batch_id));
+    RETURN v_rows;
+END
+$$;
+
+CREATE FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, change_id uuid, line bigint, sku text, state text, reason text, told_at timestamp with time zone, obstacle text)
+    LANGUAGE sql STABLE
+    AS $$
+SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c.sku), c.state, c.reason, t.told_at,
+    repricer.undo_obstacle(c.state, c.undoes_change_id IS NOT NULL,
+        c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL, t.told_at, EXISTS (
+            SELECT FROM repricer.price_changes u
+            WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
+                AND u.state IN ('awaiting_approval', 'queued', 'sending', 'unknown')), p_at)
+FROM repricer.price_changes c, LATERAL (
+    -- The lead before the renewal stays when the renewal moves.
+    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
+WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
+    AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
+$$;
+
+CREATE FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+SELECT CASE
+    WHEN p_is_undo THEN 'is_an_undo'
+    WHEN p_state IN ('awaiting_approval', 'queued') THEN 'not_sent'
+    WHEN p_state IN ('sending', 'unknown') THEN 'in_flight'
+    WHEN p_state = 'effective' THEN 'already_effective'
+    WHEN p_state IN ('pending_consent', 'accepted') THEN 'already_communicated'
+    WHEN p_state <> 'scheduled' THEN 'has_ended'
+    WHEN p_was_told OR p_told_at <= p_at THEN 'already_communicated'
+    WHEN p_has_undo THEN 'undo_under_way'
+END
+$$;
+
 CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -993,12 +1074,17 @@ CREATE TABLE repricer.price_changes (
     called_dependent_skus text[],
     former_skus text[],
     wave smallint DEFAULT 0 NOT NULL,
+    undoes_change_id uuid,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
-    CONSTRAINT price_changes_consent CHECK ((((direction = 'increase'::text) AND (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))) OR ((direction = 'decrease'::text) AND (forecast_consent = 'none'::text)))),
+    CONSTRAINT price_changes_consent CHECK (
+CASE
+    WHEN ((undoes_change_id IS NOT NULL) OR (direction = 'decrease'::text)) THEN (forecast_consent = 'none'::text)
+    ELSE (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))
+END),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
     CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
     CONSTRAINT price_changes_effective CHECK (((state <> 'effective'::text) OR (effective_at IS NOT NULL))),
-    CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text))),
+    CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text) OR (undoes_change_id IS NOT NULL))),
     CONSTRAINT price_changes_not_its_own_dependent CHECK ((sku <> ALL (dependent_skus))),
     CONSTRAINT price_changes_price CHECK ((new_price_milliunits > 0)),
     CONSTRAINT price_changes_sent_with_an_id CHECK (((state <> ALL (ARRAY['sending'::text, 'unknown'::text])) OR (request_reference_id IS NOT NULL))),
@@ -1017,6 +1103,8 @@ COMMENT ON COLUMN repricer.price_changes.called_sku IS 'The item''s name in our 
 COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS 'The dependents'' names in our last call, where one was renamed between submission and call.';
 
 COMMENT ON COLUMN repricer.price_changes.former_skus IS 'Names that the item had since our call and lost again; a charge may bear any of them.';
+
+COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
 
 CREATE VIEW report.batch_summary AS
  WITH tallies AS (
@@ -1110,7 +1198,8 @@ CREATE VIEW report.batch_summary AS
     COALESCE(s.open, (0)::bigint) AS rows_open,
     COALESCE(s.final, (0)::bigint) AS rows_final,
     (COALESCE(s.final, (0)::bigint) = b.row_count) AS is_final,
-    ((COALESCE(s.stored, (0)::bigint) = b.row_count) AND (COALESCE((s.open + s.final), (0)::bigint) = b.row_count) AND (COALESCE(r.stored, (0)::bigint) = b.rejected_row_count)) AS rows_add_up
+    ((COALESCE(s.stored, (0)::bigint) = b.row_count) AND (COALESCE((s.open + s.final), (0)::bigint) = b.row_count) AND (COALESCE(r.stored, (0)::bigint) = b.rejected_row_count)) AS rows_add_up,
+    b.undoes_batch_id
    FROM ((repricer.batches b
      LEFT JOIN sums s ON ((s.batch_id = b.batch_id)))
      LEFT JOIN refusals r ON ((r.batch_id = b.batch_id)));
@@ -1185,6 +1274,8 @@ COMMENT ON COLUMN report.batch_summary.is_final IS 'Whether every row is final.'
 
 COMMENT ON COLUMN report.batch_summary.rows_add_up IS 'Whether stored changes, their states and the refused rows add up to the file.';
 
+COMMENT ON COLUMN report.batch_summary.undoes_batch_id IS 'The batch whose scheduled changes this one takes back; null: it is no undo.';
+
 CREATE VIEW report.consent_funnel AS
  WITH funnels AS (
          SELECT price_changes.batch_id,
@@ -1201,6 +1292,7 @@ CREATE VIEW report.consent_funnel AS
             count(*) FILTER (WHERE (price_changes.state = 'lapsed'::text)) AS lapsed,
             count(*) FILTER (WHERE (price_changes.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
            FROM repricer.price_changes
+          WHERE (price_changes.undoes_change_id IS NULL)
           GROUP BY price_changes.batch_id, price_changes.direction, price_changes.forecast_consent
         )
  SELECT f.batch_id,
@@ -1375,6 +1467,7 @@ CREATE VIEW report.forecast_accuracy AS
             price_changes.effective_at,
             price_changes.forecast_effective_at
            FROM repricer.price_changes
+          WHERE (price_changes.undoes_change_id IS NULL)
         )
  SELECT o.batch_id,
     b.name AS batch_name,
@@ -1570,9 +1663,9 @@ CREATE VIEW repricer.charged_renewals AS
     h.price_milliunits
    FROM (repricer.price_changes c
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
-  WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
 COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
 
@@ -1630,7 +1723,8 @@ CREATE VIEW report.price_change AS
     COALESCE(r.renewals, (0)::bigint) AS charged_renewals,
     r.first_at AS first_charged_at,
     COALESCE(r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
-    COALESCE((r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits
+    COALESCE((r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
+    c.undoes_change_id
    FROM ((repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
      LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))));
@@ -1718,6 +1812,8 @@ COMMENT ON COLUMN report.price_change.first_charged_at IS 'The first of these re
 COMMENT ON COLUMN report.price_change.charged_total_milliunits IS 'What these renewals charged.';
 
 COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price.';
+
+COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this one takes back; null: it is no undo.';
 
 CREATE TABLE repricer.price_change_requests (
     original_transaction_id text NOT NULL,
@@ -2278,6 +2374,7 @@ CREATE VIEW report.revenue_impact AS
            FROM ((repricer.price_changes c
              LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
              LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
+          WHERE (c.undoes_change_id IS NULL)
           GROUP BY c.batch_id, c.currency, c.storefront, c.period
         ), factors(period, numerator, denominator) AS (
          VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
@@ -2401,7 +2498,7 @@ CREATE VIEW report.upcoming_effective AS
     (c.due_effective_at < report.as_of()) AS is_overdue
    FROM (repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-  WHERE (c.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+  WHERE ((c.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL));
 
 COMMENT ON VIEW report.upcoming_effective IS 'Open changes of approved batches and the renewal they are due at.';
 
@@ -2998,7 +3095,9 @@ CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, ba
 
 CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
-CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (undoes_change_id IS NULL));
+
+CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id) WHERE ((undoes_change_id IS NOT NULL) AND (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text])));
 
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready));
 
@@ -3056,6 +3155,9 @@ ALTER TABLE ONLY repricer.mass_extension_approvals
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by) DEFERRABLE;
+
+ALTER TABLE ONLY repricer.price_changes
+    ADD CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
 
 ALTER TABLE ONLY repricer.webhook_deliveries
     ADD CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, "position") REFERENCES repricer.outbox(aggregateid, "position") ON DELETE CASCADE;
@@ -3179,6 +3281,15 @@ REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows b
 
 REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
 

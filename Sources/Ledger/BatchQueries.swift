@@ -26,6 +26,8 @@ package enum BatchQueries {
         package var releasedWave: Int
         /// nil: by hand, or none is left.
         package var nextReleaseAt: Int64?
+        /// The batch whose scheduled changes this one takes back.
+        package var undoesBatchID: String?
     }
 
     package struct NewBatch: Sendable {
@@ -123,7 +125,8 @@ package enum BatchQueries {
             pausedReason: try row.textOrNil("paused_reason"),
             haltedBy: try row.textOrNil("halted_by"), grouping: try row.text("grouping"),
             waveCount: try row.int("wave_count"), releasedWave: try row.int("released_wave"),
-            nextReleaseAt: try row.millisecondsOrNil("next_release_at"))
+            nextReleaseAt: try row.millisecondsOrNil("next_release_at"),
+            undoesBatchID: try row.textOrNil("undoes_batch_id"))
     }
 
     /// Returns how many changes were queued; nil: the batch exceeds this user's limits, and the approval was recorded

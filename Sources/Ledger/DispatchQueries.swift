@@ -27,6 +27,8 @@ package enum DispatchQueries {
         /// Its batch is paused, or its wave is still to come.
         package var isHeld: Bool
         package var grouping: RequestGrouping
+        /// The change that this one takes back.
+        package var undoes: String?
     }
 
     /// Wakes parked changes whose instant has come; returns how many.
@@ -148,6 +150,7 @@ package enum DispatchQueries {
             WHERE c.original_transaction_id = ANY (\(ids)::text[])
                 AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
+                AND (c.undoes_change_id IS NULL OR c.state NOT IN ('scheduled', 'pending_consent', 'accepted'))
                 AND NOT (\(withoutInFlight) AND EXISTS (
                     SELECT 1 FROM repricer.price_change_requests r
                     WHERE r.original_transaction_id = c.original_transaction_id
@@ -181,7 +184,8 @@ package enum DispatchQueries {
             dueEffectiveAt: Instant(milliseconds: try row.milliseconds("due_effective_at")),
             isReady: try row.bool("is_ready"), goesAlone: try row.bool("goes_alone"),
             isHeld: try row.bool("is_held"),
-            grouping: RequestGrouping(rawValue: try row.text("grouping")) ?? .announced)
+            grouping: RequestGrouping(rawValue: try row.text("grouping")) ?? .announced,
+            undoes: try row.textOrNil("undoes_change_id"))
     }
 
     /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.

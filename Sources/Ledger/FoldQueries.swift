@@ -52,7 +52,7 @@ package enum FoldQueries {
             formerSKUs: try row.textsOrNil("former_skus") ?? [],
             requestReferenceID: try row.textOrNil("request_reference_id"), sentAt: sentAt,
             callProgress: callProgress(of: progress, sentAt: sentAt, plannedAt: plannedAt),
-            progress: progress)
+            progress: progress, undoes: try row.textOrNil("undoes_change_id"))
     }
 
     /// States that only we decide stay; all others are read anew from the statements.

@@ -56,6 +56,7 @@ package struct FoldWrites: Sendable {
                 state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
             WHERE original_transaction_id = \(id) AND coalesce(current_sku, sku) = \(reopened.sku)
                 AND change_id <> \(uuid: reopened.changeID)
+                AND undoes_change_id IS NULL
                 AND state IN ('awaiting_approval', 'queued')
             RETURNING original_transaction_id, change_id, state, state_since, reason
         )

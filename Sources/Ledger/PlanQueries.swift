@@ -46,6 +46,8 @@ package enum PlanQueries {
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
+                -- An undo that Apple has taken stands in nobody's way.
+                AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))
             ORDER BY original_transaction_id, send_by, change_id
             """)
         return FactRows(facts: facts, open: open)

@@ -28,7 +28,8 @@ package enum TimelineQueries {
             UNION ALL
             SELECT b.submitted_at, 1, 'submission', 'change is awaiting_approval', c.sku,
                 c.current_price_milliunits || ' -> ' || c.new_price_milliunits || ' '
-                    || c.currency || ' milliunits', b.batch_id::text
+                    || c.currency || ' milliunits'
+                    || coalesce('; takes back change ' || c.undoes_change_id, ''), b.batch_id::text
             FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = \(id)
             UNION ALL

@@ -113,7 +113,9 @@ extension RowCase {
             return RowFault(
                 .conflictOpenChange,
                 "a change of \(row.sku) to \(price(open.newPrice)) is \(open.state.rawValue)",
-                remedy: "wait until it ends, or abort it")
+                remedy: open.state == .scheduled
+                    ? "wait until it ends, or take it back with repricer undo"
+                    : "wait until it ends, or abort it")
         }
         guard let increase = item?.increase, !increase.isCommunicated else { return nil }
         return RowFault(

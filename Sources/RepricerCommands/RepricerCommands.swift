@@ -5,7 +5,8 @@ package enum RepricerCommands {
     /// Every command that exists, in the order in which `help` lists them.
     package static let all: [Command] = [
         Commands.plan, Commands.submit, Commands.approve, Commands.reject, Commands.pause,
-        Commands.resume, Commands.release, Commands.abort, Commands.status, Commands.explain,
+        Commands.resume, Commands.release, Commands.abort, Commands.undo,
+        Commands.status, Commands.explain,
         Commands.timeline,
         Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
         Commands.reconcile, Commands.reprocess, Commands.report, Commands.rulesShow,

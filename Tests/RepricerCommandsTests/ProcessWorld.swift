@@ -184,11 +184,36 @@ final class ProcessWorld {
         try await command("approve", id, as: "ben")
     }
 
-    private func command(_ words: String..., as user: String) async throws {
+    /// Submits rows for FAR or another item, and approves them; returns the batch.
+    func change(_ id: String, _ sku: String, to price: String) async throws -> String {
+        let ids = try scratch.file("ids.txt", "\(id)\n")
+        try await command("sync", ids, as: "repricerd")
+        let batch = try scratch.file(
+            "change.csv", "original_transaction_id,sku,price,currency\n\(id),\(sku),\(price),USD\n")
+        let batchID = try await command("submit", batch, "--name", "change", as: "ana").output
+            .trimmingCharacters(in: .newlines)
+        try await command("approve", batchID, as: "ben")
+        return batchID
+    }
+
+    @discardableResult
+    func command(
+        _ words: String..., as user: String, exits code: ExitCode = .done
+    ) async throws -> Outcome {
         var environment = settings
         environment["REPRICER_DATABASE_URL"] = urls[user]
         let outcome = await run(words, environment: environment) { $0.realClock = SystemClock() }
-        #expect(outcome.code == .done, "\(words): \(outcome.messages)\(outcome.output)")
+        #expect(outcome.code == code, "\(words): \(outcome.messages)\(outcome.output)")
+        return outcome
+    }
+
+    /// The item as the store holds it.
+    func storeItem(_ id: String, _ sku: String) async throws -> [String: Any]? {
+        let text = try await get("/sandbox/state?subscription=\(id)")
+        let subscription =
+            try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any]
+        let items = subscription?["items"] as? [[String: Any]]
+        return items?.first { $0["sku"] as? String == sku }
     }
 
     // MARK: What happened
@@ -251,8 +276,11 @@ final class ProcessWorld {
         return (state as? [String: Any])?[name] as? Int
     }
 
-    func order(fault: String) async throws {
-        let body = Array("{\"endpoint\":\"cancel\",\"kind\":\"\(fault)\",\"count\":1}".utf8)
+    /// `code` is what `refuse` answers.
+    func order(fault: String, on endpoint: String = "cancel", code: Int? = nil) async throws {
+        let refusal = code.map { ",\"code\":\($0)" } ?? ""
+        let body = Array(
+            "{\"endpoint\":\"\(endpoint)\",\"kind\":\"\(fault)\",\"count\":1\(refusal)}".utf8)
         let answer = try await client?.send(
             HTTPRequest(
                 method: "POST", target: "/sandbox/faults",

@@ -87,8 +87,12 @@ struct Claimer: Sendable {
         return changes.filter { $0.state == .queued && $0.isReady && !$0.isHeld }.map { change in
             JudgedChange(
                 change: change,
-                verdict: judge.judgeForSending(
-                    StoredChange(change), facts: stored.facts, context: context))
+                verdict: change.undoes == nil
+                    ? judge.judgeForSending(
+                        StoredChange(change), facts: stored.facts, context: context)
+                    : judge.judgeUndo(
+                        StoredChange(change), sendBy: change.sendBy,
+                        effectiveAt: change.dueEffectiveAt, facts: stored.facts))
         }
     }
 
@@ -139,6 +143,8 @@ private struct JudgedChange {
             let key = RequestGroup.key(
                 change.grouping, consent: consent, effectiveAt: effectiveAt, sku: change.sku)
         else { return nil }
+        // What takes back does not travel with what changes.
+        guard change.undoes == nil else { return "undo/\(change.batchID)" }
         switch change.grouping {
         case .announced, .item: return key
         // What another batch says of its rows is not this one's to change.

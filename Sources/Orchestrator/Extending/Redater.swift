@@ -31,6 +31,10 @@ struct Redater: Sendable {
                     siblingSKUs: subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
                     increaseHistory: subscription.increases.past)
                 for change in changes where change.state.isUnsent {
+                    guard change.undoes == nil else {
+                        statements += Self.moveAlong(change, among: changes)
+                        continue
+                    }
                     statements += Self.redate(
                         change,
                         judge.planAnew(
@@ -41,6 +45,22 @@ struct Redater: Sendable {
             if !statements.isEmpty { _ = try connection.pipeline(statements) }
             return ids.count
         }
+    }
+
+    /// An undo keeps its distance to the renewal that the change which it takes back is due at: the fold moved that.
+    private static func moveAlong(
+        _ undo: DispatchQueries.OpenChange, among changes: [DispatchQueries.OpenChange]
+    ) -> [LedgerStatement] {
+        guard let undone = changes.first(where: { $0.changeID == undo.undoes }),
+            undone.dueEffectiveAt != undo.dueEffectiveAt
+        else { return [] }
+        let lead = undo.dueEffectiveAt.milliseconds - undo.sendBy.milliseconds
+        return [
+            RedatingQueries.redate(
+                undo.originalTransactionID, undo.changeID, sendAfter: nil,
+                sendBy: undone.dueEffectiveAt.advanced(by: -lead),
+                effectiveAt: undone.dueEffectiveAt)
+        ]
     }
 
     /// One that can't go as it stands is left to be judged when it is due.

@@ -1,27 +1,27 @@
 extension SubscriptionState {
-    /// Ends a change that a later call of ours for the same item has taken the place of. Only a fold from the
-    /// beginning meets one: the first had ended when the second was sent, and a late statement denies that end.
+    /// Ends a change that a later call of ours for the same item has taken the place of: an undo that a statement
+    /// shows applied, or another change. That one only a fold from the beginning meets: the first had ended when the
+    /// second was sent, and a late statement denies that end.
     ///
     /// `at` is the statement about to be read; nil is the end of the fold.
     mutating func closeSuperseded(at: Instant?) -> [Transition] {
         var lines: [Transition] = []
         for index in changes.indices where changes[index].progress.state.isWithApple {
-            guard let sentAt = changes[index].sentAt else { continue }
-            let later = changes.filter { other in
-                guard let otherSentAt = other.sentAt else { return false }
-                return other.sku == changes[index].sku && otherSentAt > sentAt
-                    && other.callProgress.state.isWithApple
-            }.min { ($0.sentAt ?? sentAt) < ($1.sentAt ?? sentAt) }
-            guard let later, let laterSentAt = later.sentAt, at.map({ $0 >= laterSentAt }) ?? true
-            else { continue }
+            let later = changes.compactMap { other in
+                other.takesOver(from: changes[index]).map { (change: other, at: $0) }
+            }.min { $0.at < $1.at }
+            guard let later, at.map({ $0 >= later.at }) ?? true else { continue }
             // One that a reversed refund opened again ends after that, so that its history ends in its state.
-            let end = max(laterSentAt, changes[index].progress.since.advanced(by: 1))
-            changes[index].supersede(at: end)
+            let end = max(later.at, changes[index].progress.since.advanced(by: 1))
+            changes[index].supersede(
+                at: end,
+                because: later.change.undoes == changes[index].changeID
+                    ? undone : replacedByALaterChange)
             lines.append(
                 Transition(
                     changeID: changes[index].changeID, state: changes[index].progress.state,
                     at: end, evidenceKind: .response,
-                    evidenceID: later.requestReferenceID ?? later.changeID,
+                    evidenceID: later.change.requestReferenceID ?? later.change.changeID,
                     reason: changes[index].progress.reason))
         }
         return lines
@@ -29,15 +29,27 @@ extension SubscriptionState {
 }
 
 private let replacedByALaterChange = "replaced_by_a_later_change"
+private let undone = "undone"
 
 extension TrackedChange {
     var isSuperseded: Bool {
-        progress.state == .invalidated && progress.reason == replacedByALaterChange
+        progress.state == .invalidated
+            && (progress.reason == replacedByALaterChange || progress.reason == undone)
     }
 
-    fileprivate mutating func supersede(at end: Instant) {
+    /// When its call took the place of an earlier one for the same item; nil where it did not. An undo does once a
+    /// statement shows it applied: until then the undone change stands as Apple has it.
+    fileprivate func takesOver(from earlier: TrackedChange) -> Instant? {
+        guard sku == earlier.sku, let sentAt, let earlierSentAt = earlier.sentAt,
+            sentAt > earlierSentAt, callProgress.state.isWithApple
+        else { return nil }
+        guard undoes != nil else { return sentAt }
+        return progress.scheduledAt.map { max($0, sentAt) }
+    }
+
+    fileprivate mutating func supersede(at end: Instant, because reason: String) {
         progress.state = .invalidated
-        progress.reason = replacedByALaterChange
+        progress.reason = reason
         progress.since = end
         progress.endedAt = end
     }

@@ -50,12 +50,15 @@ extension TrackedChange {
 
     func isApplied(in item: RenewalStatement.Item?) -> Bool {
         guard let item else { return false }
-        return isIncrease ? item.increasePrice == newPrice : item.price == newPrice
+        guard !isIncrease else { return item.increasePrice == newPrice }
+        // Nothing is taken back as long as the increase is still announced for the renewal.
+        return item.price == newPrice && (undoes == nil || item.increasePrice == nil)
     }
 
     private func isApplied(in item: SubscriptionFacts.Item?) -> Bool {
         guard let item else { return false }
-        return isIncrease ? item.increase?.price == newPrice : item.renewalPrice == newPrice
+        guard !isIncrease else { return item.increase?.price == newPrice }
+        return item.renewalPrice == newPrice && (undoes == nil || item.increase == nil)
     }
 
     /// The transaction of a period that began after our call; an earlier one says nothing about the change.
@@ -82,6 +85,10 @@ extension TrackedChange {
         guard progress.state == .sending || progress.state == .unknown || isRejectionDoubtful
         else { return }
         guard isAnswer(reading.event) || isApplied(in: renewalItem(reading)) else { return }
+        if undoes != nil, let item = renewalItem(reading), !isApplied(in: item) {
+            // Apple does not say that a second call replaces the first, and here it did not.
+            return move(to: .rejected, reason: "still_scheduled", reading, &lines)
+        }
         progress.scheduledAt = reading.at
         progress.endedAt = nil
         move(to: .scheduled, reading, &lines)

@@ -19,13 +19,16 @@ package struct TrackedChange: Hashable, Sendable {
     /// Where our own calls left it, before any statement of Apple's.
     package var callProgress: ChangeProgress
     package var progress: ChangeProgress
+    /// The change that this one takes back; its price is then the one paid before, and nobody is told.
+    package var undoes: String?
 
     package init(
         changeID: String, sku: String, oldPrice: Int64, newPrice: Int64,
         dependentSKUs: [String] = [], calledSKU: String? = nil,
         calledDependentSKUs: [String]? = nil, formerSKUs: [String] = [],
         requestReferenceID: String? = nil,
-        sentAt: Instant? = nil, callProgress: ChangeProgress, progress: ChangeProgress
+        sentAt: Instant? = nil, callProgress: ChangeProgress, progress: ChangeProgress,
+        undoes: String? = nil
     ) {
         self.changeID = changeID
         self.sku = sku
@@ -39,9 +42,10 @@ package struct TrackedChange: Hashable, Sendable {
         self.sentAt = sentAt
         self.callProgress = callProgress
         self.progress = progress
+        self.undoes = undoes
     }
 
-    package var isIncrease: Bool { newPrice > oldPrice }
+    package var isIncrease: Bool { undoes == nil && newPrice > oldPrice }
 
     /// As our call left it: under the names in it, before any statement.
     package var unfolded: TrackedChange {

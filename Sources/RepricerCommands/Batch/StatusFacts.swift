@@ -92,6 +92,7 @@ struct StatusText {
             if let by = batch.decidedBy, let at = batch.decidedAt {
                 head.append(("decided", "\(RFC3339.format(at)) by \(by)"))
             }
+            if let undone = batch.undoesBatchID { head.append(("undoes", undone)) }
             if batch.waveCount > 0 {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
@@ -224,6 +225,7 @@ struct StatusText {
                     name: "next_release_at", value: .text(batch.nextReleaseAt.map(RFC3339.format))),
                 .init(name: "waves", value: .array(facts.waves.map(\.json))),
                 .init(name: "guards", value: .array(facts.guards.map(\.json))),
+                .init(name: "undoes_batch_id", value: .text(batch.undoesBatchID)),
             ]
         }
         if facts.batch == nil {

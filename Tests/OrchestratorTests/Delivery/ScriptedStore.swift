@@ -12,6 +12,8 @@ final class ScriptedStore: StoreCalls {
         case refused(StoreRefusal.Meaning, code: Int)
         case throttled(until: Instant)
         case notSent
+        /// Answered as if applied, and nothing happened.
+        case ignored
     }
 
     struct State {
@@ -20,6 +22,13 @@ final class ScriptedStore: StoreCalls {
         var looks = 0
         var looksThrottledUntil: Instant?
         var applied: [String: PriceChangeIntent] = [:]
+        /// The last one of each subscription.
+        var latest: [String: PriceChangeIntent] = [:]
+
+        mutating func apply(_ intent: PriceChangeIntent) {
+            applied[intent.requestReferenceID] = intent
+            latest[intent.transactionID] = intent
+        }
     }
 
     private let state = Mutex(State())
@@ -47,10 +56,10 @@ final class ScriptedStore: StoreCalls {
         }
         switch reply {
         case .applied:
-            state.withLock { $0.applied[intent.requestReferenceID] = intent }
+            state.withLock { $0.apply(intent) }
             return .answered([statement(intent, source: .response)], StoreReply(httpStatus: 200))
         case .lost:
-            state.withLock { $0.applied[intent.requestReferenceID] = intent }
+            state.withLock { $0.apply(intent) }
             return .unknown(reason: "timed out", StoreReply())
         case .unavailable: return .unknown(reason: "500", StoreReply(httpStatus: 500))
         case .refused(let meaning, let code):
@@ -59,14 +68,21 @@ final class ScriptedStore: StoreCalls {
                 StoreReply(httpStatus: 400))
         case .throttled(let until): return .throttled(until: until, StoreReply(httpStatus: 429))
         case .notSent: return .notSent(reason: "connection refused")
+        case .ignored:
+            guard let before = state.withLock({ $0.latest[intent.transactionID] }) else {
+                return .answered([untouched(intent.transactionID)], StoreReply(httpStatus: 200))
+            }
+            var statement = statement(before, source: .response)
+            statement.key = .init(
+                signedAt: statement.key.signedAt, evidenceID: intent.requestReferenceID)
+            return .answered([statement], StoreReply(httpStatus: 200))
         }
     }
 
     func look(transactionID: String) async -> StoreAnswer {
         let (intent, until) = state.withLock { state in
             state.looks += 1
-            let intent = state.applied.values.first { $0.transactionID == transactionID }
-            return (intent, state.looksThrottledUntil)
+            return (state.latest[transactionID], state.looksThrottledUntil)
         }
         if let until { return .throttled(until: until, StoreReply(httpStatus: 429)) }
         guard let intent else {
@@ -85,7 +101,8 @@ final class ScriptedStore: StoreCalls {
             renewal: RenewalStatement(
                 autoRenewStatus: 1, consistencyToken: "next",
                 items: ["A", "B"].map { sku in
-                    let changed = intent.items.first { $0.sku == sku }
+                    // The price that is paid: nothing stays scheduled.
+                    let changed = intent.items.first { $0.sku == sku && $0.price != 9990 }
                     return RenewalStatement.Item(
                         sku: sku, price: changed?.price ?? 9990,
                         increaseStatus: changed == nil ? nil : "SCHEDULED",

@@ -1,0 +1,81 @@
+extension Judge {
+    /// Judges, before it is sent, a change that takes back what Apple has scheduled: `change.currentPrice` is the
+    /// price that is scheduled, `change.newPrice` the one that is paid and is to stay.
+    ///
+    /// It goes only while the increase is scheduled, as the newest facts have it, and nobody was told. After `sendBy`,
+    /// when the customer is told, it is not tried.
+    package func judgeUndo(
+        _ change: StoredChange, sendBy: Instant, effectiveAt: Instant, facts: SubscriptionFacts?
+    ) -> SendingVerdict {
+        guard let facts else {
+            return .ineligible(
+                RowFault(
+                    .unknownSubscription, "nothing of this subscription can be read",
+                    remedy: "take its notifications in with repricer ingest"))
+        }
+        if let fault = fault(ofUndo: change, facts) ?? lateness(sendBy) {
+            return .ineligible(fault)
+        }
+        var plan = PlanRow(
+            line: 0, originalTransactionID: change.originalTransactionID, sku: change.sku)
+        plan.consent = Consent.none
+        plan.sendBy = sendBy
+        plan.effectiveAt = effectiveAt
+        return .send(plan)
+    }
+
+    private func lateness(_ sendBy: Instant) -> RowFault? {
+        guard now > sendBy else { return nil }
+        return RowFault(
+            .alreadyCommunicated, "the customer is told from \(sendBy.text) on",
+            remedy: "wait until it took effect, then change the price again")
+    }
+
+    private func fault(ofUndo change: StoredChange, _ facts: SubscriptionFacts) -> RowFault? {
+        guard let item = facts.items.first(where: { $0.sku == change.sku }),
+            facts.renewingSKUs.contains(change.sku)
+        else {
+            return RowFault(
+                .unknownItem, "\(change.sku) is not set to renew", remedy: "nothing is to be undone"
+            )
+        }
+        if facts.currency.map({ $0 != change.currency }) ?? false
+            || item.currentPrice != change.newPrice
+        {
+            return RowFault(
+                .drifted, "\(change.newPrice) \(change.currency) is not what is paid now",
+                remedy: "submit the price that is wanted")
+        }
+        if let increase = item.increase,
+            increase.status == "PENDING" || increase.status == "ACCEPTED"
+        {
+            return RowFault(
+                .alreadyCommunicated, "the customer was told of the increase",
+                remedy: "wait until it took effect, then change the price again")
+        }
+        let wasIncrease = change.currentPrice > change.newPrice
+        let scheduled = wasIncrease ? item.increase?.price : item.renewalPrice
+        guard scheduled == change.currentPrice else {
+            return RowFault(
+                .noChange, "\(change.currentPrice) \(change.currency) is no longer scheduled",
+                remedy: "nothing is to be undone")
+        }
+        return standing(facts)
+    }
+
+    /// What the App Store would refuse any change for.
+    private func standing(_ facts: SubscriptionFacts) -> RowFault? {
+        let remedy = "nothing can be changed until the subscription renews again"
+        switch facts.status {
+        case 1: break
+        case 3:
+            return RowFault(.billingRetry, "the App Store is retrying to charge", remedy: remedy)
+        case 4:
+            return RowFault(.gracePeriod, "the subscription is in its grace period", remedy: remedy)
+        default: return RowFault(.notActive, "the subscription is not active", remedy: remedy)
+        }
+        guard facts.autoRenews == false else { return nil }
+        return RowFault(
+            .autoRenewOff, "the subscriber has turned renewal off", remedy: remedy)
+    }
+}

@@ -1,0 +1,102 @@
+import Ledger
+import Pricing
+import ServiceKit
+
+extension Commands {
+    private static let undoName = ValueOption(
+        "name", "NAME", "what people will call the new batch; default: undo of BATCH")
+    private static let subscription = ValueOption(
+        "subscription", "ID", "only of this subscription")
+    private static let sku = ValueOption("sku", "SKU", "only of this item")
+
+    static let undo = Command(
+        "undo", "take back what Apple has scheduled and nobody was told of", positionals: [batch],
+        options: [undoName, subscription, sku],
+        discussion: """
+            Stores a new batch with the old prices, prints its id; another user approves it, within their limits. An \
+            undone change ends as invalidated (undone) when Apple shows that its price is no longer scheduled, not \
+            before. Apple does not promise that a second call replaces the first: where it refuses or keeps the \
+            price, the undo is rejected and the change goes on. What can't be undone is told line by line, with what \
+            to do instead. Exits 3 when nothing can be.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        let now = try await invocation.now(configuration)
+        let name = try invocation.arguments.required(batch)
+        var random = SystemRandomNumberGenerator()
+        let undoID = UUIDv7.make(nowMilliseconds: now.milliseconds, random: &random)
+        return try await invocation.withPool(configuration) { pool in
+            let batch = try await BatchFinder.find(name, pool: pool)
+            let scope = UndoQueries.Scope(
+                batchID: batch.batchID, subscription: invocation.arguments[subscription],
+                sku: invocation.arguments[sku])
+            let newName =
+                invocation.arguments[undoName] ?? String("undo of \(batch.name)".prefix(200))
+            let at = now.milliseconds
+            let (rows, counts, refused) = try await pool.withTransaction { connection in
+                (
+                    try UndoQueries.store(scope, as: undoID, name: newName, at: at, on: connection),
+                    try UndoQueries.refusedCounts(scope, by: undoID, at: at, on: connection),
+                    try UndoQueries.refused(
+                        scope, by: undoID, at: at, limit: refusedShown, on: connection)
+                )
+            }
+            tell(refused, of: counts.values.reduce(0, +), invocation)
+            guard rows > 0 else { throw nothingUndone(scope, batch.name, counts) }
+            if invocation.isJSON {
+                try invocation.print(
+                    .object([
+                        "batch_id": .string(undoID), "undoes_batch_id": .string(batch.batchID),
+                        "rows": .integer(rows), "refused": .counts(counts.named),
+                    ]))
+            } else {
+                try invocation.print(undoID + "\n")
+            }
+            invocation.note(
+                "stored \(rows) inverse changes; they wait for another user's approval")
+            return .done
+        }
+    }
+
+    /// More are counted only: a batch may have millions.
+    private static let refusedShown = 10_000
+
+    private static func tell(
+        _ refused: [UndoQueries.Refused], of all: Int64, _ invocation: Invocation
+    ) {
+        let lines = refused.map { one in
+            let meaning = one.obstacle.meaning(state: one.state, toldAt: one.toldAt)
+            return harmless(
+                "line \(one.line): \(one.originalTransactionID) \(one.sku): "
+                    + "\(one.obstacle.rawValue): \(meaning); \(one.obstacle.remedy)") + "\n"
+        }
+        invocation.world.sayPlainly(lines.joined())
+        let more = all - Int64(refused.count)
+        if more > 0 {
+            invocation.note("\(more) more can't be undone; `repricer report price_change`")
+        }
+    }
+
+    private static func nothingUndone(
+        _ scope: UndoQueries.Scope, _ batchName: String, _ counts: [UndoObstacle: Int64]
+    ) -> CommandFailure {
+        guard counts.isEmpty else {
+            return CommandFailure(
+                .inputRejected, "nothing stored: nothing of \(harmless(batchName)) can be undone")
+        }
+        let what = [
+            scope.subscription.map { "subscription \(quoted($0))" },
+            scope.sku.map { "item \(quoted($0))" },
+        ].compactMap { $0 }.joined(separator: ", ")
+        return CommandFailure(
+            .inputRejected,
+            "nothing stored: \(harmless(batchName)) has no change of \(what); "
+                + "`repricer report price_change` lists them")
+    }
+}
+
+extension [UndoObstacle: Int64] {
+    fileprivate var named: [String: Int64] {
+        Dictionary<String, Int64>(uniqueKeysWithValues: map { ($0.key.rawValue, $0.value) })
+    }
+}
