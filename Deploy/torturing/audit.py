@@ -8,100 +8,10 @@ with the ids and instants that prove it. Instants are UTC milliseconds: `at` of 
 import collections
 import json
 
-FINAL = {
-    "effective", "declined", "cancelled", "lapsed", "invalidated", "rejected", "ineligible", "missed",
-    "aborted"}
-WAITING = {"scheduled", "pending_consent", "accepted"}
-# A call that the store holds longer than the client waits ends for the client there: 30 s from its own
-# beginning, which lies before the arrival at the store.
-CLIENT_DEADLINE = 29_000
-# A lease lasts 10 s and is renewed every 2.5 s: so long at least is a frozen holder's work left alone.
-LEASE_LEFT = 7_000
-# A 429 reaches every replica in this time; until then calls leave whose instants were reserved.
-SILENCE_BEGINS = 1_000
-DRAIN_MAX = 10_000
-# Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
-# connection, store's connection, handler; and as a crowd has two ends, one may be late where the other was not.
-TURNS = 6
-
-
-class Look:
-    """The evidence with the indexes that several checks need."""
-
-    def __init__(self, evidence):
-        self.calls = evidence["calls"]
-        self.events = evidence["events"]
-        self.changes = evidence["changes"]
-        # In the order in which they were made: ids carry the database's clock, while `prepared_at` is by that of a
-        # replica, which may be set back.
-        self.requests = sorted(evidence["requests"], key=lambda request: request["id"])
-        self.batches = evidence["batches"]
-        self.rejects = evidence["rejects"]
-        self.dependents = evidence["dependents"]
-        self.inbox = evidence["inbox"]
-        self.files = evidence["files"]
-        self.limits = evidence["limits"]
-        self.end, self.grace = evidence["end"], evidence["grace"]
-        self.price_calls = [call for call in self.calls if call["endpoint"] == "changePrice"]
-        self.by_id = collections.defaultdict(list)
-        for call in self.price_calls:
-            self.by_id[call["id"]].append(call)
-        self.ids_of_change = collections.defaultdict(list)
-        for request in self.requests:
-            for change in request["change_ids"]:
-                self.ids_of_change[change].append(request)
-        self.absences = collections.defaultdict(list)
-        for absence in evidence["absences"]:
-            self.absences[absence["client"]].append(absence)
-        self.outages, self.stalls = evidence["outages"], evidence["stalls"]
-        self.stops, self.is_real = evidence["stops"], evidence["is_real"]
-        # Findings that the machine's own pauses explain, by check.
-        self.excused = collections.Counter()
-        self.request_by_id = {request["id"]: request for request in self.requests}
-        self.change_by_id = {change["id"]: change for change in self.changes}
-        self.events_of = collections.defaultdict(list)
-        for event in self.events:
-            self.events_of[event["subscription"]].append(event)
-        self.reads_of = collections.defaultdict(list)
-        for call in self.calls:
-            if call["endpoint"] == "status" and call["applied"]:
-                self.reads_of[call["subscription"]].append(call)
-
-    def first_applications(self):
-        """(call, item) of each change that the store took, once for each id."""
-        seen = set()
-        for call in self.price_calls:
-            if call["applied"] and call["id"] not in seen:
-                seen.add(call["id"])
-                for item in call["items"]:
-                    yield call, item
-
-    def stood_still(self, begin, end):
-        """How long the machine kept processes waiting between two instants."""
-        return sum(max(0, min(to, end) - max(since, begin)) for since, to in self.stalls
-                   if since < end and to > begin)
-
-    def was_away(self, begin, end):
-        """How long PostgreSQL was away between two instants."""
-        return sum(max(0, min(to, end) - max(since, begin)) for since, to in self.outages)
-
-    def gone_during(self, call, until):
-        """The first absence of the caller between the call's arrival and an instant; None where it was there.
-
-        A request may still be read by the store just after its sender's end.
-        """
-        found = [absence for absence in self.absences[call["client"]]
-                 if call["began"] - 500 <= absence["from"] < until]
-        return min(found, key=lambda absence: absence["from"], default=None)
-
-    def was_heard(self, call):
-        """Whether the caller can have read the answer."""
-        return call["ended"] is not None and (
-            call["ended"] - call["began"] < CLIENT_DEADLINE
-            and self.gone_during(call, call["ended"]) is None)
-
-    def was_applied(self, request_id):
-        return any(call["applied"] for call in self.by_id.get(request_id, []))
+import around
+from look import (
+    CLIENT_DEADLINE, DRAIN_MAX, FINAL, LEASE_LEFT, RECONNECTED_IN, RENEWED_EVERY, SILENCE_BEGINS, TURNS, WAITING, Look,
+    change_of, fates_of, is_definite)
 
 
 def rows_accounted(look):
@@ -122,8 +32,9 @@ def rows_accounted(look):
             if (change is not None) == is_reject:
                 found = "both a change and a reject" if is_reject else "neither a change nor a reject"
                 wrong.append(f"{name}:{row['line']} {row['subscription']} {row['sku']}: {found}")
-            elif change and (change["subscription"], change["sku"], change["price"]) != (
-                    row["subscription"], row["sku"], row["price"]):
+            elif change and (
+                    change["subscription"], change["sku"], change["price"], sorted(change["dependents"])) != (
+                    row["subscription"], row["sku"], row["price"], sorted(row["dependents"])):
                 wrong.append(f"{name}:{row['line']}: the change {change['id']} says otherwise")
     wrong += [f"{change['id']} stands in no file" for change in changes.values()]
     return counted, wrong
@@ -166,9 +77,9 @@ def final_or_waiting(look):
             continue
         if state in WAITING and is_in_retry(look, change):
             continue
-        if state == "queued" and batch["is_paused"]:
-            continue
-        if state == "queued" and (change["send_after"] or 0) > look.end - look.grace:
+        # It was told to wait for its instant, which lies before its renewal.
+        if state == "queued" and look.end - look.grace < (change["send_after"] or 0) <= (
+                change["due_effective_at"] or 0):
             continue
         wrong.append(
             f"{change['id']} of {change['subscription']}: {state} waits for nothing (reason"
@@ -218,7 +129,8 @@ def unproved(look, earlier, later):
     calls = look.by_id.get(earlier["id"], [])
     if any(call["applied"] for call in calls):
         return "which was applied"
-    lost = [call for call in calls if not is_definite(call)]
+    # A refusal that its sender did not live to read says nothing to anybody.
+    lost = [call for call in calls if not (is_definite(call) and look.was_heard(call))]
     if not lost:
         return None
     last = max(call["began"] for call in lost)
@@ -228,14 +140,9 @@ def unproved(look, earlier, later):
         read for read in look.reads_of[earlier["subscription"]]
         if last <= read["began"] <= until and read["fault"] in (None, "late", "slow")
         and look.was_heard(read)]
-    if reads or any(is_definite(call) and call["began"] >= last for call in calls):
+    if reads:
         return None
     return f"whose call {lost[-1]['call']} had no answer, and nobody looked"
-
-
-def is_definite(call):
-    """The client was told that the call had no effect."""
-    return call["answer"] is not None and 400 <= call["answer"] < 500
 
 
 def ids_committed(look):
@@ -265,8 +172,10 @@ def sends_committed(look):
     wrong = []
     for id, calls in look.by_id.items():
         request = look.request_by_id.get(id)
-        # A 401 is asked again with a new token: one attempt, two calls.
-        sent = sum(call["answer"] != 401 for call in calls)
+        # A 401 is asked again with a new token, by the same sender and at once: one attempt, two calls.
+        sent = len(calls) - sum(
+            before["answer"] == 401 and before["client"] == after["client"]
+            and after["began"] - before["began"] < CLIENT_DEADLINE for before, after in zip(calls, calls[1:]))
         if request and sent > request["attempts"]:
             wrong.append(f"{id}: {sent} calls, {request['attempts']} attempts")
     return len(look.by_id), wrong
@@ -304,12 +213,31 @@ def holds_until(look, call):
     absence = look.gone_during(call, end)
     if absence:
         end = min(end, absence["from"] + (LEASE_LEFT if absence["why"] == "freeze" else 0))
-    if end - call["began"] > LEASE_LEFT:
-        began = call["began"]
-        kept = look.was_away(began - 10_000, end) + look.stood_still(began - 10_000, end)
-        if kept > LEASE_LEFT / 2:
-            look.excused["no_overlap"] += 1
-            end = began + LEASE_LEFT
+    lapse = lease_lapse(look, call["began"], end)
+    if lapse < end:
+        look.excused["no_overlap"] += 1
+        end = lapse
+    return end
+
+
+def lease_lapse(look, began, end):
+    """When a lease that was there at `began` lapsed because nobody could renew it; `end` where it did not.
+
+    It is renewed every 2.5 s: only a time without a database, or without a turn of the machine, that lasts for so
+    long that no renewal fits in between.
+    """
+    quiet = sorted([*look.outages, *look.stalls])
+    since, until = None, None
+    for begin, over in quiet:
+        if over < began - LEASE_LEFT or begin > end:
+            continue
+        # Renewals that fall between two outages may find no connection yet.
+        if until is not None and begin - until < RENEWED_EVERY:
+            until = max(until, over)
+        else:
+            since, until = begin, over
+        if until - since > LEASE_LEFT - RENEWED_EVERY - RECONNECTED_IN:
+            return max(began, min(end, since + LEASE_LEFT))
     return end
 
 
@@ -339,7 +267,9 @@ def rate_kept(look, window, factor):
     """At most `limit` calls in every window of so many milliseconds of the business clock."""
     wrong, counted = [], 0
     for endpoint, limit in look.limits.items():
-        arrivals = sorted(call["at"] for call in look.calls if call["endpoint"] == endpoint)
+        # Some endpoints share one limit.
+        names = endpoint.split("+")
+        arrivals = sorted(call["at"] for call in look.calls if call["endpoint"] in names)
         counted += len(arrivals)
         allowed, index = limit * factor, 0
         while index + allowed < len(arrivals):
@@ -398,9 +328,14 @@ def drained(look):
         took = stop["to"] - stop["from"]
         allowed = 1_500 if stop["twice"] else DRAIN_MAX
         allowed += look.stood_still(stop["from"], stop["to"])
-        # A call that the App Store holds for longer is left to others: said by the code, once the time is used up.
-        is_broken_off = stop["code"] == 1 and took > DRAIN_MAX * 0.8
-        if took > allowed or (stop["code"] != 0 and not stop["twice"] and not is_broken_off):
+        # A call that the App Store holds for longer is left to others: said by the code, once the time is used up,
+        # and only with such a call.
+        held = [call for call in look.calls
+                if call["client"] == stop["client"] and stop["from"] - CLIENT_DEADLINE < call["began"] <= stop["to"]
+                and (call["ended"] is None or call["ended"] > stop["to"] - 1_000)]
+        is_broken_off = stop["code"] == 1 and took > DRAIN_MAX * 0.8 and held
+        is_code_right = stop["code"] == 0 or is_broken_off or stop["twice"] and stop["code"] == 130
+        if took > allowed or not is_code_right:
             wrong.append(
                 f"{stop['client']}: exit code {stop['code']} after {took} ms"
                 f"{', two signals' if stop['twice'] else ''}, from {stop['from']}")
@@ -438,56 +373,14 @@ def applied_in_ledger(look):
         change = claimed.get((call["id"], item["sku"]))
         if change is None:
             wrong.append(f"{call['id']} {item['sku']}: applied at {call['at']}, no change knows it")
-        elif (change["price"], sorted(change["dependents"])) != (item["price"], item["dependents"]):
-            wrong.append(f"{call['id']} {item['sku']}: {item['price']} applied, {change['price']} asked")
-    return counted, wrong
-
-
-def fate(events, call, item):
-    """What became of an applied change, from the store's events up to some instant."""
-    told = {"end": None, "at": None, "asked": False, "informed": False}
-    # A decrease can't be declined: it goes with an item that it is a dependent of.
-    is_increase = call["effects"].get(item["sku"], {}).get("needsConsent") is not None
-    dropped = "declined" if is_increase else "cancelled"
-    for event in events:
-        if event["at"] < call["applied_at"]:
             continue
-        found = next((entry for entry in event["items"] if entry["sku"] == item["sku"]), None)
-        if found and found.get("newPrice") == item["price"]:
-            if found.get("increaseStatus") == "PENDING":
-                told["asked"] = True
-            if found.get("increaseStatus") == "ACCEPTED" and not found.get("needsConsent"):
-                told["informed"] = True
-        if event["kind"] == "DID_RENEW":
-            if found is None:
-                told["end"], told["at"] = dropped, event["at"]
-                return told
-            if "newPrice" not in found and found["price"] == item["price"]:
-                told["end"], told["at"] = "effective", event["purchasedAt"]
-                return told
-        if event["kind"] in ("EXPIRED", "REFUND", "REVOKE"):
-            told["end"] = {
-                "PRICE_INCREASE": dropped, "BILLING_RETRY": "lapsed",
-            }.get(event.get("subtype"), "cancelled")
-            told["at"] = event["at"]
-            return told
-    return told
-
-
-def fates_of(look, call, item):
-    """The fates that the ledger may have heard of: the last events may still be on their way to it."""
-    events = look.events_of[call["subscription"]]
-    settled = [event for event in events if event["at"] < look.end - look.grace]
-    return [fate(events[:count], call, item) for count in range(len(settled), len(events) + 1)]
-
-
-def change_of(look, call, item):
-    request = look.request_by_id.get(call["id"])
-    for id in request["change_ids"] if request else []:
-        change = look.change_by_id.get(id)
-        if change and change["sku"] == item["sku"]:
-            return change
-    return None
+        # The App Store is told of those on the same subscription only.
+        elsewhere = {name for _, _, name in around.places(look, change)}
+        told = sorted(set(change["dependents"]) - elsewhere)
+        if (change["price"], told) != (item["price"], item["dependents"]):
+            wrong.append(f"{call['id']} {item['sku']}: {item['price']} and {item['dependents']} applied,"
+                         f" {change['price']} and {told} asked")
+    return counted, wrong
 
 
 def ends_equal(look):
@@ -519,8 +412,10 @@ def was_cut_on_the_way(look, change, call):
     due = change["due_effective_at"]
     if due is None or due <= look.end - look.grace:
         return False
-    cuts = [due - days * 86_400_000 for days in (60, 27, 7, 1)]
-    cuts += [event["expiresAt"] for event in look.events_of[call["subscription"]]]
+    if look.is_real:
+        cuts = [event["expiresAt"] for event in look.events_of[call["subscription"]]]
+    else:
+        cuts = [due - days * 86_400_000 for days in ((1,) if change["direction"] == "decrease" else (60, 27, 7))]
     return any(change["sent_at"] <= cut <= call["applied_at"] for cut in cuts)
 
 
@@ -571,7 +466,8 @@ def verdicts_equal(look):
 def dependents_proved(look):
     """Every dependent of a declined parent is gone at the store, and the ledger holds the proof."""
     wrong, counted = [], 0
-    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents}
+    # Those on another subscription are told apart: see around.py.
+    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents if not entry["is_elsewhere"]}
     for call, item in look.first_applications():
         change = change_of(look, call, item)
         if change is None or change["state"] != "declined":
@@ -607,7 +503,7 @@ def nothing_stuck(look):
 CHECKS = [
     rows_accounted, states_sum, final_or_waiting, applied_once, one_id_an_intent, ids_committed,
     sends_committed, no_overlap, zombies_silent, rate_second, rate_hour, silence_kept, drained, applied_in_ledger, ends_equal, dates_equal,
-    verdicts_equal, dependents_proved, nothing_stuck]
+    verdicts_equal, dependents_proved, nothing_stuck, *around.CHECKS]
 
 
 def audit(evidence):
@@ -647,6 +543,16 @@ def figures(evidence):
         "applied": sum(1 for _ in look.first_applications()),
         "events": len(look.events),
         "longest_wait_for_retry_seconds": longest_wait(look),
+        "takeovers": len(list(around.takeovers(look))),
+        "longest_takeover_seconds": round(max(
+            (waited for _, _, waited, _ in around.takeovers(look)), default=0) / 1000, 1),
+        "cancelled": sum(call["endpoint"] == "cancel" and call["applied"] and not call["repeated"]
+                         for call in look.calls),
+        "dependents": dict(collections.Counter(
+            ("elsewhere " if entry["is_elsewhere"] else "") + entry["state"] for entry in look.dependents)),
+        "webhooks": [len(look.outbox), len(look.hooks)],
+        "extensions": dict(collections.Counter(entry["state"] for entry in look.extensions)),
+        "all_extended": [[entry["summary_succeeded"], entry["summary_failed"]] for entry in look.masses],
         "states": dict(collections.Counter(change["state"] for change in look.changes)),
         "forecast_consent_off": sum(
             1 for call, item in look.first_applications()

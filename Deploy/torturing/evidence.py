@@ -27,8 +27,8 @@ def instant(text):
 
 
 def subscription_of(transaction):
-    """The transactions of one subscription of this store differ in their last four digits."""
-    return str(int(transaction) // 10000 * 10000)
+    """The transactions of one subscription of this store differ in their last four digits; "0" for none."""
+    return str(int(transaction) // 10000 * 10000) if (transaction or "").isdigit() else "0"
 
 
 def milliunits(text):
@@ -45,10 +45,11 @@ def calls_of(wire, journal):
             calls[edge["call"]] = {
                 "call": edge["call"], "endpoint": edge["endpoint"], "at": edge["at"],
                 "began": edge["realAt"], "ended": None,
-                "subscription": subscription_of(edge["transactionId"] or "0"),
+                "subscription": subscription_of(edge["transactionId"]),
                 "client": (edge.get("keyId") or "")[-1:], "retry_after": None,
                 "id": edge.get("requestReferenceId"), "answer": None, "applied": False,
-                "repeated": False, "fault": None, "code": None, "items": [], "effects": {}}
+                "repeated": False, "fault": None, "code": None, "items": [], "effects": {},
+                "applied_at": None, "body": None}
         else:
             calls[edge["call"]]["ended"] = edge["realAt"]
             calls[edge["call"]]["answer"] = edge.get("status")
@@ -63,10 +64,11 @@ def calls_of(wire, journal):
         call["code"] = record.get("errorCode")
         call["applied_at"] = record["at"]
         if record.get("body"):
+            call["body"] = json.loads(record["body"])
             call["items"] = [
                 {"sku": item["SKU"], "price": item["price"],
                  "dependents": sorted(item.get("dependentSKUs") or [])}
-                for item in json.loads(record["body"]).get("items", [])]
+                for item in call["body"].get("items", [])]
         for effect in record.get("effects") or []:
             if "newPrice" in effect:
                 call["effects"][effect["sku"]] = effect
@@ -78,7 +80,20 @@ def file_rows(path):
         reader = csv.DictReader(file)
         return [
             {"line": reader.line_num, "subscription": row["original_transaction_id"],
-             "sku": row["sku"], "price": milliunits(row["price"])} for row in reader]
+             "sku": row["sku"], "price": milliunits(row["price"]),
+             "dependents": [sku for sku in row["dependent_skus"].split(";") if sku]}
+            for row in reader]
+
+
+def owners(path):
+    """Whose each subscription of the store is, and what it carried when the world began."""
+    with open(path, encoding="utf-8") as file:
+        found = json.load(file)["subscriptions"]
+    return {
+        str(one["originalTransactionID"]): {
+            "customer": one["appAccountToken"], "storefront": one["storefront"],
+            "skus": [item["sku"] for item in one["items"]]}
+        for one in found}
 
 
 CHANGES = """SELECT original_transaction_id AS subscription, change_id AS id, batch_id, line, sku,
@@ -87,14 +102,37 @@ CHANGES = """SELECT original_transaction_id AS subscription, change_id AS id, ba
     sent_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at
     FROM repricer.price_changes ORDER BY batch_id, line"""
 REQUESTS = """SELECT original_transaction_id AS subscription, request_reference_id AS id, change_ids,
-    call, state, attempts, http_status, error_code, error_message, prepared_at, settled_at
+    call, state, attempts, looks, fence, http_status, error_code, error_message, prepared_at, settled_at
     FROM repricer.price_change_requests ORDER BY prepared_at, request_reference_id"""
 BATCHES = """SELECT batch_id, name, state, row_count, rejected_row_count, is_paused
     FROM repricer.batches ORDER BY submitted_at"""
 REJECTS = "SELECT batch_id, line, code FROM repricer.batch_rejects"
 DEPENDENTS = """SELECT original_transaction_id AS subscription, change_id, dependent_sku AS sku, parent_sku,
-    cause, state, detail FROM repricer.dependent_cancellations"""
+    cause, state, detail, is_elsewhere, target_transaction_id AS target, cancel_reference_id AS cancel_id,
+    requested_at, settled_at FROM repricer.dependent_cancellations"""
+CANCELS = """SELECT original_transaction_id AS subscription, request_reference_id AS id, state, attempts, fence,
+    prepared_at, settled_at FROM repricer.cancel_requests"""
+EXTENSIONS = """SELECT original_transaction_id AS subscription, extension_id AS id, mass_extension_id AS mass,
+    extend_by_days AS days, reason_code AS reason, state, called_at, attempts, settled_at, settled_by, code, detail,
+    effective_at FROM repricer.extension_calls"""
+MASSES = """SELECT extension_id AS id, storefronts, extend_by_days AS days, state, submitted_by, decided_by,
+    called_at, attempts, completed_at, status_succeeded, status_failed, summary_succeeded, summary_failed
+    FROM repricer.mass_extensions"""
+ATTRIBUTED = """SELECT original_transaction_id AS subscription, extension_id AS id, is_single, outcome, renewal_at
+    FROM repricer.attributed_extensions"""
+OUTBOX = """SELECT aggregateid AS subscription, position, id, type, payload, "timestamp" AS written_at
+    FROM repricer.outbox ORDER BY aggregateid, position"""
+DELIVERIES = """SELECT aggregateid AS subscription, position, state, attempts, last_error
+    FROM repricer.webhook_deliveries"""
 INBOX = "SELECT original_transaction_id AS subscription, notification_uuid, error FROM repricer.inbox"
+
+
+def timed(rows, *keys):
+    """The rows with these columns as UTC milliseconds."""
+    for row in rows:
+        for key in keys:
+            row[key] = instant(row[key])
+    return rows
 
 
 def gather(world, trouble):
@@ -104,14 +142,28 @@ def gather(world, trouble):
     for change in changes:
         for key in ("sent_at", "send_after", "due_effective_at", "next_attempt_at", "effective_at", "ended_at"):
             change[key] = instant(change[key])
+    requests = timed(cluster.rows(REQUESTS), "prepared_at", "settled_at")
     return {
         "calls": calls_of(lines(f"{folder}/wire.ndjson"), lines(f"{folder}/calls.ndjson")),
         "events": lines(f"{folder}/events.ndjson"),
         "changes": changes,
-        "requests": cluster.rows(REQUESTS),
+        "requests": requests,
         "batches": cluster.rows(BATCHES),
         "rejects": cluster.rows(REJECTS),
-        "dependents": cluster.rows(DEPENDENTS),
+        "dependents": timed(cluster.rows(DEPENDENTS), "requested_at", "settled_at"),
+        "cancels": timed(cluster.rows(CANCELS), "prepared_at", "settled_at"),
+        "extensions": timed(cluster.rows(EXTENSIONS), "called_at", "settled_at", "effective_at"),
+        "masses": timed(cluster.rows(MASSES), "called_at", "completed_at"),
+        "attributed": timed(cluster.rows(ATTRIBUTED), "renewal_at"),
+        "outbox": timed(cluster.rows(OUTBOX), "written_at"),
+        "deliveries": cluster.rows(DELIVERIES),
+        "hooks": lines(world.hooks.path),
+        "secret": world.hooks.secret,
+        "owners": owners(f"{folder}/store.json"),
+        "told": sorted({
+            record["uuid"] for record in lines(f"{folder}/deliveries.ndjson")
+            if record["result"] == "SUCCESS"}),
+        "asked": world.asked,
         "inbox": cluster.rows(INBOX),
         "files": {name: file_rows(path) for name, path in world.submitted},
         "limits": world.plan.limits,
@@ -121,6 +173,9 @@ def gather(world, trouble):
         "stalls": world.pulse.stalls(),
         # Whether the store's clock is the machine's: then instants of both compare.
         "is_real": world.plan.kind == "test",
+        # Business milliseconds that pass in one of the machine's.
+        "speed": world.plan.speed,
         "grace": world.plan.grace,
         "end": world.ended_at,
+        "real_end": world.real_end,
     }

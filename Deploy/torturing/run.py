@@ -15,6 +15,7 @@ import audit
 import evidence
 import selfcheck
 from trouble import Trouble
+from wishes import Wishes
 from world import Broken, World
 
 DAY = 86_400_000
@@ -32,6 +33,8 @@ class Plan:
     kind: str
     seconds: int
     subscriptions: int
+    # Customers with two subscriptions.
+    pairs: int
     calendar: list
     settings: dict
     limits: dict
@@ -46,6 +49,8 @@ class Plan:
     steps_clocks: bool
     fault_pause: float = 0.5
     batches: int = 4
+    # Business milliseconds that pass in one of the machine's.
+    speed: int = 1
 
 
 def make_plan(kind, seconds, seed, options):
@@ -59,17 +64,20 @@ def make_plan(kind, seconds, seed, options):
         # Looks and the history may be quicker, so that the round ends soon.
         rate, looks = 10, 30
         return Plan(
-            **common, subscriptions=max(120, rate * seconds // 2),
+            **common, subscriptions=max(120, rate * seconds // 2), pairs=max(16, seconds // 3),
             calendar=["--month", str(max(12, seconds // 6))],
             settings={
                 "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": looks,
+                "REPRICER_CANCEL_RATE": 2, "REPRICER_EXTEND_RATE": 2,
                 "REPRICER_RECONCILE_EVERY": "15s", "REPRICER_SILENT_AFTER": "20s"},
-            limits={"changePrice": rate, "status": looks, "history": looks, "cancel": 5}, grace=15_000)
+            limits={"changePrice": rate, "status": looks, "history": looks, "cancel": 2, "extend": 2,
+                    "extendAll+extendStatus": 1}, grace=15_000)
     speed = round(90 * 86_400 / (seconds + 20))
     return Plan(
-        **common, subscriptions=max(150, 3 * seconds),
+        **common, subscriptions=max(150, 3 * seconds), pairs=max(16, seconds // 2), speed=speed,
         calendar=["--clock", f"2026-03-02T00:00:00Z@{speed}"], settings={},
-        limits={"changePrice": 50, "status": 50, "history": 50, "cancel": 5}, grace=15 * speed * 1000)
+        limits={"changePrice": 50, "status": 50, "history": 50, "cancel": 5, "extend": 20,
+                "extendAll+extendStatus": 1}, grace=15 * speed * 1000)
 
 
 def split(path, plan, chance):
@@ -144,6 +152,12 @@ UNSETTLED = """SELECT
     (SELECT count(*) FROM repricer.price_changes c JOIN repricer.batches b USING (batch_id)
         WHERE c.state = 'queued' AND c.is_ready AND NOT b.is_paused) AS ready,
     (SELECT count(*) FROM repricer.inbox WHERE error IS NULL) AS inbox,
+    (SELECT count(*) FROM repricer.cancel_requests WHERE state IN ('sending', 'unknown')) AS cancels,
+    (SELECT count(*) FROM repricer.extension_calls WHERE settled_at IS NULL) AS extensions,
+    (SELECT count(*) FROM repricer.mass_extensions
+        WHERE state IN ('queued', 'sending', 'unknown', 'running')) AS masses,
+    (SELECT count(*) FROM repricer.extension_summaries WHERE folded_at IS NULL) AS summaries,
+    (SELECT count(*) FROM repricer.webhook_deliveries WHERE state = 'pending') AS webhooks,
     (SELECT count(*) FROM repricer.dependent_cancellations
         WHERE state IN ('requested', 'cancel_sent')) AS dependents,
     (SELECT count(*) FROM repricer.price_changes
@@ -166,15 +180,18 @@ def settle(world):
         except OSError:
             time.sleep(0.5)
             continue
-        if any(counts[key] for key in ("calls", "ready", "inbox", "dependents")):
+        # A mass extension that is at work ends by its summary, which may be lost: reconciled below.
+        busy = [key for key in (
+            "calls", "ready", "inbox", "dependents", "cancels", "extensions", "summaries", "webhooks") if counts[key]]
+        if busy:
             time.sleep(0.5)
             continue
-        if reconciled >= 2 and (counts["overdue"] == 0 or reconciled >= 6):
+        if reconciled >= 2 and (counts["overdue"] + counts["masses"] == 0 or reconciled >= 6):
             break
         # Notifications that were lost come from the history, and by it newer facts.
         until_done(60, lambda: reconcile(world))
         reconciled += 1
-        time.sleep(1 if counts["overdue"] == 0 else 5)
+        time.sleep(1 if counts["overdue"] + counts["masses"] == 0 else 5)
     return counts
 
 
@@ -190,7 +207,7 @@ def reconcile(world):
 
 def close(world, trouble):
     """The store first: what it still told is folded before the replicas drain."""
-    world.ended_at = store_now(world)
+    world.ended_at, world.real_end = store_now(world), round(time.time() * 1000)
     world.store.stop()
     end = time.time() + 30
     while time.time() < end and not world._is_folded():
@@ -217,6 +234,8 @@ def run_round(plan, options, say):
         files = split(world.batch_file, plan, chance)
         trouble.start()
         start = time.time()
+        wishes = Wishes(world, start + plan.seconds * 0.9)
+        wishes.thread.start()
         try:
             for number, path in enumerate(files):
                 due = start + plan.seconds * 0.7 * number / len(files)
@@ -226,6 +245,8 @@ def run_round(plan, options, say):
         finally:
             seconds = time.time() - start
             trouble.stop()
+            wishes.thread.join(timeout=180)
+            world.hooks.is_calm = True
         for replica in world.replicas:
             replica.set_clock(0)
             if not replica.is_alive:

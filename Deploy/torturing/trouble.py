@@ -21,6 +21,11 @@ LONG = [
 NOTIFICATION_FAULTS = [
     ("duplicate", 4, (0, 0)), ("reorder", 3, (1, 3)), ("delay", 3, (1, 4)), ("lose", 1, (0, 0))]
 
+# Endpoint and the share of faults up to it.
+FAULTY = [
+    ("changePrice", 0.5), ("status", 0.63), ("cancel", 0.7), ("extend", 0.75), ("extendAll", 0.77),
+    ("extendStatus", 0.79), ("notifications", 1)]
+
 # A lease lasts 10 s and is renewed every 2.5 s: what is frozen for longer than this has lost its own.
 FREEZES = [(1, 4), (11, 14)]
 CLOCK_STEP_SECONDS = 4
@@ -234,8 +239,7 @@ class Trouble:
                 # What found no occasion must not pile up.
                 self._try(self.world.store.clear_faults)
             draw = chance.random()
-            endpoint = (
-                "changePrice" if draw < 0.6 else "status" if draw < 0.75 else "notifications")
+            endpoint = next(name for name, share in FAULTY if draw < share)
             kinds = NOTIFICATION_FAULTS if endpoint == "notifications" else CALL_FAULTS
             if endpoint != "notifications" and chance.random() < self.world.plan.long_faults:
                 kinds = LONG

@@ -17,6 +17,8 @@ import threading
 import time
 import urllib.request
 
+from hooks import Receiver
+
 PEOPLE = {"ana": "repricer_pricing", "ben": "repricer_pricing", "repricerd": "repricer_service"}
 
 
@@ -181,10 +183,10 @@ class Store:
         self.folder, self.port, self.log = folder, port, log
         self.process = None
 
-    def seed(self, subscriptions, seed, calendar, batch):
+    def seed(self, subscriptions, pairs, seed, calendar, batch):
         subprocess.run(
             [self.program, "seed", "--data", self.folder, "--subscriptions", str(subscriptions),
-             "--seed", str(seed), *calendar, "--batch", batch],
+             "--pairs", str(pairs), "--seed", str(seed), *calendar, "--batch", batch],
             check=True, stdout=subprocess.DEVNULL)
 
     def start(self, notify, calendar):
@@ -412,8 +414,10 @@ class World:
         # Each part draws from its own chance, so that one's pace does not change another's draws.
         self.chance = {
             part: random.Random(f"{plan.seed} {part}")
-            for part in ("ports", "door", "kills", "upsets", "faults", "batches")}
-        self.replicas, self.door, self.pulse, self.submitted = [], None, None, []
+            for part in ("ports", "door", "kills", "upsets", "faults", "batches", "hooks", "wishes")}
+        self.replicas, self.door, self.pulse, self.hooks, self.submitted = [], None, None, None, []
+        # Which extensions were asked for; see wishes.py.
+        self.asked = {"singles": [], "masses": []}
 
     def build(self):
         adopt_orphans()
@@ -433,7 +437,10 @@ class World:
             self.programs, f"{self.folder}/store", free_port(ports), f"{self.folder}/store.log")
         self.batch_file = f"{self.folder}/batch.csv"
         self.store.seed(
-            self.plan.subscriptions, self.plan.seed, self.plan.calendar, self.batch_file)
+            self.plan.subscriptions, self.plan.pairs, self.plan.seed, self.plan.calendar, self.batch_file)
+        self.hooks = Receiver(self.folder, free_port(ports), self.chance["hooks"])
+        with open(os.open(self.hooks.secret_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(self.hooks.secret + "\n")
         door_port = free_port(ports)
         self.store.start(f"http://127.0.0.1:{door_port}/notifications", self.plan.calendar)
         for user in PEOPLE:
@@ -467,6 +474,8 @@ class World:
         text += f"REPRICER_LISTEN=127.0.0.1:{port}\n"
         text += f"REPRICER_DATABASE_URL={self.cluster.urls[user]}\n"
         text += f"REPRICER_MIGRATIONS={self.root}/Migrations\n"
+        text += f"REPRICER_WEBHOOK_URL={self.hooks.url}\n"
+        text += f"REPRICER_WEBHOOK_SECRET_FILE={self.hooks.secret_file}\n"
         for name, value in self.plan.settings.items():
             text += f"{name}={value}\n"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -502,5 +511,7 @@ class World:
             self.store.stop()
         if self.door:
             self.door.close()
+        if self.hooks:
+            self.hooks.stop()
         if hasattr(self, "cluster"):
             self.cluster.stop()

@@ -11,9 +11,10 @@ package enum SandboxCommand {
             the store was stopped, on the same clock.
             --listen HOST:PORT   default 127.0.0.1:9090; port 0 takes a free one
 
-        appstore-sandbox seed --data DIR --subscriptions N [--batch FILE] [STORE]
+        appstore-sandbox seed --data DIR --subscriptions N [--pairs N] [--batch FILE] [STORE]
             Makes N subscribers as of START: DIR/store.json and DIR/subscriptions.ndjson (one signed
-            notification each), and a sample batch for them: DIR/batch.csv, and FILE when given.
+            notification each), and a sample batch for them: DIR/batch.csv, and FILE when given. Beyond
+            them, --pairs N makes customers with two subscriptions, one a dependent of the other.
 
         appstore-sandbox sample-batch --data DIR --out FILE
             Copies the sample batch; - is stdout.

@@ -2,7 +2,7 @@ import ServiceKit
 
 extension SandboxCommand {
     static func seed(_ words: [String], output: @Sendable (String) -> Void) throws {
-        let arguments = try Arguments(words, known: storeFlags.union(["subscriptions", "batch"]))
+        let arguments = try Arguments(words, known: storeFlags.union(["subscriptions", "pairs", "batch"]))
         let setup = try StoreSetup(arguments)
         guard
             let count = try arguments.integer(
@@ -14,8 +14,9 @@ extension SandboxCommand {
         }
         let keys = try StoreKeys.loadOrMake(in: setup.folder)
         var store = setup.make(start: setup.clock?.start ?? SystemClock().nowMilliseconds())
+        let pairs = try arguments.integer("pairs", in: 0...10_000) ?? 0
         let sample = SampleMaker(
-            options: store.options, start: store.start, count: Int(count)
+            options: store.options, start: store.start, count: Int(count), pairs: Int(pairs)
         ).make()
         let statements = Statements(
             identity: store.identity, signer: try keys.authority.signer())

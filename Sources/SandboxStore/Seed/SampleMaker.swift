@@ -10,6 +10,8 @@ struct SampleMaker: Sendable {
     var options: StoreEngine.Options
     var start: Int64
     var count: Int
+    /// Customers with two subscriptions, beyond `count`.
+    var pairs = 0
 
     struct Sample: Sendable {
         var subscriptions: [StoreSubscription] = []
@@ -31,6 +33,7 @@ struct SampleMaker: Sendable {
             addGood(index: index, to: &sample)
             index += 1
         }
+        for turn in 0..<pairs { addPair(turn, index: count + 2 * turn, to: &sample) }
         var random = SeededRandom(seed: options.seed, "order of the rows")
         sample.rows.shuffle(using: &random)
         return sample
@@ -47,6 +50,8 @@ struct SampleMaker: Sendable {
         var period: BillingPeriod
         var itemCount: Int
         var renewalAt: Int64
+        /// Periods paid so far.
+        var ages: ClosedRange<Int64> = 1...24
     }
 
     /// An active subscription whose next renewal is (about) the one wished for.
@@ -54,7 +59,7 @@ struct SampleMaker: Sendable {
         _ blank: Blank, index: Int, random: inout SeededRandom
     ) -> StoreSubscription {
         let market = SampleCatalogue.market(blank.storefront)
-        let age = Int(random.pick(1...24))
+        let age = Int(random.pick(blank.ages))
         let begin = beginning(blank, age: age)
         let paidTo = end(of: blank.period, from: begin, count: age)
         let paidFrom = age == 1 ? begin : end(of: blank.period, from: begin, count: age - 1)

@@ -1,0 +1,170 @@
+"""The evidence with the indexes that several checks need, and what the store's journals say of one change."""
+
+import collections
+
+FINAL = {
+    "effective", "declined", "cancelled", "lapsed", "invalidated", "rejected", "ineligible", "missed",
+    "aborted"}
+WAITING = {"scheduled", "pending_consent", "accepted"}
+# A call that the store holds longer than the client waits ends for the client there: 30 s from its own
+# beginning, which lies before the arrival at the store.
+CLIENT_DEADLINE = 29_000
+# A lease lasts 10 s and is renewed every 2.5 s: so long at least is a frozen holder's work left alone.
+LEASE_LEFT = 7_000
+RENEWED_EVERY = 2_500
+# After an outage, until a replica has a connection again.
+RECONNECTED_IN = 1_000
+# A 429 reaches every replica in this time; until then calls leave whose instants were reserved.
+SILENCE_BEGINS = 1_000
+DRAIN_MAX = 10_000
+# Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
+# connection, store's connection, handler; and as a crowd has two ends, one may be late where the other was not.
+TURNS = 6
+
+
+class Look:
+    """The evidence with the indexes that several checks need."""
+
+    def __init__(self, evidence):
+        self.calls = evidence["calls"]
+        self.events = evidence["events"]
+        self.changes = evidence["changes"]
+        # In the order in which they were made: ids carry the database's clock, while `prepared_at` is by that of a
+        # replica, which may be set back.
+        self.requests = sorted(evidence["requests"], key=lambda request: request["id"])
+        self.batches = evidence["batches"]
+        self.rejects = evidence["rejects"]
+        self.dependents = evidence["dependents"]
+        self.cancels, self.extensions = evidence["cancels"], evidence["extensions"]
+        self.masses, self.attributed = evidence["masses"], evidence["attributed"]
+        self.outbox, self.deliveries = evidence["outbox"], evidence["deliveries"]
+        self.hooks, self.secret = evidence["hooks"], evidence["secret"]
+        self.owners, self.asked = evidence["owners"], evidence["asked"]
+        # Notifications that the receiver answered with 200: those the ledger must have heard of.
+        self.told = set(evidence["told"])
+        self.speed = evidence["speed"]
+        self.inbox = evidence["inbox"]
+        self.files = evidence["files"]
+        self.limits = evidence["limits"]
+        self.end, self.grace = evidence["end"], evidence["grace"]
+        self.real_end = evidence["real_end"]
+        self.price_calls = [call for call in self.calls if call["endpoint"] == "changePrice"]
+        self.by_id = collections.defaultdict(list)
+        for call in self.price_calls:
+            self.by_id[call["id"]].append(call)
+        self.ids_of_change = collections.defaultdict(list)
+        for request in self.requests:
+            for change in request["change_ids"]:
+                self.ids_of_change[change].append(request)
+        self.absences = collections.defaultdict(list)
+        for absence in evidence["absences"]:
+            self.absences[absence["client"]].append(absence)
+        self.outages, self.stalls = evidence["outages"], evidence["stalls"]
+        self.stops, self.is_real = evidence["stops"], evidence["is_real"]
+        # Findings that the machine's own pauses explain, by check.
+        self.excused = collections.Counter()
+        self.request_by_id = {request["id"]: request for request in self.requests}
+        self.change_by_id = {change["id"]: change for change in self.changes}
+        self.events_of = collections.defaultdict(list)
+        for event in self.events:
+            # The summary of a mass extension is about none.
+            self.events_of[event.get("subscription")].append(event)
+        self.reads_of, self.looks_of = collections.defaultdict(list), collections.defaultdict(list)
+        self.calls_at, self.calls_of_id = collections.defaultdict(list), collections.defaultdict(list)
+        for call in self.calls:
+            self.calls_at[call["endpoint"]].append(call)
+            self.calls_of_id[call["id"]].append(call)
+            if call["endpoint"] == "status":
+                self.looks_of[call["subscription"]].append(call)
+            if call["endpoint"] == "status" and call["applied"]:
+                self.reads_of[call["subscription"]].append(call)
+
+    def first_applications(self):
+        """(call, item) of each change that the store took, once for each id."""
+        seen = set()
+        for call in self.price_calls:
+            if call["applied"] and call["id"] not in seen:
+                seen.add(call["id"])
+                for item in call["items"]:
+                    yield call, item
+
+    def stood_still(self, begin, end):
+        """How long the machine kept processes waiting between two instants."""
+        return sum(max(0, min(to, end) - max(since, begin)) for since, to in self.stalls
+                   if since < end and to > begin)
+
+    def was_away(self, begin, end):
+        """How long PostgreSQL was away between two instants."""
+        return sum(max(0, min(to, end) - max(since, begin)) for since, to in self.outages)
+
+    def gone_during(self, call, until):
+        """The first absence of the caller between the call's arrival and an instant; None where it was there.
+
+        A request may still be read by the store just after its sender's end.
+        """
+        found = [absence for absence in self.absences[call["client"]]
+                 if call["began"] - 500 <= absence["from"] < until]
+        return min(found, key=lambda absence: absence["from"], default=None)
+
+    def was_heard(self, call):
+        """Whether the caller can have read the answer."""
+        return call["ended"] is not None and (
+            call["ended"] - call["began"] < CLIENT_DEADLINE
+            and self.gone_during(call, call["ended"]) is None)
+
+    def was_applied(self, request_id):
+        return any(call["applied"] for call in self.by_id.get(request_id, []))
+
+
+def is_definite(call):
+    """The client was told that the call had no effect."""
+    return call["answer"] is not None and 400 <= call["answer"] < 500
+
+
+def fate(events, call, item):
+    """What became of an applied change, from the store's events up to some instant."""
+    told = {"end": None, "at": None, "asked": False, "informed": False}
+    # A decrease can't be declined: it goes with an item that it is a dependent of.
+    is_increase = call["effects"].get(item["sku"], {}).get("needsConsent") is not None
+    dropped = "declined" if is_increase else "cancelled"
+    for event in events:
+        if event["at"] < call["applied_at"]:
+            continue
+        found = next((entry for entry in event["items"] if entry["sku"] == item["sku"]), None)
+        if found and found.get("newPrice") == item["price"]:
+            if found.get("increaseStatus") == "PENDING":
+                told["asked"] = True
+            if found.get("increaseStatus") == "ACCEPTED" and not found.get("needsConsent"):
+                told["informed"] = True
+        if event["kind"] == "DID_RENEW":
+            if found is None:
+                told["end"], told["at"] = dropped, event["at"]
+                return told
+            if "newPrice" not in found and found["price"] == item["price"]:
+                told["end"], told["at"] = "effective", event["purchasedAt"]
+                return told
+        if event["kind"] in ("EXPIRED", "REFUND", "REVOKE"):
+            told["end"] = {
+                "PRICE_INCREASE": dropped, "BILLING_RETRY": "lapsed",
+            }.get(event.get("subtype"), "cancelled")
+            told["at"] = event["at"]
+            return told
+    return told
+
+
+def fates_of(look, call, item):
+    """The fates that the ledger may have heard of: the last events may still be on their way to it."""
+    events = look.events_of[call["subscription"]]
+    # What the receiver took is known, and all that is older than the grace.
+    known = [number for number, event in enumerate(events, 1)
+             if event["uuid"] in look.told or event["at"] < look.end - look.grace]
+    return [fate(events[:count], call, item) for count in range(max(known, default=0), len(events) + 1)]
+
+
+def change_of(look, call, item):
+    request = look.request_by_id.get(call["id"])
+    for id in request["change_ids"] if request else []:
+        change = look.change_by_id.get(id)
+        if change and change["sku"] == item["sku"]:
+            return change
+    return None
