@@ -226,7 +226,7 @@ def lease_lapse(look, began, end):
     It is renewed every 2.5 s: only a time without a database, or without a turn of the machine, that lasts for so
     long that no renewal fits in between.
     """
-    quiet = sorted([*look.outages, *look.stalls])
+    quiet = sorted([*look.outages, *(stall for stall in look.stalls if stall[1] - stall[0] > RECONNECTED_IN)])
     since, until = None, None
     for begin, over in quiet:
         if over < began - LEASE_LEFT or begin > end:

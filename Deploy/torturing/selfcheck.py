@@ -108,7 +108,7 @@ def outbox():
         {"subscription": "30000", "position": position, "id": f"event-{position}",
          "type": f"dependent_cancellation.{state}", "written_at": FALL,
          "payload": {"original_transaction_id": "30000", "change_id": "change-2", "dependent_sku": sku,
-                     "state": state, "cancel_reference_id": cancel}}
+                     "state": state, "settled_by_evidence": None, "cancel_reference_id": cancel}}
         for position, (sku, state, cancel) in enumerate(steps)]
     hooks = [webhook(event, FALL + 7000 + 100 * event["position"]) for event in events]
     return {

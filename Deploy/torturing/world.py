@@ -152,11 +152,13 @@ class Cluster:
         while time.time() - began < 120:
             try:
                 reap("postgres")
-                # The orphans of the dead postmaster must be gone first: then a start succeeds.
+                # The orphans of the dead postmaster must be gone first: then a start succeeds. A dead one that is
+                # not buried yet passes for a living one, so only an answer counts.
                 self._run("start", self.folder)
+                self.sql("SELECT 1")
                 self.restarts.append(time.time() - began)
                 return True
-            except (Broken, subprocess.TimeoutExpired) as error:
+            except (Broken, OSError, subprocess.TimeoutExpired) as error:
                 problem = error
                 time.sleep(0.2)
         raise Broken(f"PostgreSQL did not come up again: {problem}")
