@@ -92,7 +92,7 @@ def owners(path):
     return {
         str(one["originalTransactionID"]): {
             "customer": one["appAccountToken"], "storefront": one["storefront"],
-            "skus": [item["sku"] for item in one["items"]]}
+            "expires": one["expiresAt"], "skus": [item["sku"] for item in one["items"]]}
         for one in found}
 
 

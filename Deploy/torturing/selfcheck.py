@@ -161,12 +161,12 @@ def healthy():
                        dependent("change-2", "40000/E", "confirmed", target="40000", cancel_id="cancel-1"),
                        dependent("change-2", "F", "discrepancy", target="50000")],
         "owners": {
-            "20000": {"customer": "ana", "storefront": "USA", "skus": ["A"]},
-            "30000": {"customer": "ben", "storefront": "USA", "skus": ["B", "C", "D"]},
-            "40000": {"customer": "ben", "storefront": "USA", "skus": ["E"]},
-            "50000": {"customer": "ben", "storefront": "USA", "skus": ["F", "G"]},
-            "60000": {"customer": "eva", "storefront": "GBR", "skus": ["H"]},
-            "70000": {"customer": "fay", "storefront": "GBR", "skus": ["I"]}},
+            "20000": {"customer": "ana", "storefront": "USA", "expires": 0, "skus": ["A"]},
+            "30000": {"customer": "ben", "storefront": "USA", "expires": 0, "skus": ["B", "C", "D"]},
+            "40000": {"customer": "ben", "storefront": "USA", "expires": 0, "skus": ["E"]},
+            "50000": {"customer": "ben", "storefront": "USA", "expires": 0, "skus": ["F", "G"]},
+            "60000": {"customer": "eva", "storefront": "GBR", "expires": 0, "skus": ["H"]},
+            "70000": {"customer": "fay", "storefront": "GBR", "expires": 0, "skus": ["I"]}},
         "cancels": [{"subscription": "40000", "id": "cancel-1", "state": "answered", "attempts": 2, "fence": 2,
                      "prepared_at": FALL + 500, "settled_at": FALL + 6000}],
         **outbox(),
@@ -387,6 +387,13 @@ def later_than_said(world):
     world["changes"][0].update(
         state="accepted", ended_at=None, effective_at=None, due_effective_at=RENEWAL + 30 * DAY)
     world["events"].pop(3)
+
+
+def later_than_an_extension_explains(world):
+    """dates_equal"""
+    later_than_said(world)
+    world["owners"]["20000"]["expires"] = RENEWAL - 7 * DAY
+    world["events"].insert(0, event(500, "RENEWAL_EXTENDED", [item("A", 1000)]))
 
 
 def not_asked(world):

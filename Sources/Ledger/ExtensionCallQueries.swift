@@ -102,6 +102,21 @@ package enum ExtensionCallQueries {
         """
     }
 
+    /// Prolongs the lease of calls that are still out; one that was taken over, or whose lease is over, is left alone.
+    package static func renew(_ claimed: [Due], owner: String, realNow: Int64, until: Int64) -> SQL
+    {
+        """
+        -- name: renewExtensions
+        UPDATE repricer.extension_calls c
+        SET leased_until = \(timestamp: until), next_attempt_at = \(timestamp: until)
+        FROM unnest(\(claimed.map(\.originalTransactionID))::text[],
+            \(uuids: claimed.map(\.extensionID))::uuid[]) AS t (id, extension_id)
+        WHERE c.original_transaction_id = t.id AND c.extension_id = t.extension_id
+            AND c.lease_owner = \(uuid: owner)::uuid AND c.state = 'sending'
+            AND c.leased_until > \(timestamp: realNow)
+        """
+    }
+
     /// How a call ended.
     package struct Ending: Sendable {
         package enum Source: String, Sendable {

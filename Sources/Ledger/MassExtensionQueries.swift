@@ -43,6 +43,18 @@ package enum MassExtensionQueries {
         }
     }
 
+    /// Prolongs the lease of a call or look that is still out; one that was taken over, or whose lease is over, is
+    /// left alone.
+    package static func renew(_ id: String, owner: String, realNow: Int64, until: Int64) -> SQL {
+        """
+        -- name: renewMassExtension
+        UPDATE repricer.mass_extensions
+        SET leased_until = \(timestamp: until), next_attempt_at = \(timestamp: until)
+        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
+            AND leased_until > \(timestamp: realNow)
+        """
+    }
+
     /// Taken by the App Store, and at work.
     package static func run(_ id: String, owner: String, lookAt: Int64) -> SQL {
         """

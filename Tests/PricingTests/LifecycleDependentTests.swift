@@ -135,6 +135,20 @@ private typealias Story = LifecycleStory
         #expect(state.cancellations.map(\.state) == [.confirmed])
     }
 
+    /// Its call had no answer, and no statement ever showed it applied: nobody was asked about it.
+    @Test func dependent_whoseOwnIncreaseWasNeverSeenApplied_isCancelledWithItsParent_notDeclined()
+    {
+        var own = Story.change("B", from: 3990, to: 4990, id: "change-B")
+        own.progress.state = .unknown
+        own.callProgress.state = .unknown
+        let over = Story.event(31, "EXPIRED", "PRICE_INCREASE", status: 2, autoRenew: 0, intent: 3)
+
+        let state = Story.fold([bought, pending, over], [parent, own]).state
+
+        #expect(state.changes.map(\.progress.state) == [.declined, .cancelled])
+        #expect(state.changes[1].progress.reason == "parent_declined")
+    }
+
     @Test func dependent_withItsOwnDecrease_isCancelledWithItsParent_notDeclined() {
         let own = Story.change("B", from: 3990, to: 2990, id: "change-B")
         let told = Story.event(

@@ -6,14 +6,16 @@ internal import Pricing
 extension AppStoreClient {
     /// Extend a Subscription Renewal Date. The same request identifier again repeats the same request.
     package func extend(
-        originalTransactionID: String, _ request: ExtensionRequest
+        originalTransactionID: String, _ request: ExtensionRequest,
+        leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<ExtensionAnswer> {
         let path = "/inApps/v1/subscriptions/extend"
         guard
             let put = post(
                 "\(path)/\(PercentCoding.encode(originalTransactionID))", request, method: "PUT")
         else { return .notSent(reason: "the request cannot be encoded") }
-        return await call(put) { body, _ throws(AnswerReader.Failure) in
+        return await call(put, leavingBefore: leavingBefore) {
+            body, _ throws(AnswerReader.Failure) in
             let wire = JSONDocument.read(body)
             guard let isSuccess = wire?["success"]?.boolean else {
                 throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
@@ -29,11 +31,14 @@ extension AppStoreClient {
     }
 
     /// Extend Subscription Renewal Dates for All Active Subscribers: begins, and goes on for hours or days.
-    package func extendAll(_ request: MassExtensionRequest) async -> CallOutcome<String> {
+    package func extendAll(
+        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant? = nil
+    ) async -> CallOutcome<String> {
         guard let post = post("/inApps/v1/subscriptions/extend/mass", request) else {
             return .notSent(reason: "the request cannot be encoded")
         }
-        return await call(post) { body, _ throws(AnswerReader.Failure) in
+        return await call(post, leavingBefore: leavingBefore) {
+            body, _ throws(AnswerReader.Failure) in
             let told = JSONDocument.read(body)?["requestIdentifier"]?.storableText
             guard told == request.requestIdentifier else {
                 throw AnswerReader.Failure(reason: "the answer names another request")

@@ -45,8 +45,8 @@ package struct Extender: Service {
         package var massPerSecond = 1
         package var statusPerSecond = 50
         package var callsPerClaim = 20
-        /// Longer than a call can take, its doubtful refusal's look included.
-        package var leaseFor: Duration = .seconds(90)
+        /// Of a claim's calls, renewed while they are out: a dead process's are taken over this soon.
+        package var leaseFor: Duration = .seconds(10)
         package var retry = Backoff(first: .seconds(2), max: .seconds(300))
         /// Between two looks at a mass extension that is at work, by the business clock.
         package var lookEvery: Duration = .seconds(900)

@@ -9,35 +9,38 @@ struct MassExtensions: Sendable {
 
     let world: Extender.World
     let budget: CallBudget
-    let owner: String
 
     init(world: Extender.World) {
         self.world = world
         budget = world.budget("extend_all", perSecond: world.limits.massPerSecond)
-        var random = SystemRandomNumberGenerator()
-        owner = UUIDv7.make(
-            nowMilliseconds: world.realClock.nowMilliseconds(), random: &random)
     }
 
     /// One call or look at most; returns how many were due.
     func round(isPaused: Bool) async throws -> Int {
-        let (owner, now) = (owner, world.clock.nowMilliseconds())
+        let (lease, now) = (ExtensionLease(world), world.clock.nowMilliseconds())
         let realNow = world.realClock.nowMilliseconds()
         let leaseUntil = realNow + world.limits.leaseFor.milliseconds
         let held = try await world.pool.withTransaction { connection in
             try MassExtensionQueries.claim(
-                owner: owner, now: now, realNow: realNow, leaseUntil: leaseUntil,
+                owner: lease.owner, now: now, realNow: realNow, leaseUntil: leaseUntil,
                 isPaused: isPaused, on: connection)
         }
         guard let held else { return 0 }
         // A call that is out is settled, also when the service stops.
         let failure: (any Error)? = await Task {
+            let heart = Task {
+                await lease.keep(world) { now, until in
+                    MassExtensionQueries.renew(
+                        held.mass.extensionID, owner: lease.owner, realNow: now, until: until)
+                }
+            }
+            defer { heart.cancel() }
             do {
                 try await budget.takeOne()
                 if held.mass.state == "running" {
-                    try await look(held)
+                    try await look(held, lease)
                 } else {
-                    try await call(held)
+                    try await call(held, lease)
                 }
                 return nil
             } catch {
@@ -48,24 +51,24 @@ struct MassExtensions: Sendable {
         return 1
     }
 
-    private func call(_ held: Held) async throws {
+    private func call(_ held: Held, _ lease: ExtensionLease) async throws {
         let request: MassExtensionRequest
         do {
             request = try Self.request(held.mass)
         } catch {
-            return try await refuse(held, "bad_terms", "\(error)")
+            return try await refuse(held, lease, "bad_terms", "\(error)")
         }
-        switch await world.calls.extendAll(request) {
-        case .answered: try await run(held)
-        case .refused(let code, let message, _): try await refused(held, code, message)
+        switch await world.calls.extendAll(request, leavingBefore: lease.leavingBefore) {
+        case .answered: try await run(held, lease)
+        case .refused(let code, let message, _): try await refused(held, lease, code, message)
         case .throttled(let until, _):
             try await budget.block(until: until)
-            try await putOff(held, "the App Store asked for silence")
+            try await putOff(held, lease, "the App Store asked for silence")
         case .unknownOutcome(let reason, _):
-            try await putOff(held, mayBeRunning: true, reason)
+            try await putOff(held, lease, mayBeRunning: true, reason)
         case .notSent(let reason):
             world.log.warning("the App Store is out of reach", ["reason": reason])
-            try await putOff(held, reason)
+            try await putOff(held, lease, reason)
         }
     }
 
@@ -83,38 +86,40 @@ struct MassExtensions: Sendable {
             requestIdentifier: mass.extensionID)
     }
 
-    private func refused(_ held: Held, _ code: APIErrorCode, _ message: String) async throws {
+    private func refused(
+        _ held: Held, _ lease: ExtensionLease, _ code: APIErrorCode, _ message: String
+    ) async throws {
         switch code.disposition(onRetry: held.mayBeRunning) {
-        case .retrySame, .waitUntil: try await putOff(held, code.description)
+        case .retrySame, .waitUntil: try await putOff(held, lease, code.description)
         case .haltService:
             world.log.error(
                 "the App Store refuses our key; extensions wait", ["code": code.description])
-            try await putOff(held, code.description)
+            try await putOff(held, lease, code.description)
         case .refresh, .look, .reject, .haltBatch:
             guard held.mayBeRunning else {
                 return try await refuse(
                     held, code.name ?? code.description, code.meaning ?? message)
             }
-            try await settleDoubt(held, code, message)
+            try await settleDoubt(held, lease, code, message)
         }
     }
 
     /// Refused on a retry: whether the first attempt was taken is what its status says.
     private func settleDoubt(
-        _ held: Held, _ code: APIErrorCode, _ message: String
+        _ held: Held, _ lease: ExtensionLease, _ code: APIErrorCode, _ message: String
     ) async throws {
         try await budget.takeOne()
         switch await status(held) {
-        case .answered: try await run(held)
+        case .answered: try await run(held, lease)
         case .refused(.statusRequestNotFound, _, _):
-            try await refuse(held, code.name ?? code.description, code.meaning ?? message)
+            try await refuse(held, lease, code.name ?? code.description, code.meaning ?? message)
         case .refused(let other, _, _):
-            try await putOff(held, mayBeRunning: true, other.description)
+            try await putOff(held, lease, mayBeRunning: true, other.description)
         case .throttled(let until, _):
             try await budget.block(until: until)
-            try await putOff(held, mayBeRunning: true, "the App Store asked for silence")
+            try await putOff(held, lease, mayBeRunning: true, "the App Store asked for silence")
         case .unknownOutcome(let reason, _), .notSent(let reason):
-            try await putOff(held, mayBeRunning: true, reason)
+            try await putOff(held, lease, mayBeRunning: true, reason)
         }
     }
 
@@ -123,10 +128,10 @@ struct MassExtensions: Sendable {
             productID: held.mass.productID, requestIdentifier: held.mass.extensionID)
     }
 
-    private func look(_ held: Held) async throws {
+    private func look(_ held: Held, _ lease: ExtensionLease) async throws {
         switch await status(held) {
         case .answered(let status, _):
-            guard status.isComplete else { return try await run(held) }
+            guard status.isComplete else { return try await run(held, lease) }
             let at = status.completedAt?.milliseconds ?? world.clock.nowMilliseconds()
             try await write(
                 MassExtensionQueries.complete(
@@ -135,39 +140,41 @@ struct MassExtensions: Sendable {
             count("complete")
         case .throttled(let until, _):
             try await budget.block(until: until)
-            try await putOff(held, "the App Store asked for silence")
+            try await putOff(held, lease, "the App Store asked for silence")
         case .refused(let code, _, _):
             world.log.warning(
                 "the status of a mass extension is refused",
                 ["extension": held.mass.extensionID, "code": code.description])
-            try await putOff(held, code.description)
+            try await putOff(held, lease, code.description)
         case .unknownOutcome(let reason, _), .notSent(let reason):
-            try await putOff(held, reason)
+            try await putOff(held, lease, reason)
         }
     }
 
-    private func run(_ held: Held) async throws {
+    private func run(_ held: Held, _ lease: ExtensionLease) async throws {
         let every = max(
             world.clock.realDuration(of: world.limits.lookEvery), world.limits.lookEveryMin)
         let lookAt = world.realClock.nowMilliseconds() + every.milliseconds
         try await write(
-            MassExtensionQueries.run(held.mass.extensionID, owner: owner, lookAt: lookAt))
+            MassExtensionQueries.run(held.mass.extensionID, owner: lease.owner, lookAt: lookAt))
         count("running")
     }
 
-    private func refuse(_ held: Held, _ code: String, _ detail: String) async throws {
+    private func refuse(_ held: Held, _ lease: ExtensionLease, _ code: String, _ detail: String)
+        async throws
+    {
         try await write(
             MassExtensionQueries.refuse(
-                held.mass.extensionID, owner: owner, code: code, detail: detail))
+                held.mass.extensionID, owner: lease.owner, code: code, detail: detail))
         count("refused")
     }
 
     private func putOff(
-        _ held: Held, mayBeRunning: Bool = false, _ detail: String
+        _ held: Held, _ lease: ExtensionLease, mayBeRunning: Bool = false, _ detail: String
     ) async throws {
         try await write(
             MassExtensionQueries.putOff(
-                held.mass.extensionID, owner: owner, mayBeRunning: mayBeRunning,
+                held.mass.extensionID, owner: lease.owner, mayBeRunning: mayBeRunning,
                 nextAt: world.nextAttempt(after: held.attempts), detail: detail))
         count("put_off")
     }

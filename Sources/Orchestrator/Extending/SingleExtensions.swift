@@ -12,15 +12,18 @@ struct SingleExtensions: Sendable {
     let world: Extender.World
     let budget: CallBudget
     let statuses: CallBudget
-    let owner: String
 
     init(world: Extender.World) {
         self.world = world
         budget = world.budget("extend", perSecond: world.limits.extendPerSecond)
         statuses = world.budget("status", perSecond: world.limits.statusPerSecond)
-        var random = SystemRandomNumberGenerator()
-        owner = UUIDv7.make(
-            nowMilliseconds: world.realClock.nowMilliseconds(), random: &random)
+    }
+
+    private struct Claim: Sendable {
+        var judged = 0
+        var claimed: [Due] = []
+        var slots: CallSlots
+        var lease: ExtensionLease
     }
 
     /// Judges and calls what is due; returns how many were judged.
@@ -33,22 +36,21 @@ struct SingleExtensions: Sendable {
         }
         var judged = 0
         for bucket in buckets {
-            let (count, claimed, slots) = try await claim(bucket: bucket)
-            judged += count
-            if slots.granted == 0, slots.lease.blockedUntil != nil { return judged }
-            try await callAll(claimed, slots)
+            let claim = try await claim(bucket: bucket)
+            judged += claim.judged
+            if claim.slots.granted == 0, claim.slots.lease.blockedUntil != nil { return judged }
+            try await callAll(claim)
         }
         return judged
     }
 
     /// What the transaction that locks them decides; nothing was called when it returns.
-    private func claim(bucket: Int) async throws -> (judged: Int, claimed: [Due], slots: CallSlots)
-    {
-        let (budget, limits, owner) = (budget, world.limits, owner)
+    private func claim(bucket: Int) async throws -> Claim {
+        let (budget, limits, lease) = (budget, world.limits, ExtensionLease(world))
         let (now, realNow) = (world.now, world.realClock.nowMilliseconds())
         return try await world.pool.withTransaction { connection in
             let slots = try budget.lease(limits.callsPerClaim, on: connection)
-            guard slots.granted > 0 else { return (0, [], slots) }
+            guard slots.granted > 0 else { return Claim(slots: slots, lease: lease) }
             let due = try ExtensionCallQueries.lockDue(
                 bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
             let ids = due.map(\.originalTransactionID)
@@ -68,7 +70,7 @@ struct SingleExtensions: Sendable {
                 }
                 _ = try connection.pipeline([
                     ExtensionCallQueries.claim(
-                        one, owner: owner, renewalBefore: facts?.renewalAt,
+                        one, owner: lease.owner, renewalBefore: facts?.renewalAt,
                         now: now.milliseconds, leaseUntil: realNow + limits.leaseFor.milliseconds)
                 ])
                 one.mayBeApplied = one.mayBeApplied || one.state == .sending
@@ -78,7 +80,7 @@ struct SingleExtensions: Sendable {
                 claimed.append(one)
             }
             _ = try connection.pipeline([budget.giveBack(slots, used: claimed.count)])
-            return (due.count, claimed, slots)
+            return Claim(judged: due.count, claimed: claimed, slots: slots, lease: lease)
         }
     }
 
@@ -103,14 +105,21 @@ struct SingleExtensions: Sendable {
 
     /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled with
     /// the service: a call that is out is settled before the process ends.
-    private func callAll(_ claimed: [Due], _ slots: CallSlots) async throws {
-        guard !claimed.isEmpty else { return }
+    private func callAll(_ claim: Claim) async throws {
+        guard !claim.claimed.isEmpty else { return }
         let failure = await Task {
-            await withTaskGroup(of: (any Error)?.self) { group in
-                for due in claimed {
+            let heart = Task {
+                await claim.lease.keep(world) { now, until in
+                    ExtensionCallQueries.renew(
+                        claim.claimed, owner: claim.lease.owner, realNow: now, until: until)
+                }
+            }
+            defer { heart.cancel() }
+            return await withTaskGroup(of: (any Error)?.self) { group in
+                for due in claim.claimed {
                     group.addTask {
                         do {
-                            try await call(due, slots)
+                            try await call(due, claim)
                             return nil
                         } catch {
                             return error
@@ -125,60 +134,68 @@ struct SingleExtensions: Sendable {
         if let failure { throw failure }
     }
 
-    private func call(_ due: Due, _ slots: CallSlots) async throws {
+    private func call(_ due: Due, _ claim: Claim) async throws {
+        let lease = claim.lease
         guard let reason = ExtensionTerms.Reason(rawValue: due.reason),
             let terms = ExtensionTerms(days: due.days, reason: reason)
         else {
-            return try await settle(due, Ending(.refused, by: .judgement, code: "bad_terms"))
+            return try await settle(due, lease, Ending(.refused, by: .judgement, code: "bad_terms"))
         }
         let request: ExtensionRequest
         do {
             request = try ExtensionRequest(terms, requestIdentifier: due.extensionID)
         } catch {
             return try await settle(
-                due, Ending(.refused, by: .judgement, code: "bad_terms", detail: "\(error)"))
+                due, lease, Ending(.refused, by: .judgement, code: "bad_terms", detail: "\(error)"))
         }
-        try await budget.take(from: slots)
+        try await budget.take(from: claim.slots)
         let outcome = await world.calls.extend(
-            originalTransactionID: due.originalTransactionID, request)
+            originalTransactionID: due.originalTransactionID, request,
+            leavingBefore: lease.leavingBefore)
         switch outcome {
         case .answered(let answer, _):
-            guard answer.isSuccess else { return try await doubt(due, "not_extended", "") }
+            guard answer.isSuccess else { return try await doubt(due, lease, "not_extended", "") }
             try await settle(
-                due, Ending(.extended, by: .answer, effectiveAt: answer.effectiveAt))
-        case .refused(let code, let message, _): try await refused(due, code, message)
+                due, lease, Ending(.extended, by: .answer, effectiveAt: answer.effectiveAt))
+        case .refused(let code, let message, _): try await refused(due, lease, code, message)
         case .throttled(let until, _):
             try await budget.block(until: until)
-            try await putOff(due, mayBeApplied: false, "the App Store asked for silence")
-        case .unknownOutcome(let reason, _): try await putOff(due, mayBeApplied: true, reason)
+            try await putOff(due, lease, mayBeApplied: false, "the App Store asked for silence")
+        case .unknownOutcome(let reason, _):
+            try await putOff(due, lease, mayBeApplied: true, reason)
         case .notSent(let reason):
             world.log.warning("the App Store is out of reach", ["reason": reason])
-            try await putOff(due, mayBeApplied: false, reason)
+            try await putOff(due, lease, mayBeApplied: false, reason)
         }
     }
 
-    private func refused(_ due: Due, _ code: APIErrorCode, _ message: String) async throws {
+    private func refused(
+        _ due: Due, _ lease: ExtensionLease, _ code: APIErrorCode, _ message: String
+    ) async throws {
         switch code.disposition(onRetry: due.mayBeApplied) {
         case .retrySame, .waitUntil:
-            try await putOff(due, mayBeApplied: false, code.description)
+            try await putOff(due, lease, mayBeApplied: false, code.description)
         case .haltService:
             world.log.error(
                 "the App Store refuses our key; extensions wait", ["code": code.description])
-            try await putOff(due, mayBeApplied: false, code.description)
+            try await putOff(due, lease, mayBeApplied: false, code.description)
         case .refresh, .look, .reject, .haltBatch:
-            try await doubt(due, code.name ?? code.description, code.meaning ?? message)
+            try await doubt(due, lease, code.name ?? code.description, code.meaning ?? message)
         }
     }
 
     /// A refusal of a retry is not believed until the subscription's status was read: the first attempt may have
     /// been applied, and is in the way of the second.
-    private func doubt(_ due: Due, _ code: String, _ detail: String) async throws {
+    private func doubt(_ due: Due, _ lease: ExtensionLease, _ code: String, _ detail: String)
+        async throws
+    {
         let refusal = Ending(.refused, by: .answer, code: code, detail: detail)
-        guard due.mayBeApplied else { return try await settle(due, refusal) }
+        guard due.mayBeApplied else { return try await settle(due, lease, refusal) }
         try await statuses.takeOne()
         let id = due.originalTransactionID
         guard case .answered(let events, _) = await world.store.look(transactionID: id) else {
-            return try await putOff(due, mayBeApplied: true, "refused, and its status is unknown")
+            return try await putOff(
+                due, lease, mayBeApplied: true, "refused, and its status is unknown")
         }
         let facts = try await world.pool.withTransaction { connection in
             try SubscriptionQueries.lock([id], on: connection)
@@ -190,26 +207,29 @@ struct SingleExtensions: Sendable {
             let purchasedAt = facts?.purchasedAt, purchasedAt < before
         {
             return try await settle(
-                due, Ending(.extended, by: .status, effectiveAt: renewalAt))
+                due, lease, Ending(.extended, by: .status, effectiveAt: renewalAt))
         }
-        try await settle(due, refusal)
+        try await settle(due, lease, refusal)
     }
 
-    private func settle(_ due: Due, _ ending: Ending) async throws {
-        let (owner, now) = (owner, world.clock.nowMilliseconds())
+    private func settle(_ due: Due, _ lease: ExtensionLease, _ ending: Ending) async throws {
+        let now = world.clock.nowMilliseconds()
         let isOurs = try await world.pool.withTransaction { connection in
-            try ExtensionCallQueries.settle(due, owner: owner, ending, at: now, on: connection)
+            try ExtensionCallQueries.settle(
+                due, owner: lease.owner, ending, at: now, on: connection)
         }
         count(isOurs ? ending.state.rawValue : "lease_lost")
     }
 
-    private func putOff(_ due: Due, mayBeApplied: Bool, _ detail: String) async throws {
+    private func putOff(
+        _ due: Due, _ lease: ExtensionLease, mayBeApplied: Bool, _ detail: String
+    ) async throws {
         let nextAt = world.nextAttempt(after: due.attempts)
-        let owner = owner
         _ = try await world.pool.withConnection { connection in
             try await connection.pipeline([
                 ExtensionCallQueries.putOff(
-                    due, owner: owner, mayBeApplied: mayBeApplied, nextAt: nextAt, detail: detail)
+                    due, owner: lease.owner, mayBeApplied: mayBeApplied, nextAt: nextAt,
+                    detail: detail)
             ])
         }
         count("put_off")

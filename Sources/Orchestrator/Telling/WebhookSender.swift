@@ -47,9 +47,9 @@ package struct WebhookSender: Service {
     package struct Limits: Sendable {
         package var eventsPerRound = 16
         /// Of one event; longer than a request may take.
-        package var leaseFor: Duration = .seconds(30)
+        package var leaseFor: Duration = .seconds(20)
         /// From the lease: an event whose turn comes later is left for another round.
-        package var leavesWithin: Duration = .seconds(10)
+        package var leavesWithin: Duration = .seconds(5)
         package var retry = Backoff(first: .seconds(1), max: .seconds(3600))
         package var triedFor: Duration = .seconds(3 * 86_400)
         /// Of what is delivered or given up.

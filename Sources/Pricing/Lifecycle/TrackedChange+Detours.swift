@@ -132,9 +132,10 @@ extension TrackedChange {
     var isDeclinedItself: Bool { progress.state == .declined && progress.reason != parentDeclined }
 
     /// The item fell because the App Store cancels a decliner's dependents, not by an answer of its own.
-    /// A decrease can't be declined, so it counts as cancelled.
+    /// A decrease can't be declined, so it counts as cancelled, as does a change that no statement ever showed
+    /// applied: nobody was asked about that one.
     mutating func fallWithParent() {
-        progress.state = isIncrease ? .declined : .cancelled
+        progress.state = isIncrease && progress.scheduledAt != nil ? .declined : .cancelled
         progress.reason = parentDeclined
     }
 }

@@ -2,7 +2,8 @@ import ServiceKit
 
 extension SandboxCommand {
     static func seed(_ words: [String], output: @Sendable (String) -> Void) throws {
-        let arguments = try Arguments(words, known: storeFlags.union(["subscriptions", "pairs", "batch"]))
+        let arguments = try Arguments(
+            words, known: storeFlags.union(["subscriptions", "pairs", "batch"]))
         let setup = try StoreSetup(arguments)
         guard
             let count = try arguments.integer(

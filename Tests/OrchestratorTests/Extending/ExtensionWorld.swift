@@ -74,7 +74,8 @@ final class ScriptedExtensions: ExtensionCalls {
     }
 
     func extend(
-        originalTransactionID: String, _ request: ExtensionRequest
+        originalTransactionID: String, _ request: ExtensionRequest,
+        leavingBefore: ContinuousClock.Instant
     ) async -> CallOutcome<ExtensionAnswer> {
         outcome(
             "\(originalTransactionID) +\(request.extendByDays)", request.requestIdentifier,
@@ -84,7 +85,9 @@ final class ScriptedExtensions: ExtensionCalls {
                     by: Int64(request.extendByDays) * 86_400_000)))
     }
 
-    func extendAll(_ request: MassExtensionRequest) async -> CallOutcome<String> {
+    func extendAll(
+        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant
+    ) async -> CallOutcome<String> {
         let storefronts = request.storefrontCountryCodes?.joined(separator: ",") ?? "all"
         return outcome(
             "\(request.productId) \(storefronts) +\(request.extendByDays)",
