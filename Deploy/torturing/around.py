@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 
-from look import change_of, fates_of
+from look import LONG_PAUSE, change_of, fates_of
 
 # What a dead process held is somebody else's after so long.
 TAKEOVER_MAX = 30_000
@@ -47,14 +47,21 @@ def renewing(look, subscription, at):
 
 
 def falls(look):
-    """(change, when its subscriber lost the item by not consenting) for all changes that the store ended so."""
+    """(change, when, whether the ledger must know) of each item that its subscriber lost by not consenting.
+
+    Who was asked and left before an answer did not consent either.
+    """
     for call, item in look.first_applications():
         change = change_of(look, call, item)
         if change is None:
             continue
         fates = fates_of(look, call, item)
-        if fates[-1]["end"] == "declined":
-            yield change, fates[-1]["at"], fates[0]["end"] == "declined"
+        if is_refusal(fates[-1]):
+            yield change, fates[-1]["at"], is_refusal(fates[0])
+
+
+def is_refusal(fate):
+    return fate["end"] == "declined" or fate["left"] and fate["asked"] and not fate["consented"]
 
 
 def wanted_on(look):
@@ -133,9 +140,7 @@ def elsewhere_settled(look):
             if problem:
                 wrong.append(f"{change['id']}: {name} on {target} is {entry['state']}, {problem}")
     for (change, name), entry in known.items():
-        parent = look.change_by_id.get(change)
-        # A parent that left with its whole subscription before consent takes them along too.
-        if (change, name) not in expected and (parent is None or parent["state"] not in ("cancelled", "lapsed")):
+        if (change, name) not in expected:
             wrong.append(f"{change}: {name} is {entry['state']}, and the store says that its parent did not fall")
     return counted, wrong
 
@@ -469,7 +474,7 @@ def takeovers(look):
     for call, at in left_behind(look):
         later = [instant for instant in contacts(look, call) if instant > at]
         next_at = min(later, default=look.real_end)
-        allowed = TAKEOVER_MAX + look.was_away(at, next_at) + look.stood_still(at, next_at)
+        allowed = TAKEOVER_MAX + look.was_away(at, next_at) + look.stood_still(at, next_at, LONG_PAUSE)
         allowed += silent_until(look, at, next_at)
         # Whoever took it over may have died as well before it did anything: each such lease is one more wait.
         others = sum(1 for death in gone if at < death < next_at)

@@ -10,8 +10,8 @@ import json
 
 import around
 from look import (
-    CLIENT_DEADLINE, DRAIN_MAX, FINAL, LEASE_LEFT, RECONNECTED_IN, RENEWED_EVERY, SILENCE_BEGINS, TURNS, WAITING, Look,
-    change_of, fates_of, is_definite)
+    CLIENT_DEADLINE, DRAIN_MAX, FINAL, LEASE_LEFT, LONG_PAUSE, RECONNECTED_IN, RENEWED_EVERY, SILENCE_BEGINS, TURNS,
+    WAITING, Look, change_of, fates_of, is_definite)
 
 
 # An increase is due at the second renewal or the third.
@@ -225,7 +225,7 @@ def holds_until(look, call):
 
 
 def lease_lapse(look, began, end):
-    """When a lease that was there at `began` lapsed because nobody could renew it; `end` where it did not.
+    """When a lease lapsed whose call left at `began`, because nobody could renew it; `end` where it did not.
 
     It is renewed every 2.5 s: only a time without a database, or without a turn of the machine, that lasts for so
     long that no renewal fits in between.
@@ -233,7 +233,7 @@ def lease_lapse(look, began, end):
     quiet = sorted([*look.outages, *(stall for stall in look.stalls if stall[1] - stall[0] > RECONNECTED_IN)])
     since, until = None, None
     for begin, over in quiet:
-        if over < began - LEASE_LEFT or begin > end:
+        if over < began or begin > end:
             continue
         # Renewals that fall between two outages may find no connection yet.
         if until is not None and begin - until < RENEWED_EVERY:
@@ -241,7 +241,8 @@ def lease_lapse(look, began, end):
         else:
             since, until = begin, over
         if until - since > LEASE_LEFT - RENEWED_EVERY - RECONNECTED_IN:
-            return max(began, min(end, since + LEASE_LEFT))
+            # When a call leaves, its lease lasts for as long anyway.
+            return min(end, max(began, since) + LEASE_LEFT)
     return end
 
 
@@ -316,7 +317,7 @@ def silence_kept(look):
         if look.gone_during(asked, told + SILENCE_BEGINS) or look.was_away(told, told + SILENCE_BEGINS):
             look.excused["silence_kept"] += 1
             continue
-        begins = told + SILENCE_BEGINS + look.stood_still(told, told + 2 * SILENCE_BEGINS)
+        begins = told + SILENCE_BEGINS + look.stood_still(told, told + 2 * SILENCE_BEGINS, LONG_PAUSE)
         for call in look.calls:
             if call["endpoint"] == asked["endpoint"] and begins < call["began"] < asked["retry_after"]:
                 wrong.append(
@@ -331,7 +332,7 @@ def drained(look):
     for stop in look.stops:
         took = stop["to"] - stop["from"]
         allowed = 1_500 if stop["twice"] else DRAIN_MAX
-        allowed += look.stood_still(stop["from"], stop["to"])
+        allowed += look.stood_still(stop["from"], stop["to"], LONG_PAUSE)
         # A call that the App Store holds for longer is left to others: said by the code, once the time is used up,
         # and only with such a call.
         held = [call for call in look.calls

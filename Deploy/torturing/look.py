@@ -14,6 +14,8 @@ LEASE_LEFT = 7_000
 RENEWED_EVERY = 2_500
 # After an outage, until a replica has a connection again.
 RECONNECTED_IN = 1_000
+# Pauses of the machine that count where seconds are meant; a busy one makes shorter ones all the time.
+LONG_PAUSE = 100
 # A 429 reaches every replica in this time; until then calls leave whose instants were reserved.
 SILENCE_BEGINS = 1_000
 DRAIN_MAX = 10_000
@@ -88,10 +90,10 @@ class Look:
                 for item in call["items"]:
                     yield call, item
 
-    def stood_still(self, begin, end):
-        """How long the machine kept processes waiting between two instants."""
+    def stood_still(self, begin, end, least):
+        """How long the machine kept processes waiting between two instants, by pauses of `least` or longer."""
         return sum(max(0, min(to, end) - max(since, begin)) for since, to in self.stalls
-                   if since < end and to > begin)
+                   if since < end and to > begin and to - since >= least)
 
     def was_away(self, begin, end):
         """How long PostgreSQL was away between two instants."""
@@ -123,7 +125,7 @@ def is_definite(call):
 
 def fate(events, call, item):
     """What became of an applied change, from the store's events up to some instant."""
-    told = {"end": None, "at": None, "asked": False, "informed": False}
+    told = {"end": None, "at": None, "asked": False, "informed": False, "consented": False, "left": False}
     # A decrease can't be declined: it goes with an item that it is a dependent of.
     is_increase = call["effects"].get(item["sku"], {}).get("needsConsent") is not None
     dropped = "declined" if is_increase else "cancelled"
@@ -134,8 +136,8 @@ def fate(events, call, item):
         if found and found.get("newPrice") == item["price"]:
             if found.get("increaseStatus") == "PENDING":
                 told["asked"] = True
-            if found.get("increaseStatus") == "ACCEPTED" and not found.get("needsConsent"):
-                told["informed"] = True
+            if found.get("increaseStatus") == "ACCEPTED":
+                told["consented" if found.get("needsConsent") else "informed"] = True
         if event["kind"] == "DID_RENEW":
             if found is None:
                 told["end"], told["at"] = dropped, event["at"]
@@ -148,6 +150,7 @@ def fate(events, call, item):
                 "PRICE_INCREASE": dropped, "BILLING_RETRY": "lapsed",
             }.get(event.get("subtype"), "cancelled")
             told["at"] = event["at"]
+            told["left"] = (event["kind"], event.get("subtype")) == ("EXPIRED", "VOLUNTARY")
             return told
     return told
 

@@ -98,7 +98,7 @@ struct MassExtensions: Sendable {
         case .refresh, .look, .reject, .haltBatch:
             guard held.mayBeRunning else {
                 return try await refuse(
-                    held, code.name ?? code.description, code.meaning ?? message)
+                    held, lease, code.name ?? code.description, code.meaning ?? message)
             }
             try await settleDoubt(held, lease, code, message)
         }

@@ -46,6 +46,8 @@ extension Commands {
                     GatedService(gate: gate, inner: $0)
                 }
         }
+        // Before the port opens: who sees it open may send a signal.
+        let signals = invocation.world.terminations()
         if part != "scheduler" {
             let (routes, server, watches) = try live.receiver(pool)
             let port = try server.bind()
@@ -57,7 +59,7 @@ extension Commands {
             live.log.notice("listening", ["port": String(port)])
         }
         live.log.notice("serving", ["part": part ?? "all"])
-        let signal = try await run(services, live, until: invocation.world.terminations())
+        let signal = try await run(services, live, until: signals)
         await pool.close()
         live.log.notice("stopped")
         // Ctrl-C at a terminal is an interruption; a supervisor's SIGTERM is a success.
@@ -70,7 +72,8 @@ extension Commands {
     ) async throws -> Int32? {
         let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
         let first = Mutex<Int32?>(nil)
-        let relay = Task {
+        // Not cancelled at the end: a signal that comes while the process ends would kill it with the default action.
+        Task {
             for await signal in signals {
                 let isFirst = first.withLock { first in
                     defer { first = first ?? signal }
@@ -85,7 +88,6 @@ extension Commands {
                 continuation.yield()
             }
         }
-        defer { relay.cancel() }
         try await ServiceGroup(services, log: live.log).run(until: stop)
         return first.withLock { $0 }
     }

@@ -30,14 +30,14 @@ private final class HeldExtensions: ExtensionCalls {
 
     func extend(
         originalTransactionID: String, _ request: ExtensionRequest,
-        leavingBefore: ContinuousClock.Instant
+        leavingBefore: ContinuousClock.Instant?
     ) async -> CallOutcome<ExtensionAnswer> {
         await hold()
         return .unknownOutcome(reason: "let go", raw: nil)
     }
 
     func extendAll(
-        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant
+        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant?
     ) async -> CallOutcome<String> {
         await hold()
         return .unknownOutcome(reason: "let go", raw: nil)

@@ -75,7 +75,7 @@ final class ScriptedExtensions: ExtensionCalls {
 
     func extend(
         originalTransactionID: String, _ request: ExtensionRequest,
-        leavingBefore: ContinuousClock.Instant
+        leavingBefore: ContinuousClock.Instant?
     ) async -> CallOutcome<ExtensionAnswer> {
         outcome(
             "\(originalTransactionID) +\(request.extendByDays)", request.requestIdentifier,
@@ -86,7 +86,7 @@ final class ScriptedExtensions: ExtensionCalls {
     }
 
     func extendAll(
-        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant
+        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant?
     ) async -> CallOutcome<String> {
         let storefronts = request.storefrontCountryCodes?.joined(separator: ",") ?? "all"
         return outcome(
