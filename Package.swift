@@ -57,7 +57,7 @@ let package = Package(
         program("appstore-sandbox", ["SandboxStore"]),
         program(
             "Benchmarks",
-            ["COpenSSL", "AppStore", "JOSE", "Ledger", "Orchestrator", "ServiceKit"]),
+            ["COpenSSL", "AppStore", "JOSE", "Ledger", "Orchestrator", "Pricing", "ServiceKit"]),
 
         .target(
             name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],

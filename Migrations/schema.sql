@@ -3085,7 +3085,7 @@ CREATE INDEX outbox_by_time ON repricer.outbox USING btree ("timestamp");
 
 CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
-CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (bucket, lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
 CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((state = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
 

@@ -17,6 +17,7 @@ enum Benchmarks {
         "verification-rate": VerificationRate.run,
         "verify": VerifyBench.run,
         "fold-rate": FoldRate.run,
+        "dispatch-rate": DispatchRate.run,
     ]
 
     /// `VERB NAME=VALUE…`; returns the exit code.

@@ -49,6 +49,18 @@ actor ClientConnection {
         }
     }
 
+    /// Opens the connection unless it is open.
+    func prepare(until deadline: Deadline) {
+        interrupter.begin()
+        defer { interrupter.end() }
+        do throws(HTTPClientError) {
+            let kept = stream
+            if try usableStream(until: deadline) !== kept { usedAt = .now }
+        } catch {
+            drop()
+        }
+    }
+
     private static func cancelled(mayHaveArrived: Bool) -> HTTPClientError {
         HTTPClientError(
             .cancelled, "the request was cancelled", requestMayHaveArrived: mayHaveArrived)

@@ -52,6 +52,17 @@ final class ConnectionPool: Sendable {
         return try await wait(as: first.waiter, until: deadline).get()
     }
 
+    /// A connection that nobody uses or waits for; nil when there is none.
+    func acquireFree() -> ClientConnection? {
+        state.withLock { state in
+            guard !state.isClosed, state.waiters.isEmpty else { return nil }
+            if let connection = state.idle.popLast() { return connection }
+            guard state.count < limits.connectionsMax else { return nil }
+            state.count += 1
+            return make()
+        }
+    }
+
     private func wait(as waiter: UInt64, until deadline: Deadline) async -> Outcome {
         let timer = Task {
             // A cancelled sleep means that the waiter was served.

@@ -29,6 +29,7 @@ package struct HTTPClientLimits: Sendable {
 ///
 /// It never repeats a request by itself: the error says whether the server may have seen it.
 package final class HTTPClient: Sendable {
+    private static let preparationMax: Duration = .seconds(2)
     private let origin: Origin
     private let limits: HTTPClientLimits
     private let pool: ConnectionPool
@@ -81,6 +82,22 @@ package final class HTTPClient: Sendable {
             connection.interrupter.interrupt()
         }
         return try result.get()
+    }
+
+    /// Opens connections until so many lie ready, so that requests that must leave at their instant need no handshake.
+    ///
+    /// Takes only what nobody uses, and tells of no failure: the requests will.
+    package func prepare(_ count: Int) async {
+        let deadline = Deadline.now + min(limits.connectTimeout, Self.preparationMax)
+        let free = (0..<max(0, count)).compactMap { _ in pool.acquireFree() }
+        await withTaskGroup(of: Void.self) { group in
+            for connection in free {
+                group.addTask {
+                    await connection.prepare(until: deadline)
+                    self.pool.release(connection)
+                }
+            }
+        }
     }
 
     /// Refuses further requests and drops kept connections; running requests finish.

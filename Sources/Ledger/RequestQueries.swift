@@ -92,19 +92,42 @@ package enum RequestQueries {
         ]
     }
 
-    /// Whether intents wait for a call with their id, or for a look: what to lease tokens for.
-    package static func due(
-        now: Int64, realNow: Int64, on connection: isolated PostgresConnection
-    ) throws -> (sends: Bool, looks: Bool) {
+    /// What open intents wait for.
+    package struct Waiting: Sendable {
+        /// For a call with their id.
+        package var sends: Bool
+        /// For a look at their subscription's status.
+        package var looks: Bool
+        /// UTC milliseconds: no lease of an open intent ends earlier; nil when none is open.
+        package var firstLease: Int64?
+    }
+
+    /// Whether intents wait for a call with their id, or for a look. `floor` (UTC milliseconds): no open intent's
+    /// lease ends before it.
+    package static func waiting(
+        from floor: Int64?, now: Int64, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> Waiting {
         let row = try connection.query(
             """
-            -- name: dueRequests
+            -- name: waitingRequests
+            WITH first AS MATERIALIZED (
+                SELECT lease_until FROM repricer.price_change_requests
+                WHERE state IN ('sending', 'unknown')
+                    AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
+                ORDER BY lease_until LIMIT 1
+            )
             SELECT coalesce(bool_or(NOT is_look AND NOT is_paused), false) AS sends,
-                coalesce(bool_or(is_look), false) AS looks
-            FROM (\(fragment: dueRequests(now: now, realNow: realNow))) due
+                coalesce(bool_or(is_look), false) AS looks,
+                (SELECT lease_until FROM first) AS first_lease
+            FROM (
+                \(fragment: dueRequests(now: now, realNow: realNow))
+                    AND r.lease_until >= (SELECT lease_until FROM first)
+            ) due
             """
         ).one()
-        return (sends: try row.bool("sends"), looks: try row.bool("looks"))
+        return Waiting(
+            sends: try row.bool("sends"), looks: try row.bool("looks"),
+            firstLease: try row.millisecondsOrNil("first_lease"))
     }
 
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch

@@ -8,14 +8,14 @@ package struct ConnectionOptions: Sendable {
     package var idleInTransactionTimeout: Duration?
     /// Refuses every write: for reports.
     package var isReadOnly: Bool
-    /// How long a connection attempt may take, in whole seconds, unless the connection string or
+    /// How long an attempt to connect may take for each host, in whole seconds, unless the connection string or
     /// `PGCONNECT_TIMEOUT` says otherwise.
     package var connectTimeout: Duration
 
     package init(
         statementTimeout: Duration? = nil, lockTimeout: Duration? = nil,
         idleInTransactionTimeout: Duration? = nil, isReadOnly: Bool = false,
-        connectTimeout: Duration = .seconds(10)
+        connectTimeout: Duration = .seconds(4)
     ) {
         self.statementTimeout = statementTimeout
         self.lockTimeout = lockTimeout
@@ -30,15 +30,36 @@ package struct ConnectionOptions: Sendable {
             "SET TimeZone = 'UTC'", "SET DateStyle = 'ISO, YMD'", "SET bytea_output = 'hex'",
             "SET IntervalStyle = 'iso_8601'", "SET extra_float_digits = 1",
         ]
-        let timeouts = [
+        lines += limits.map { "SET \($0)" }
+        return lines.joined(separator: "; ")
+    }
+
+    /// Through a pooler: the two settings that PgBouncer carries from one server session to the next.
+    static let pooledScript = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'"
+
+    /// The settings of one transaction, where none can be set for longer.
+    var localScript: String {
+        let lines = [
+            "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'",
+            "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 1",
+        ]
+        // What is read-only by default is so from the next transaction on.
+        let readOnly = isReadOnly ? ["SET LOCAL transaction_read_only = on"] : []
+        return (lines + timeouts.map { "SET LOCAL \($0)" } + readOnly).joined(separator: "; ")
+    }
+
+    /// Whether anything is set that holds for a single statement, too.
+    var hasLimits: Bool { isReadOnly || statementTimeout != nil || lockTimeout != nil }
+
+    private var limits: [String] {
+        timeouts + (isReadOnly ? ["default_transaction_read_only = on"] : [])
+    }
+
+    private var timeouts: [String] {
+        [
             ("statement_timeout", statementTimeout), ("lock_timeout", lockTimeout),
             ("idle_in_transaction_session_timeout", idleInTransactionTimeout),
-        ]
-        for (name, duration) in timeouts {
-            if let duration { lines.append("SET \(name) = \(duration.wholeMilliseconds)") }
-        }
-        if isReadOnly { lines.append("SET default_transaction_read_only = on") }
-        return lines.joined(separator: "; ")
+        ].compactMap { name, duration in duration.map { "\(name) = \($0.wholeMilliseconds)" } }
     }
 }
 

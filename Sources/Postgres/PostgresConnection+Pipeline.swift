@@ -13,6 +13,9 @@ extension PostgresConnection {
             throw PostgresError(
                 .tooLarge, "\(statements.count) statements in a pipeline, at most 100000")
         }
+        guard !isPooled || !options.hasLimits || isInTransaction else {
+            throw PostgresError(.wrongCall, "through a pooler, limits need a transaction")
+        }
         let handle = try open()
         var batch: [PipelineStep] = []
         batch.reserveCapacity(statements.count)
@@ -49,6 +52,11 @@ extension PostgresConnection {
         var expected: [Expected] = []
         var fresh: [StatementCache.Key: String] = [:]
         for step in batch {
+            if isPooled {
+                try sendUnnamed(step, handle)
+                expected.append(.rows(step.key, statement: step.name))
+                continue
+            }
             let name: String
             if let known = cache.name(for: step.key) ?? fresh[step.key] {
                 name = known
@@ -73,6 +81,18 @@ extension PostgresConnection {
         }
         try flush(handle)
         return expected
+    }
+
+    private func sendUnnamed(
+        _ step: PipelineStep, _ handle: ConnectionHandle
+    ) throws(PostgresError) {
+        let types = step.key.types.map(\.rawValue)
+        let sent = step.parameters.withPointers { count, values, lengths, formats in
+            PQsendQueryParams(
+                handle.pointer, step.key.text, count, types, values, lengths, formats, 0)
+        }
+        guard sent == 1 else { throw PostgresError(connectionLostWith: handle.message) }
+        try flush(handle)
     }
 
     /// Writes what libpq holds back. While the socket is full it also reads: the server stops

@@ -37,7 +37,8 @@ extension PostgresConnection {
         }
         try freeEvicted(open())
         do throws(PostgresError) {
-            try script("BEGIN ISOLATION LEVEL \(isolation.rawValue)")
+            let begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
+            try script(isPooled ? "\(begin); \(options.localScript)" : begin)
         } catch {
             throw error.at(.begin)
         }

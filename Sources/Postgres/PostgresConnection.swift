@@ -15,6 +15,12 @@ package actor PostgresConnection {
     private var handle: ConnectionHandle?
     var cache = StatementCache()
     var isInTransactionBody = false
+    private(set) var options = ConnectionOptions()
+    /// The server at the other end takes no writes: after a failover, one that is the primary no longer.
+    private var isSpent = false
+    /// A pooler such as PgBouncer lies between: the next transaction may run in another server session, so nothing
+    /// is prepared by name and nothing set may outlive its transaction.
+    package private(set) var isPooled = false
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         executor.asUnownedSerialExecutor()
@@ -41,8 +47,10 @@ package actor PostgresConnection {
         _ conninfo: String, _ applicationName: String, _ options: ConnectionOptions
     ) throws(PostgresError) {
         try Self.checkSyntax(conninfo)
+        // A server that vanished without a word is noticed in 6 s.
         var settings: [(String, String)] = [
-            ("keepalives_idle", "30"), ("keepalives_interval", "10"), ("keepalives_count", "3"),
+            ("keepalives_idle", "3"), ("keepalives_interval", "1"), ("keepalives_count", "3"),
+            ("tcp_user_timeout", "6000"),
             ("fallback_application_name", applicationName),
         ]
         if getenv("PGCONNECT_TIMEOUT") == nil {
@@ -68,7 +76,18 @@ package actor PostgresConnection {
         // Notices would go to stderr; nothing here depends on them.
         _ = PQsetNoticeProcessor(pointer, { _, _ in }, nil)
         self.handle = handle
-        try script(options.script)
+        self.options = options
+        isPooled = try speaksThroughPooler(handle)
+        try script(isPooled ? ConnectionOptions.pooledScript : options.script)
+    }
+
+    /// A pooler makes up the process id of the session that it pretends to be.
+    private func speaksThroughPooler(
+        _ handle: ConnectionHandle
+    ) throws(PostgresError) -> Bool {
+        let question = "SELECT pg_backend_pid() AS pid"
+        let result = try check(PQexec(handle.pointer, question), handle, statement: question)
+        return try Rows(result).one().int("pid") != Int(PQbackendPID(handle.pointer))
     }
 
     private static func checkSyntax(_ conninfo: String) throws(PostgresError) {
@@ -105,7 +124,7 @@ package actor PostgresConnection {
     /// The session can be used by somebody else: it is up, outside a transaction, and the server
     /// has not hung up meanwhile.
     package var isReusable: Bool {
-        guard let handle, handle.isUp else { return false }
+        guard let handle, handle.isUp, !isSpent else { return false }
         // Data without a question is a notice or the server's farewell, and the end that follows a farewell
         // may still be on its way: a new connection is the cheaper doubt.
         guard !handle.wait(for: POLLIN, timeout: 0) else { return false }
@@ -118,6 +137,7 @@ package actor PostgresConnection {
     package func query(_ sql: SQL) throws(PostgresError) -> Rows {
         let parameters = try Parameters(sql.bindings, statement: sql.name)
         let key = StatementCache.Key(text: sql.text, types: sql.bindings.map(\.type))
+        guard !isPooled else { return try runUnnamed(key, parameters, statement: sql.name) }
         do throws(PostgresError) {
             return try run(key, parameters, statement: sql.name)
         } catch  where error.isStalePlan {
@@ -141,6 +161,29 @@ package actor PostgresConnection {
         let handle = try open()
         let name = SQL(unsafe: text).name
         _ = try check(PQexec(handle.pointer, text), handle, statement: name)
+    }
+
+    /// Through a pooler. The session's limits can't be set for longer than a transaction there, so a statement with
+    /// limits gets one of its own.
+    private func runUnnamed(
+        _ key: StatementCache.Key, _ parameters: Parameters, statement: String
+    ) throws(PostgresError) -> Rows {
+        let handle = try open()
+        let needsTransaction = options.hasLimits && !isInTransaction
+        if needsTransaction { try script("BEGIN; \(options.localScript)") }
+        do throws(PostgresError) {
+            let types = key.types.map(\.rawValue)
+            let result = parameters.withPointers { count, values, lengths, formats in
+                PQexecParams(
+                    handle.pointer, key.text, count, types, values, lengths, formats, 0)
+            }
+            let rows = Rows(try check(result, handle, statement: statement))
+            if needsTransaction { try script("COMMIT") }
+            return rows
+        } catch {
+            if needsTransaction, isInTransaction { try script("ROLLBACK") }
+            throw error
+        }
     }
 
     private func run(
@@ -196,7 +239,9 @@ package actor PostgresConnection {
             abandonCopy(handle, status)
             throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
         }
-        throw PostgresError(result: result, connection: handle, statement: statement)
+        let error = PostgresError(result: result, connection: handle, statement: statement)
+        if error.sqlState == .readOnlyTransaction { isSpent = true }
+        throw error
     }
 
     var isInTransaction: Bool {

@@ -25,6 +25,7 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     package static let cannotConnectNow = SQLState("57P03")
     package static let lockNotAvailable = SQLState("55P03")
     package static let featureNotSupported = SQLState("0A000")
+    package static let readOnlyTransaction = SQLState("25006")
     package static let invalidStatementName = SQLState("26000")
 
     /// Class 08, or the server is going away or coming up.

@@ -58,6 +58,11 @@ package struct AppStoreClient: Sendable {
         }
     }
 
+    /// Opens connections for so many calls that must leave at their instants.
+    package func prepare(_ calls: Int) async {
+        await http.prepare(calls)
+    }
+
     /// Get All Subscription Statuses: one reading for each subscription of the customer.
     ///
     /// - Parameter transactionID: Any transaction id of the customer.

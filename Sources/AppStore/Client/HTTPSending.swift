@@ -8,6 +8,12 @@ package protocol HTTPSending: Sendable {
     func send(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
     ) async throws(HTTPClientError) -> HTTPResponse
+    /// Makes ready for so many requests that must leave at their instants.
+    func prepare(_ count: Int) async
+}
+
+extension HTTPSending {
+    package func prepare(_ count: Int) async {}
 }
 
 extension HTTPClient: HTTPSending {}

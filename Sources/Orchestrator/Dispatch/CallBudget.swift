@@ -16,6 +16,10 @@ package struct CallBudget: Sendable {
     /// Real time. A pause, or a silence asked for, holds for every call that is further away.
     private static let horizon: Duration = .milliseconds(500)
 
+    /// Microseconds. Slots that lie closer together than a process can keep are not missed: a rate beyond ten
+    /// thousand a second is none of Apple's, and as good as no limit.
+    private static let spacingMin: Int64 = 100
+
     let pool: LedgerPool
     let endpoint: String
     let perSecond: Int
@@ -67,7 +71,8 @@ package struct CallBudget: Sendable {
         return CallSlots(
             lease, first: answered + real(.microseconds(lease.delayMicros)),
             spacing: real(.microseconds(rate.spacingMicros)),
-            tolerance: isReal ? CallSlots.tolerance : nil, wait: wait)
+            tolerance: isReal && rate.spacingMicros >= Self.spacingMin ? CallSlots.tolerance : nil,
+            wait: wait)
     }
 
     /// Reserves up to `wanted` slots, perhaps none.
@@ -105,6 +110,14 @@ package struct CallBudget: Sendable {
         guard slots.granted == 0 else { return }
         try await pause(
             blockedUntil: slots.lease.blockedUntil, delayMicros: slots.lease.delayMicros)
+    }
+
+    /// Waits until half a horizon of slots lies free behind those of the lease: claims of one call each would cost
+    /// more than the calls.
+    package func pace(after slots: CallSlots) async throws {
+        let end = slots.end - real(.microseconds(rate.horizonMicros / 2))
+        let early = end - ContinuousClock.now
+        if early > .zero { try await wait(min(early, Self.pauseMax)) }
     }
 
     /// `delayMicros` until the first free slot, as the last lease told.

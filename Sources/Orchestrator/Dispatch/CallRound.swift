@@ -17,11 +17,15 @@ struct CallRound: Sendable {
     let leaveBefore: ContinuousClock.Instant
     /// The service has halted: this asks whether the App Store takes calls again.
     let isProbe: Bool
+    let out: CallsOut
+    /// Of requests just claimed, by their ids; others are read from what is stored.
+    let intents: [String: PriceChangeIntent]
     private let isSilenced = SharedFlag()
 
     init(
         world: Scheduler.World, settlement: Settlement, budget: CallBudget, statuses: CallBudget,
-        slots: CallSlots, leaveBefore: ContinuousClock.Instant, isProbe: Bool
+        slots: CallSlots, leaveBefore: ContinuousClock.Instant, isProbe: Bool, out: CallsOut,
+        intents: [String: PriceChangeIntent]
     ) {
         self.world = world
         self.settlement = settlement
@@ -30,18 +34,18 @@ struct CallRound: Sendable {
         self.slots = slots
         self.leaveBefore = leaveBefore
         self.isProbe = isProbe
+        self.out = out
+        self.intents = intents
     }
 
-    /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled
-    /// with the service: a call that is out is settled before the process ends.
-    func run(_ requests: [RequestQueries.Held]) async throws {
+    /// Starts the calls. Every one is settled, whatever becomes of its siblings; then the first failure is told.
+    func launch(_ requests: [RequestQueries.Held]) {
         guard !requests.isEmpty else { return }
-        let failure = await Task {
+        out.launch(requests.count) {
             let heart = Task { await keepLeases(of: requests) }
             defer { heart.cancel() }
-            return await callAll(requests)
-        }.value
-        if let failure { throw failure }
+            if let failure = await callAll(requests) { throw failure }
+        }
     }
 
     private enum Progress: Sendable {
@@ -153,8 +157,9 @@ struct CallRound: Sendable {
 
     private func call(_ request: RequestQueries.Held) async -> StoreAnswer {
         guard
-            let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
-                PriceChangeIntent.self, from: Data(request.call.utf8))
+            let intent = intents[request.requestReferenceID]
+                ?? (try? JSONDecoder().decode(  // Unreadable: said in the answer.
+                    PriceChangeIntent.self, from: Data(request.call.utf8)))
         else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
         switch request.nextStep {
         case "look": return await world.store.look(transactionID: request.transactionID)
@@ -183,7 +188,7 @@ struct CallRound: Sendable {
         } else {
             return
         }
-        try await Task.sleep(for: world.limits.failureWait)
+        out.keepQuiet(for: world.limits.failureWait)
     }
 
     /// All in one transaction. Where one can't be stored they go one by one, so that it costs the others nothing.

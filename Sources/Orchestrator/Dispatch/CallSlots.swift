@@ -33,6 +33,9 @@ package final class CallSlots: Sendable {
 
     package var granted: Int { lease.granted }
 
+    /// The first instant that the lease does not hold.
+    var end: ContinuousClock.Instant { first + spacing * granted }
+
     /// Waits for the next slot that can still be met; false when none is left.
     package func take() async throws -> Bool {
         while let slot = reserve() {

@@ -12,29 +12,38 @@ struct Claimer: Sendable {
     let owner: String
     let leaseFor: Duration
 
+    /// Of the business clock: a call may take so long to be applied. One that could be later than its last instant
+    /// is judged as of then, for it would take effect a renewal later than the ledger says. The periods of the other
+    /// environments are too short for such care.
+    private var callTime: Int64 { environment == .production ? 60_000 : 0 }
     /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
 
     struct Claim: Sendable {
         var requests: [RequestQueries.Held] = []
+        /// What the requests say, by their ids.
+        var intents: [String: PriceChangeIntent] = [:]
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
         var judged = 0
     }
 
     /// Claims at most `limit` requests of one bucket. `now` is the business clock, `realNow` the machine's.
-    func claim(bucket: Int, limit: Int, now: Instant, realNow: Int64) async throws -> Claim {
+    func claim(
+        _ turn: DueOrder.Turn, limit: Int, now: Instant, realNow: Int64
+    ) async throws -> Claim {
         try await pool.withTransaction { connection in
-            let ids = try DispatchQueries.lockDue(
-                bucket: bucket, limit: limit, realNow: realNow, on: connection)
+            let ids = try DueQueries.lock(
+                turn.due, until: turn.until, limit: limit, realNow: realNow, on: connection)
             guard !ids.isEmpty else { return Claim() }
             let open = try DispatchQueries.openChanges(ids, on: connection)
             let (stored, unreadable) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
             let carriers = try carriers(of: open, on: connection)
-            let judge = Judge(
-                rules: try rules.rules(at: now, on: connection).inForce(at: now),
-                environment: environment, now: now)
+            let inForce = try rules.rules(at: now, on: connection).inForce(at: now)
+            let judge = Judge(rules: inForce, environment: environment, now: now)
+            let late = Judge(
+                rules: inForce, environment: environment, now: now.advanced(by: callTime))
             var claim = Claim()
             // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
             var statements = unreadable.keys.sorted().map {
@@ -43,14 +52,15 @@ struct Claimer: Sendable {
             claim.judged += unreadable.count
             for id in ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
-                let judged = judged(changes, subscription, siblings, carriers, by: judge)
+                let judged = judged(changes, subscription, siblings, carriers, by: judge, late)
                 claim.judged += judged.count
                 statements += judged.flatMap { $0.statements(now: now) }
                 guard
-                    let request = try request(
+                    let (request, intent) = try request(
                         of: judged, subscription.facts, now: now, realNow: realNow)
                 else { continue }
                 claim.requests.append(request)
+                claim.intents[request.requestReferenceID] = intent
             }
             statements += RequestQueries.insert(
                 claim.requests, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
@@ -73,7 +83,7 @@ struct Claimer: Sendable {
     private func judged(
         _ changes: [DispatchQueries.OpenChange], _ stored: SubscriptionQueries.Stored,
         _ siblings: [String: Set<String>], _ carriers: [String: SubscriptionQueries.Carrier],
-        by judge: Judge
+        by judge: Judge, _ late: Judge
     ) -> [JudgedChange] {
         var context = JudgeContext(
             openChanges: changes.map(JudgeContext.OpenChange.init),
@@ -85,21 +95,30 @@ struct Claimer: Sendable {
                 customer: stored.facts.appAccountToken)
         }
         return changes.filter { $0.state == .queued && $0.isReady && !$0.isHeld }.map { change in
-            JudgedChange(
-                change: change,
-                verdict: change.undoes == nil
-                    ? judge.judgeForSending(
-                        StoredChange(change), facts: stored.facts, context: context)
-                    : judge.judgeUndo(
-                        StoredChange(change), sendBy: change.sendBy,
-                        effectiveAt: change.dueEffectiveAt, facts: stored.facts))
+            let verdict = verdict(on: change, stored.facts, context, by: judge)
+            guard case .send(let plan) = verdict, let sendBy = plan.sendBy, sendBy < late.now
+            else { return JudgedChange(change: change, verdict: verdict) }
+            return JudgedChange(
+                change: change, verdict: self.verdict(on: change, stored.facts, context, by: late))
         }
+    }
+
+    private func verdict(
+        on change: DispatchQueries.OpenChange, _ facts: SubscriptionFacts, _ context: JudgeContext,
+        by judge: Judge
+    ) -> SendingVerdict {
+        guard change.undoes != nil else {
+            return judge.judgeForSending(StoredChange(change), facts: facts, context: context)
+        }
+        return judge.judgeUndo(
+            StoredChange(change), sendBy: change.sendBy, effectiveAt: change.dueEffectiveAt,
+            facts: facts)
     }
 
     /// One request a subscription and claim: the group of the most urgent change.
     private func request(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, now: Instant, realNow: Int64
-    ) throws -> RequestQueries.Held? {
+    ) throws -> (RequestQueries.Held, PriceChangeIntent)? {
         let sendable = judged.filter { $0.plan != nil }
         guard let first = sendable.first else { return nil }
         let group =
@@ -116,11 +135,12 @@ struct Claimer: Sendable {
                     sku: $0.change.sku, price: $0.change.newPrice,
                     dependentSKUs: $0.change.dependentSKUs.filter(facts.carries))
             })
-        return RequestQueries.Held(
+        let request = RequestQueries.Held(
             originalTransactionID: facts.originalTransactionID,
             requestReferenceID: intent.requestReferenceID,
             changeIDs: group.map(\.change.changeID), transactionID: intent.transactionID,
             call: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+        return (request, intent)
     }
 }
 

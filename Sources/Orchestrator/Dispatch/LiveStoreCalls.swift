@@ -25,6 +25,10 @@ package struct LiveStoreCalls: StoreCalls {
         return StoreAnswer(outcome) { [$0.event] }
     }
 
+    package func prepare(_ calls: Int) async {
+        await client.prepare(calls)
+    }
+
     package func look(transactionID: String) async -> StoreAnswer {
         let outcome = await client.subscriptionStatuses(transactionID: transactionID)
         return StoreAnswer(outcome) { $0.map(\.event) }

@@ -6,14 +6,15 @@ package import ServiceKit
 /// Takes due work, earliest deadline first, and carries it to the App Store: claim, commit, call, settle.
 ///
 /// Several lanes work side by side in one process and any number of processes side by side: a lane claims one
-/// bucket at a time under the subscriptions' locks, so no two ever hold the same subscription. A lane's calls
-/// run together and are settled together; a slow call holds up its lane, never the others.
+/// bucket at a time under the subscriptions' locks, so no two ever hold the same subscription. The calls of a claim
+/// are settled in sets, and the next claim does not wait for them.
 package struct Scheduler: Service {
     package let name = "scheduler"
     private let world: World
     private let claimer: Claimer
     private let settlement: Settlement
     private let sharedClock: SharedClock?
+    private let dueWork = DueWork()
     private let prices: CallBudget
     private let statuses: CallBudget
 
@@ -52,8 +53,13 @@ package struct Scheduler: Service {
         package var changePricePerSecond = 50
         /// Looks at a status; the canceller spends of the same.
         package var statusPerSecond = 50
+        /// Claims that are made at a time. More than one is for thousands of calls a second.
         package var lanes = 4
         package var requestsPerClaim = 25
+        /// Calls at a time; further claims wait.
+        package var callsOutMax = 1000
+        /// Calls that are out when the service ends get so long; what is still out then is taken over.
+        package var drainFor: Duration = .seconds(7)
         /// Renewed while the calls are out, so that a dead process's work is taken over this soon.
         package var leaseFor: Duration = .seconds(10)
         package var idleWait: Duration = .milliseconds(100)
@@ -61,8 +67,8 @@ package struct Scheduler: Service {
         /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
         /// that a pause is effective within a second, however slow the claim was.
         package var leavesWithin: Duration = .milliseconds(750)
-        /// Answers that wait for others of their lane to be stored with them.
-        package var settleEvery: Duration = .milliseconds(100)
+        /// Answers wait so long for others of their claim, to be stored with them.
+        package var settleEvery: Duration = .milliseconds(250)
         /// Of the business clock, over all replicas.
         package var refusedKeyWait: Duration = .seconds(60)
         package var wakesPerRound = 1000
@@ -72,6 +78,7 @@ package struct Scheduler: Service {
     }
 
     static let endpoint = "change_price"
+    private static let roomWait: Duration = .milliseconds(5)
 
     package init(_ world: World) {
         var world = world
@@ -94,17 +101,27 @@ package struct Scheduler: Service {
     }
 
     package func run() async throws {
+        let out = CallsOut()
         await withTaskGroup(of: Void.self) { group in
             for lane in 0..<world.limits.lanes {
-                group.addTask { await runLane(lane) }
+                group.addTask { await runLane(lane, out) }
             }
         }
+        // The service is cancelled; the calls that are out are not.
+        let isSettled = await Task { await out.allSettled(within: world.limits.drainFor) }.value
+        guard !isSettled else { return }
+        world.log.warning("calls without an answer are left", ["calls": "\(out.count)"])
     }
 
-    private func runLane(_ lane: Int) async {
+    private func runLane(_ lane: Int, _ out: CallsOut) async {
+        // Replicas begin at different buckets, too.
+        let offset = Int.random(in: 0..<64) + lane
         while !Task.isCancelled {
             do {
-                if try await round(lane: lane) == 0 {
+                if let failure = out.takeFailure() { throw failure }
+                let quiet = out.quietFor
+                if quiet > .zero { try await Task.sleep(for: quiet) }
+                if try await step(offset, out, isThorough: false) == 0 {
                     try await Task.sleep(for: world.limits.idleWait)
                 }
             } catch is CancellationError {
@@ -119,63 +136,81 @@ package struct Scheduler: Service {
         }
     }
 
-    /// One round of one lane; returns how much it found to do. Tests drive it by hand.
+    /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
     package func round(lane: Int = 0) async throws -> Int {
+        let out = CallsOut()
+        let done: Int
+        do {
+            done = try await step(lane, out, isThorough: true)
+        } catch {
+            _ = await out.allSettled()
+            throw error
+        }
+        _ = await out.allSettled()
+        if let failure = out.takeFailure() { throw failure }
+        return done
+    }
+
+    /// Looks at what there is to do, and starts as much of it as there are slots.
+    private func step(_ offset: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
+        guard out.count < world.limits.callsOutMax else {
+            try await Task.sleep(for: Self.roomWait)
+            return 1
+        }
         let now = world.clock.nowMilliseconds()
-        let controls = try await world.pool.withConnection { connection in
+        let found = try await world.pool.withConnection { connection in
             try await connection.read { connection in
                 try sharedClock?.follow(connection)
-                _ = try DispatchQueries.wake(
-                    now: now, limit: world.limits.wakesPerRound, on: connection)
-                return try ControlQueries.everything(on: connection)
+                return try dueWork.look(
+                    now: now, realNow: world.realClock.nowMilliseconds(),
+                    wakes: world.limits.wakesPerRound, isThorough: isThorough, on: connection)
             }
         }
-        let done = try await settleOpen(controls)
+        let controls = found.controls
+        // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
+        guard !controls.isHalted || out.count == 0 else { return 0 }
+        var done = 0
+        if found.open.looks { done += try await takeOver(looking: true, controls, out) }
         guard !controls.isPaused else { return done }
-        let realNow = world.realClock.nowMilliseconds()
-        let buckets = try await world.pool.withConnection { connection in
-            try await connection.read { try DispatchQueries.dueBuckets(realNow: realNow, on: $0) }
-        }
-        guard !buckets.isEmpty else { return done }
-        // Lanes start at different places of the list, so that they seldom reach for the same bucket.
-        let start = lane % buckets.count
+        if found.open.sends { done += try await takeOver(looking: false, controls, out) }
+        guard !found.due.isEmpty else { return done }
         return try await done
-            + serve(Array(buckets[start...] + buckets[..<start]), controls)
+            + serve(DueOrder.turns(found.due, now: now, offset: offset), controls, out)
     }
 
     /// Reserves slots and claims as many requests, bucket by bucket: a slot that no request has is lost once
     /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
     private func serve(
-        _ buckets: [Int], _ controls: ControlQueries.Everything
+        _ turns: [DueOrder.Turn], _ controls: ControlQueries.Everything, _ out: CallsOut
     ) async throws -> Int {
         let limits = world.limits
+        await world.store.prepare(callsMax(controls))
         let slots = try await prices.lease(callsMax(controls))
         guard slots.granted > 0 else {
             guard slots.lease.blockedUntil == nil else { return 0 }
             try await prices.pause(after: slots)
             return 1
         }
-        return try await withThrowingTaskGroup(of: Void.self) { group in
-            var free = slots.granted
-            var judged = 0
-            let until = ContinuousClock.now + limits.leavesWithin / 2
-            for bucket in buckets where free > 0 && ContinuousClock.now < until {
-                let started = ContinuousClock.now
-                let claim = try await claimer.claim(
-                    bucket: bucket, limit: free,
-                    now: Instant(milliseconds: world.clock.nowMilliseconds()),
-                    realNow: world.realClock.nowMilliseconds())
-                judged += claim.judged
-                free -= claim.requests.count
-                guard !claim.requests.isEmpty else { continue }
-                let round = round(
-                    prices, slots, started: started, isProbe: controls.isHalted)
-                group.addTask { try await round.run(claim.requests) }
-            }
-            if free > 0 { try await giveBack(slots, used: slots.granted - free) }
-            try await group.waitForAll()
+        var free = slots.granted
+        var judged = 0
+        let until = ContinuousClock.now + limits.leavesWithin / 2
+        for turn in turns where free > 0 && ContinuousClock.now < until {
+            let started = ContinuousClock.now
+            let claim = try await claimer.claim(
+                turn, limit: free, now: Instant(milliseconds: world.clock.nowMilliseconds()),
+                realNow: world.realClock.nowMilliseconds())
+            judged += claim.judged
+            free -= claim.requests.count
+            round(
+                prices, slots, started: started, isProbe: controls.isHalted, out, claim.intents
+            ).launch(claim.requests)
+        }
+        guard free == 0 else {
+            try await giveBack(slots, used: slots.granted - free)
             return judged
         }
+        try await prices.pace(after: slots)
+        return judged
     }
 
     /// While the service has halted one call asks whether the App Store takes calls again.
@@ -185,14 +220,15 @@ package struct Scheduler: Service {
 
     /// `started` before the claim asked for pauses and leased the intents; called once they are committed.
     private func round(
-        _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant, isProbe: Bool
+        _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant, isProbe: Bool,
+        _ out: CallsOut, _ intents: [String: PriceChangeIntent] = [:]
     ) -> CallRound {
         let limits = world.limits
         return CallRound(
             world: world, settlement: settlement, budget: budget, statuses: statuses, slots: slots,
             leaveBefore: min(
                 started + limits.leavesWithin, started + limits.leaseFor * 3 / 4),
-            isProbe: isProbe)
+            isProbe: isProbe, out: out, intents: intents)
     }
 
     private func giveBack(_ slots: CallSlots, used: Int) async throws {
@@ -201,31 +237,17 @@ package struct Scheduler: Service {
         }
     }
 
-    /// Retries and takes over what was left open: by us, or by a process that died. A pause holds back what is
-    /// sent once more; looking goes on.
-    private func settleOpen(_ controls: ControlQueries.Everything) async throws -> Int {
-        let now = world.clock.nowMilliseconds()
-        let realNow = world.realClock.nowMilliseconds()
-        let due = try await world.pool.withConnection { connection in
-            try await connection.read { try RequestQueries.due(now: now, realNow: realNow, on: $0) }
-        }
-        var done = 0
-        if due.looks { done += try await takeOver(looking: true, controls, realNow: realNow) }
-        if due.sends && !controls.isPaused {
-            done += try await takeOver(looking: false, controls, realNow: realNow)
-        }
-        return done
-    }
-
-    /// Takes over as many intents as there are slots for their next step, and takes that step.
+    /// Retries and takes over what was left open, by us or by a process that died: as many intents as there are
+    /// slots for their next step. A pause holds back what is sent once more; looking goes on.
     private func takeOver(
-        looking: Bool, _ controls: ControlQueries.Everything, realNow: Int64
+        looking: Bool, _ controls: ControlQueries.Everything, _ out: CallsOut
     ) async throws -> Int {
         let limits = world.limits
         let wanted = callsMax(controls)
         let owner = claimer.owner
         let budget = looking ? statuses : prices
         let now = world.clock.nowMilliseconds()
+        let realNow = world.realClock.nowMilliseconds()
         let started = ContinuousClock.now
         let (held, slots) = try await world.pool.withTransaction { connection in
             let slots = try budget.lease(wanted, on: connection)
@@ -237,7 +259,7 @@ package struct Scheduler: Service {
             _ = try connection.pipeline([budget.giveBack(slots, used: held.count)])
             return (held, slots)
         }
-        try await round(budget, slots, started: started, isProbe: controls.isHalted).run(held)
+        round(budget, slots, started: started, isProbe: controls.isHalted, out).launch(held)
         return held.count
     }
 }

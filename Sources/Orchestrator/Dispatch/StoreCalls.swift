@@ -78,4 +78,10 @@ package protocol StoreCalls: Sendable {
     ) async -> StoreAnswer
     /// Get All Subscription Statuses: the statements on this subscription.
     func look(transactionID: String) async -> StoreAnswer
+    /// So many calls are about to leave, each at an instant that it must keep.
+    func prepare(_ calls: Int) async
+}
+
+extension StoreCalls {
+    package func prepare(_ calls: Int) async {}
 }

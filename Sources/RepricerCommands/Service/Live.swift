@@ -134,8 +134,10 @@ struct Live: Sendable {
         }
     }
 
-    func store() throws -> LiveStoreCalls {
-        LiveStoreCalls(client: try client(HTTPClientLimits()))
+    func store(callsMax: Int = HTTPClientLimits().connectionsMax) throws -> LiveStoreCalls {
+        var wide = HTTPClientLimits()
+        wide.connectionsMax = callsMax
+        return LiveStoreCalls(client: try client(wide))
     }
 
     func client(_ limits: HTTPClientLimits) throws -> AppStoreClient {
@@ -177,19 +179,29 @@ struct Live: Sendable {
         return Extender(world)
     }
 
+    /// Calls at a time: five seconds of the rate, for an App Store that has become slow.
+    private static let callsMax = 300
+
     /// What delivers and folds: scheduler, projector, canceller.
     func delivery(_ pool: LedgerPool) throws -> [any Service] {
-        let store = try store()
+        let store = try store(callsMax: Self.callsMax)
         let environment = try configuration.required(configuration.environment, .environment)
+        var looking = Canceller.Limits()
         var limits = Scheduler.Limits()
         limits.changePricePerSecond =
             try configuration.required(configuration.changePriceRate, .changePriceRate).perSecond
         limits.statusPerSecond =
             try configuration.required(configuration.statusRate, .statusRate).perSecond
+        // A call that waits for a connection would miss its instant, and leave beside another's; the canceller has
+        // its connections of the same client.
+        limits.callsOutMax = Self.callsMax - 2 * looking.dependentsPerRound
+        if clock is SystemClock {
+            limits.lanes = min(limits.lanes, max(1, limits.changePricePerSecond / 500))
+            limits.requestsPerClaim = min(500, max(25, limits.changePricePerSecond / 2))
+        }
         limits.idleWait = idleWait
         var folding = Projector.Limits()
         folding.idleWait = idleWait
-        var looking = Canceller.Limits()
         looking.statusPerSecond = limits.statusPerSecond
         looking.cancelsPerSecond =
             try configuration.required(configuration.cancelRate, .cancelRate).perSecond

@@ -1,6 +1,7 @@
 import Glibc
 import Ledger
 import Orchestrator
+import Postgres
 import Receiver
 import ServiceKit
 import Synchronization
@@ -11,6 +12,8 @@ extension Commands {
         choices: ["scheduler", "receiver"])
     /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, status pages, and one to spare.
     private static let connections = 16
+    /// A replica whose machine stands still in the middle of a transaction must not hold its locks for ever.
+    private static let frozenAfter: Duration = .seconds(20)
 
     static let serve = Command(
         "serve", "run the service: take notifications in, deliver changes, follow consent",
@@ -32,7 +35,7 @@ extension Commands {
         let live = try await Live(invocation, configuration)
         let pool = LedgerPool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
-            size: connections)
+            size: connections, options: .init(idleInTransactionTimeout: frozenAfter))
         let gate = SchemaGate(pool: pool, log: live.log)
         // Asked before anything starts: a wrong version must not look like a start.
         _ = try await gate.isOpen()

@@ -257,13 +257,16 @@ import Testing
         try await world.setPause(nil, true)
         let realNow = world.realClock.nowMilliseconds()
 
-        let locked = try await world.service.withTransaction { connection in
-            try DispatchQueries.dueBuckets(realNow: realNow, on: connection).flatMap {
-                try DispatchQueries.lockDue(
-                    bucket: $0, limit: 25, realNow: realNow, on: connection)
-            }
+        let (due, locked) = try await world.service.withTransaction { connection in
+            let due = try DueQueries.earliest(
+                DueQueries.queues(on: connection).map { (queue: $0, floor: nil) },
+                realNow: realNow, on: connection)
+            let locked = try DueQueries.lock(
+                due, until: nil, limit: 25, realNow: realNow, on: connection)
+            return (due, locked)
         }
 
+        #expect(due.count == 1)
         #expect(locked.isEmpty)
         await world.close()
     }

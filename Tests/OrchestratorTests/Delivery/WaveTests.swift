@@ -180,22 +180,22 @@ import Testing
         try await Self.fill(rows: 20_000)
         let realNow = world.realClock.nowMilliseconds()
 
-        let (buckets, ids, read) = try await world.service.withTransaction { connection in
-            let buckets = try DispatchQueries.dueBuckets(realNow: realNow, on: connection)
-            let ids = try buckets.flatMap {
-                try DispatchQueries.lockDue(
-                    bucket: $0, limit: 25, realNow: realNow, on: connection)
-            }
+        let (due, ids, read) = try await world.service.withTransaction { connection in
+            let due = try DueQueries.earliest(
+                DueQueries.queues(on: connection).map { (queue: $0, floor: nil) },
+                realNow: realNow, on: connection)
+            let ids = try DueQueries.lock(
+                due, until: nil, limit: 25, realNow: realNow, on: connection)
             let read = try connection.query(
                 """
                 SELECT idx_tup_fetch + seq_tup_read AS rows FROM pg_stat_xact_user_tables
                 WHERE relname = 'price_changes'
                 """
             ).one().int64("rows")
-            return (buckets, ids, read)
+            return (due, ids, read)
         }
 
-        #expect(buckets.count == 1)
+        #expect(due.count == 1)
         #expect(ids == ["1"])
         #expect(read < 1000, "\(read) rows read")
         await world.close()

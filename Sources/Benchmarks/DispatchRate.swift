@@ -1,0 +1,133 @@
+import Foundation
+import Glibc
+import Ledger
+import Orchestrator
+import Pricing
+import ServiceKit
+import Synchronization
+
+/// Price changes a second from queued to stored answer, by the scheduler of `serve` against an App Store that
+/// answers at once. `rate=` is the limit in calls a second; `calls=` ends the run; `lanes=`, `claim=` and
+/// `replicas=` size it.
+/// Prints one JSON object.
+enum DispatchRate {
+    static func run(_ options: Options) async throws {
+        let calls = try options.integer("calls")
+        let store = InstantStore()
+        var limits = Scheduler.Limits()
+        limits.changePricePerSecond = try options.integer("rate")
+        limits.lanes = try options.integer("lanes", 1)
+        limits.requestsPerClaim = try options.integer("claim", limits.requestsPerClaim)
+        let conninfo = try options.text("database")
+        let replicas = (0..<(try options.integer("replicas", 1))).map { _ in
+            replica(conninfo, store, limits)
+        }
+
+        let cpu = cpuSeconds()
+        let services = replicas.map { replica in Task { try await replica.scheduler.run() } }
+        let started = ContinuousClock.now
+        while store.count < calls {
+            guard ContinuousClock.now - started < .seconds(1800) else {
+                throw BenchmarkFailure("only \(store.count) of \(calls) calls in half an hour")
+            }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+        for service in services { service.cancel() }
+        for service in services {
+            _ = try? await service.value  // Cancelled: it stores what is out, and ends.
+        }
+        let seconds = (ContinuousClock.now - store.origin).seconds - (store.instants.first ?? 0)
+        let used = cpuSeconds() - cpu
+        for replica in replicas { await replica.pool.close() }
+        print(
+            figures(
+                store.instants, settledIn: seconds, cpu: used, limit: limits.changePricePerSecond))
+    }
+
+    /// What one process of `serve` has: connections and memory of its own.
+    private static func replica(
+        _ conninfo: String, _ store: InstantStore, _ limits: Scheduler.Limits
+    ) -> (pool: LedgerPool, scheduler: Scheduler) {
+        let pool = LedgerPool(
+            conninfo: conninfo, applicationName: "benchmarks", size: limits.lanes + 2)
+        return (
+            pool,
+            Scheduler(
+                Scheduler.World(
+                    pool: pool, store: store, environment: .production, clock: SystemClock(),
+                    log: Log(component: "benchmarks", level: .warning), metrics: Metrics(),
+                    limits: limits))
+        )
+    }
+
+    private static func figures(
+        _ calls: [Double], settledIn seconds: Double, cpu: Double, limit: Int
+    ) -> String {
+        let leaving = max(1e-9, (calls.last ?? 0) - (calls.first ?? 0))
+        let tenth = max(1, calls.count / 10)
+        let first = Double(tenth) / max(1e-9, calls[min(tenth, calls.count - 1)] - calls[0])
+        let last =
+            Double(tenth)
+            / max(1e-9, calls[calls.count - 1] - calls[max(0, calls.count - 1 - tenth)])
+        return String(
+            format:
+                "{\"calls\":%d,\"seconds\":%.2f,\"per_second\":%.1f,\"calls_per_second\":%.1f,\"last_to_first_tenth\":%.3f,"
+                + "\"cpu_share\":%.4f,\"most_in_a_second\":%d,\"limit\":%d}",
+            calls.count, seconds, Double(calls.count) / max(1e-9, seconds),
+            Double(max(0, calls.count - 1)) / leaving, last / first,
+            cpu / max(1e-9, seconds), most(of: calls, in: 1), limit)
+    }
+
+    private static func most(of calls: [Double], in window: Double) -> Int {
+        var most = 0
+        var first = 0
+        for (index, call) in calls.enumerated() {
+            while call - calls[first] >= window { first += 1 }
+            most = max(most, index - first + 1)
+        }
+        return most
+    }
+
+    private static func cpuSeconds() -> Double {
+        var usage = rusage()
+        getrusage(0, &usage)
+        return Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+            + Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6
+    }
+}
+
+/// Applies every call at once, and notes when it came.
+private final class InstantStore: StoreCalls {
+    private let calls = Mutex<[Double]>([])
+    let origin = ContinuousClock.now
+
+    var count: Int { calls.withLock { $0.count } }
+    var instants: [Double] { calls.withLock { $0.sorted() } }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        let at = (ContinuousClock.now - origin).seconds
+        calls.withLock { $0.append(at) }
+        return .answered([answer(to: intent)], StoreReply(httpStatus: 200))
+    }
+
+    func look(transactionID: String) async -> StoreAnswer {
+        .unknown(reason: "the benchmark loses no answer", StoreReply())
+    }
+
+    private func answer(to intent: PriceChangeIntent) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(
+                signedAt: Instant(milliseconds: SystemClock().nowMilliseconds()),
+                evidenceID: intent.requestReferenceID),
+            source: .response, originalTransactionID: intent.originalTransactionID,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, consistencyToken: "next",
+                items: intent.items.map {
+                    RenewalStatement.Item(
+                        sku: $0.sku, price: $0.price, increaseStatus: "SCHEDULED",
+                        increasePrice: $0.price)
+                }))
+    }
+}

@@ -1,0 +1,166 @@
+package import Postgres
+
+/// What there is to do. Asked many times a second, so a look costs as much as is due and never as much as waits.
+///
+/// Due changes stand in queues, one a bucket, batch and wave, each in the order of its deadlines in the index. One of a
+/// paused batch or of a wave to come costs a probe, however long it is; and a floor keeps out the dead entries that a
+/// transaction left open for hours keeps alive at the beginning of a queue.
+package enum DueQueries {
+    package struct Queue: Hashable, Sendable {
+        package var bucket: Int
+        package var batchID: String
+        package var wave: Int
+
+        package init(bucket: Int, batchID: String, wave: Int = 0) {
+            self.bucket = bucket
+            self.batchID = batchID
+            self.wave = wave
+        }
+    }
+
+    /// A queue with changes that may be claimed now.
+    package struct Due: Hashable, Sendable {
+        package var queue: Queue
+        /// UTC milliseconds: the earliest deadline among them.
+        package var sendBy: Int64
+
+        package init(_ queue: Queue, sendBy: Int64) {
+            self.queue = queue
+            self.sendBy = sendBy
+        }
+    }
+
+    /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
+    /// are known to be awake.
+    package static func wake(
+        from floor: Int64? = nil, now: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.execute(
+            """
+            -- name: wakeParkedChanges
+            UPDATE repricer.price_changes c SET is_ready = true
+            FROM (
+                SELECT original_transaction_id, change_id FROM repricer.price_changes
+                WHERE state = 'queued' AND NOT is_ready AND send_after <= \(timestamp: now)
+                    AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
+                ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            ) due
+            WHERE c.original_transaction_id = due.original_transaction_id
+                AND c.change_id = due.change_id
+            """)
+    }
+
+    /// The queue `q` of the batch `b` may be served.
+    private static let isLive: SQL = """
+        b.batch_id = q.batch_id AND b.state = 'approved' AND NOT b.is_paused AND q.wave <= b.released_wave
+        """
+
+    /// The queues with ready changes that may be served: one step of the index each, however long they are.
+    package static func queues(on connection: isolated PostgresConnection) throws -> [Queue] {
+        try connection.query(
+            """
+            -- name: readyQueues
+            WITH RECURSIVE q AS (
+                (SELECT bucket, batch_id, wave FROM repricer.price_changes
+                WHERE state = 'queued' AND is_ready
+                ORDER BY bucket, batch_id, wave LIMIT 1)
+                UNION ALL
+                SELECT n.* FROM q, LATERAL (
+                    SELECT bucket, batch_id, wave FROM repricer.price_changes
+                    WHERE state = 'queued' AND is_ready
+                        AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
+                    ORDER BY bucket, batch_id, wave LIMIT 1
+                ) n
+            )
+            SELECT q.* FROM q JOIN repricer.batches b ON \(fragment: isLive)
+            """
+        ).map { try queue($0) }
+    }
+
+    private static func queue(_ row: Row) throws -> Queue {
+        Queue(
+            bucket: try row.int("bucket"), batchID: try row.text("batch_id"),
+            wave: try row.int("wave"))
+    }
+
+    /// Of these queues those with changes that may be claimed, earliest deadline first: one step of the index
+    /// each. `floor` (UTC milliseconds; nil: none) is a deadline before which the queue has no change.
+    package static func earliest(
+        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> [Due] {
+        guard !queues.isEmpty else { return [] }
+        return try connection.query(
+            """
+            -- name: earliestDue
+            SELECT q.bucket, q.batch_id, q.wave, first.send_by
+            FROM \(fragment: list(queues))
+            JOIN repricer.batches b ON \(fragment: isLive),
+            LATERAL (
+                SELECT c.send_by FROM repricer.price_changes c
+                WHERE \(fragment: isClaimable(realNow: realNow))
+                    AND c.send_by >= coalesce(q.floor, '-infinity')
+                ORDER BY c.send_by LIMIT 1
+            ) first
+            ORDER BY first.send_by
+            """
+        ).map { row in Due(try queue(row), sendBy: try row.milliseconds("send_by")) }
+    }
+
+    private static func list(_ queues: [(queue: Queue, floor: Int64?)]) -> SQL {
+        """
+        unnest(\(queues.map { Int64($0.queue.bucket) })::bigint[],
+            \(uuids: queues.map(\.queue.batchID))::uuid[],
+            \(queues.map { Int64($0.queue.wave) })::bigint[],
+            \(timestamps: queues.map(\.floor))::timestamptz[]) AS q (bucket, batch_id, wave, floor)
+        """
+    }
+
+    /// The change `c` stands in the queue `q` and may be claimed.
+    private static func isClaimable(realNow: Int64) -> SQL {
+        """
+        c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
+            AND c.state = 'queued' AND c.is_ready
+            AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+        """
+    }
+
+    /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
+    /// while everything is paused. One with a call in flight, or with notifications not yet folded, waits: its facts
+    /// are not the newest.
+    package static func lock(
+        _ due: [Due], until: Int64?, limit: Int, realNow: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        let rows = try connection.query(
+            """
+            -- name: lockDueSubscriptions
+            SELECT s.original_transaction_id
+            FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
+            JOIN repricer.batches b ON \(fragment: isLive)
+            CROSS JOIN LATERAL (
+                SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
+                WHERE \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
+                    AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
+                    AND NOT EXISTS (
+                        SELECT 1 FROM repricer.price_change_requests r
+                        WHERE r.original_transaction_id = c.original_transaction_id
+                            AND r.state IN ('sending', 'unknown'))
+                    AND NOT EXISTS (
+                        SELECT 1 FROM repricer.inbox i
+                        WHERE i.original_transaction_id = c.original_transaction_id
+                            AND i.error IS NULL)
+                -- Twice as many as wanted: another process may have locked some.
+                ORDER BY c.send_by LIMIT 2 * \(limit)
+            ) c
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = c.original_transaction_id
+            WHERE NOT (SELECT is_paused FROM repricer.service_controls)
+            ORDER BY c.send_by LIMIT \(limit)
+            FOR UPDATE OF s SKIP LOCKED
+            """)
+        var seen: Set<String> = []
+        return try rows.map { try $0.text("original_transaction_id") }
+            .filter { seen.insert($0).inserted }
+    }
+}

@@ -1,0 +1,70 @@
+import Synchronization
+
+/// The calls of one process that are out, whichever claim they came from: a claim does not wait for the calls of the
+/// one before, so a slow answer holds up nothing but its own subscription.
+final class CallsOut: Sendable {
+    private struct State {
+        var count = 0
+        var failure: (any Error)?
+        var quietUntil: ContinuousClock.Instant?
+        var waiter: CheckedContinuation<Void, Never>?
+    }
+
+    private let state = Mutex(State())
+
+    /// Calls that are not settled yet.
+    var count: Int { state.withLock { $0.count } }
+
+    /// Starts the calls of one claim. Not cancelled with the service: a call that is out is settled before the
+    /// process ends, if there is time.
+    func launch(_ count: Int, _ work: @escaping @Sendable () async throws -> Void) {
+        state.withLock { $0.count += count }
+        Task {
+            var failure: (any Error)?
+            do { try await work() } catch { failure = error }
+            let waiter = state.withLock { state in
+                state.count -= count
+                state.failure = state.failure ?? failure
+                return state.count == 0 ? state.waiter.take() : nil
+            }
+            waiter?.resume()
+        }
+    }
+
+    /// The first failure since the last question.
+    func takeFailure() -> (any Error)? {
+        state.withLock { $0.failure.take() }
+    }
+
+    /// No claim begins for so long: the App Store is out of reach, or refuses our key.
+    func keepQuiet(for time: Duration) {
+        let until = ContinuousClock.now + time
+        state.withLock { $0.quietUntil = max($0.quietUntil ?? until, until) }
+    }
+
+    /// How long to keep quiet yet.
+    var quietFor: Duration {
+        let until = state.withLock { $0.quietUntil }
+        return until.map { max(.zero, $0 - .now) } ?? .zero
+    }
+
+    /// Waits until all calls are settled, `limit` at most; false when some are still out.
+    func allSettled(within limit: Duration? = nil) async -> Bool {
+        let timer = limit.map { limit in
+            Task {
+                // Cancelled when all are settled: then nobody waits any more.
+                try? await Task.sleep(for: limit)
+                state.withLock { $0.waiter.take() }?.resume()
+            }
+        }
+        defer { timer?.cancel() }
+        await withCheckedContinuation { continuation in
+            let isDone = state.withLock { state in
+                if state.count > 0 { state.waiter = continuation }
+                return state.count == 0
+            }
+            if isDone { continuation.resume() }
+        }
+        return count == 0
+    }
+}

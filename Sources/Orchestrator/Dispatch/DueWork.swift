@@ -1,0 +1,115 @@
+import Ledger
+import Synchronization
+
+/// What one process finds to do, and what it remembers of that.
+///
+/// A transaction left open for hours keeps every index entry of finished work alive, and a look from the beginning of
+/// an index then steps over all of them. So when such a look gets slow, the next ones begin where the last one found
+/// the first live entry, and a look at everything takes a twentieth of the time at most. What comes back below a
+/// floor waits for that look.
+final class DueWork: Sendable {
+    /// A look at everything that takes no longer is always one.
+    private static let cheap: Duration = .milliseconds(10)
+    private static let share = 20
+    private static let pauseMax: Duration = .seconds(10)
+    /// Milliseconds by which a row may have been written later than its instants say.
+    private static let writingTime: Int64 = 30_000
+
+    struct Found: Sendable {
+        /// While everything is paused nothing is claimed and nothing sent again.
+        var controls: ControlQueries.Everything
+        var open: RequestQueries.Waiting
+        /// Earliest deadline first.
+        var due: [DueQueries.Due]
+    }
+
+    private struct Memory {
+        var floors: [DueQueries.Queue: Int64] = [:]
+        var wakeFloor: Int64?
+        var leaseFloor: Int64?
+        var everythingAt: ContinuousClock.Instant?
+    }
+
+    private let memory = Mutex(Memory())
+
+    /// Wakes what is due and looks at what there is to do. `isThorough` looks at everything, whatever it costs.
+    func look(
+        now: Int64, realNow: Int64, wakes: Int, isThorough: Bool,
+        on connection: isolated LedgerConnection
+    ) throws -> Found {
+        let started = ContinuousClock.now
+        let known = memory.withLock { $0 }
+        var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
+        let awoken = try DueQueries.wake(
+            from: everything ? nil : known.wakeFloor, now: now, limit: wakes, on: connection)
+        // What woke may lie below every floor.
+        everything = everything || awoken > 0
+        let controls = try ControlQueries.everything(on: connection)
+        let isPaused = controls.isPaused
+        let open = try RequestQueries.waiting(
+            from: everything ? nil : known.leaseFloor, now: now, realNow: realNow, on: connection)
+        var due: [DueQueries.Due] = []
+        if !isPaused {
+            let queues: [(queue: DueQueries.Queue, floor: Int64?)] =
+                everything
+                ? try DueQueries.queues(on: connection).map { (queue: $0, floor: nil) }
+                : known.floors.map { (queue: $0.key, floor: $0.value) }
+            due = try DueQueries.earliest(queues, realNow: realNow, on: connection)
+        }
+        let took = ContinuousClock.now - started
+        memory.withLock { memory in
+            // While everything is paused nobody looked for changes.
+            if !isPaused {
+                memory.floors = Dictionary(due.map { ($0.queue, $0.sendBy) }) { first, _ in first }
+            }
+            if awoken < wakes { memory.wakeFloor = now - Self.writingTime }
+            let written = realNow - Self.writingTime
+            memory.leaseFloor = min(open.firstLease ?? written, written)
+            guard everything else { return }
+            memory.everythingAt =
+                took <= Self.cheap || isPaused
+                ? nil : ContinuousClock.now + min(took * Self.share, Self.pauseMax)
+        }
+        return Found(controls: controls, open: open, due: due)
+    }
+}
+
+/// The order in which due queues are served.
+struct DueOrder: Sendable {
+    /// A bucket's queues, earliest deadline first.
+    struct Turn: Sendable {
+        var due: [DueQueries.Due]
+        /// UTC milliseconds: only changes with a deadline until then; nil: whichever.
+        var until: Int64?
+    }
+
+    /// Changes whose deadlines lie this close together are as urgent as one another.
+    static let closeMin: Int64 = 60_000
+    /// Of the time that is left: what is due in sixteen days may be overtaken by what is due a day later.
+    static let closeShare: Int64 = 16
+
+    /// First the turns of what is as urgent as the most urgent change; then, for slots that this leaves, all others.
+    /// `offset` tells lanes and replicas apart, so that they seldom reach for the same bucket.
+    static func turns(_ due: [DueQueries.Due], now: Int64, offset: Int) -> [Turn] {
+        guard let first = due.first?.sendBy else { return [] }
+        let until = max(first, now) + max(closeMin, (first - now) / closeShare)
+        let urgent = byBucket(due.filter { $0.sendBy <= until })
+        let start = urgent.isEmpty ? 0 : offset % urgent.count
+        return (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
+            + byBucket(due).map { Turn(due: $0, until: nil) }
+    }
+
+    private static func byBucket(_ due: [DueQueries.Due]) -> [[DueQueries.Due]] {
+        var places: [Int: Int] = [:]
+        var turns: [[DueQueries.Due]] = []
+        for one in due {
+            if let index = places[one.queue.bucket] {
+                turns[index].append(one)
+            } else {
+                places[one.queue.bucket] = turns.count
+                turns.append([one])
+            }
+        }
+        return turns
+    }
+}

@@ -1,0 +1,140 @@
+import Ledger
+import Orchestrator
+import Pricing
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Orchestrator
+
+/// What is found to do, in which order, and at what cost.
+@Suite(.database) struct DueWorkTests {
+    private typealias World = DeliveryWorld
+
+    /// One that a slow machine does not make hold back its calls.
+    private func scheduler(
+        _ world: World, _ store: SilentStore, _ change: (inout Scheduler.Limits) -> Void
+    ) -> Scheduler {
+        var limits = Scheduler.Limits()
+        limits.leavesWithin = .seconds(60)
+        limits.leaseFor = .seconds(90)
+        change(&limits)
+        return Scheduler(
+            Scheduler.World(
+                pool: world.service, store: store, environment: .production, clock: world.clock,
+                realClock: world.realClock, log: .silent, metrics: Metrics(), limits: limits,
+                wait: { _ in }))
+    }
+
+    private func due(_ bucket: Int, _ hours: Int64) -> DueQueries.Due {
+        DueQueries.Due(
+            .init(bucket: bucket, batchID: "batch"),
+            sendBy: World.start.milliseconds + hours * 3_600_000)
+    }
+
+    @Test(arguments: [
+        // Sixteen hours away: one due within an hour of it is as urgent.
+        (hours: [16, 17, 18] as [Int64], urgent: 2), (hours: [16, 16, 16], urgent: 3),
+        // Overdue ones are all as urgent as what is due this minute.
+        (hours: [-500, -1, 0, 1], urgent: 3), (hours: [0, 1], urgent: 1),
+    ])
+    func turns_beginWithWhatIsMostUrgent(hours: [Int64], urgent: Int) {
+        let all = hours.enumerated().map { due($0.offset, $0.element) }
+
+        let turns = DueOrder.turns(all, now: World.start.milliseconds, offset: 1)
+
+        #expect(turns.count { $0.until != nil } == urgent)
+        #expect(turns.count == urgent + hours.count, "what is less urgent follows")
+        #expect(turns.prefix(urgent).allSatisfy { $0.until != nil })
+        #expect(
+            Set(turns.prefix(urgent).flatMap(\.due).map(\.queue.bucket)) == Set(0..<urgent))
+    }
+
+    @Test func calls_ofTwoBatches_leaveInTheOrderOfTheirDeadlines() async throws {
+        let world = try await World.make()
+        let ids = (1...40).map { "\($0)" }
+        for id in ids { try await world.subscribe(id) }
+        // Sent to with 40 days to go, the later half may wait four weeks less.
+        let late = try await world.submit(
+            ids.prefix(30).map { World.row($0, line: 2) }, content: "late")
+        let early = try await world.submit(
+            ids.suffix(10).map { World.row($0, line: 2) }, content: "early")
+        try await world.approve(late)
+        try await world.approve(early)
+        try await world.service.withConnection { connection in
+            _ = try await connection.execute(
+                """
+                UPDATE repricer.price_changes SET send_by = \(timestamp: World.start.milliseconds)::timestamptz
+                    + CASE WHEN batch_id = \(uuid: early) THEN interval '2 days' ELSE interval '9 days' END
+                """)
+        }
+
+        try await world.deliver(world.scheduler())
+
+        let order = world.store.calls.map(\.originalTransactionID)
+        #expect(order.count == 40)
+        #expect(Set(order.prefix(10)) == Set(ids.suffix(10)))
+        await world.close()
+    }
+
+    @Test func changesOfAPausedBatch_howeverMany_areNotRead() async throws {
+        let world = try await World.make()
+        let ids = (1...80).map { "\($0)" }
+        for id in ids { try await world.subscribe(id) }
+        let paused = try await world.submitAndApprove(ids.map { World.row($0) })
+        try await world.setPause(paused, true)
+
+        let read = try await world.service.withTransaction { connection in
+            let due = try DueQueries.queues(on: connection)
+            let rows = try connection.query(
+                """
+                SELECT pg_stat_get_xact_tuples_fetched('repricer.price_changes'::regclass)
+                    + pg_stat_get_xact_tuples_returned('repricer.price_changes'::regclass) AS rows
+                """
+            ).one().int("rows")
+            return (due: due.count, rows: rows)
+        }
+
+        #expect(read.due == 0)
+        #expect(read.rows <= 68, "one a queue")
+        await world.close()
+    }
+
+    /// The next claim does not wait for the calls of the one before.
+    @Test func callWithoutAnAnswer_holdsUpNoOther() async throws {
+        let world = try await World.make()
+        let ids = (1...40).map { "\($0)" }
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(ids.map { World.row($0) })
+        let store = SilentStore(to: ["1", "2", "3", "4", "5"], others: world.store)
+        let scheduler = scheduler(world, store) { _ in }
+        let service = Task { try await scheduler.run() }
+
+        while world.store.calls.count < 35 { await Task.yield() }
+        service.cancel()
+        store.answer()
+        _ = try? await service.value
+
+        #expect(Set(world.store.applied.values.map(\.originalTransactionID)) == Set(ids))
+        #expect(try await world.changes() == ids.map { _ in "A scheduled" })
+        await world.close()
+    }
+
+    @Test func callWithoutAnAnswer_whenTheServiceEnds_isLeftToWhoTakesItOver() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let store = SilentStore(to: ["1"], others: world.store)
+        let scheduler = scheduler(world, store) { $0.drainFor = .milliseconds(50) }
+        let service = Task { try await scheduler.run() }
+        while store.asked == 0 { await Task.yield() }
+
+        service.cancel()
+        _ = try? await service.value
+
+        #expect(try await world.changes() == ["A sending"])
+        #expect(try await world.requestStates() == ["sending"])
+        store.answer()
+        await world.close()
+    }
+}

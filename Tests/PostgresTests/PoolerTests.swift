@@ -1,0 +1,128 @@
+import Postgres
+import TestSupport
+import Testing
+
+/// Through a real PgBouncer in transaction mode, where each transaction may run in another server session.
+@Suite(.database)
+struct PoolerTests {
+    private func pool(
+        _ url: String, size: Int, options: ConnectionOptions = .init()
+    ) -> PostgresPool {
+        PostgresPool(conninfo: url, applicationName: "pooler", size: size, options: options)
+    }
+
+    @Test func connection_throughAPooler_knowsItAndADirectOneDoesNot() async throws {
+        let pooler = try TestPooler(for: ["postgres"], sessions: 1)
+        let pooled = try await PostgresConnection.connect(
+            await pooler.url(), applicationName: "pooled")
+        let direct = try await TestDatabase.connect()
+
+        #expect(await pooled.isPooled)
+        #expect(await !direct.isPooled)
+        await pooled.close()
+        await direct.close()
+    }
+
+    @Test func statements_ofManyConnectionsOverTwoSessions_allSucceed() async throws {
+        let pooler = try TestPooler(for: ["postgres"], sessions: 2)
+        let pool = pool(try await pooler.url(), size: 8)
+
+        let sum = try await withThrowingTaskGroup(of: Int.self) { group in
+            for number in 1...200 {
+                group.addTask {
+                    switch number % 3 {
+                    case 0:
+                        try await pool.withConnection {
+                            try await $0.query("SELECT \(number) AS n").one().int("n")
+                        }
+                    case 1:
+                        try await pool.withTransaction { connection in
+                            let half = try connection.query("SELECT \(number) AS n").one().int("n")
+                            return try connection.query("SELECT \(half) + 0 AS n").one().int("n")
+                        }
+                    default:
+                        try await pool.withConnection { connection in
+                            try await connection.pipeline([
+                                "SELECT \(number) AS n", "SELECT \(number) - 0 AS n",
+                            ])[1].one().int("n")
+                        }
+                    }
+                }
+            }
+            return try await group.reduce(0, +)
+        }
+
+        #expect(sum == 20_100)
+        await pool.close()
+    }
+
+    @Test func instants_whenTheServerHasAnotherZone_comeBackAsTheyWere() async throws {
+        let pooler = try TestPooler(for: ["postgres"], sessions: 1)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET TimeZone = ''Asia/Tokyo''',
+                current_database()); END $$
+            """)
+        let connection = try await PostgresConnection.connect(
+            await pooler.url(), applicationName: "pooled")
+
+        let alone = try await connection.query(
+            "SELECT \(timestamp: 1_772_323_200_123)::timestamptz AS at"
+        ).one().milliseconds("at")
+        let inside = try await connection.transaction { connection in
+            try connection.query("SELECT \(timestamp: 1_772_323_200_123)::timestamptz AS at")
+                .one().milliseconds("at")
+        }
+
+        #expect(alone == 1_772_323_200_123)
+        #expect(inside == 1_772_323_200_123)
+        await connection.close()
+        await owner.close()
+    }
+
+    /// Set for a session, they would hold for whoever gets that session next.
+    @Test func limits_ofOneUser_doNotReachTheNext() async throws {
+        let pooler = try TestPooler(for: ["postgres"], sessions: 1)
+        let url = try await pooler.url()
+        let reader = try await PostgresConnection.connect(
+            url, applicationName: "reader",
+            options: .init(statementTimeout: .milliseconds(50), isReadOnly: true))
+        let writer = try await PostgresConnection.connect(url, applicationName: "writer")
+        try await writer.script("CREATE TABLE kept (n bigint)")
+
+        await #expect { try await reader.execute("INSERT INTO kept VALUES (1)") } throws: {
+            ($0 as? PostgresError)?.sqlState == .readOnlyTransaction
+        }
+        await #expect { try await reader.query("SELECT pg_sleep(20)") } throws: {
+            ($0 as? PostgresError)?.sqlState == .queryCanceled
+        }
+        let stored = try await writer.execute("INSERT INTO kept SELECT \(2) FROM pg_sleep(0.1)")
+
+        #expect(stored == 1)
+        #expect(try await reader.query("SELECT n FROM kept").map { try $0.int("n") } == [2])
+        await reader.close()
+        await writer.close()
+    }
+
+    @Test func connection_whoseServerBecameReadOnly_isNotLentAgain() async throws {
+        let pool = pool(TestDatabase.url, size: 1)
+        let former = try await pool.withConnection { connection in
+            try await connection.script("SET default_transaction_read_only = on")
+            return await connection.backendProcessID
+        }
+
+        await #expect {
+            try await pool.withConnection { try await $0.script("CREATE TABLE kept (n bigint)") }
+        } throws: {
+            ($0 as? PostgresError)?.sqlState == .readOnlyTransaction
+        }
+        let next = try await pool.withConnection { connection in
+            try await connection.script("CREATE TABLE kept (n bigint)")
+            return await connection.backendProcessID
+        }
+
+        #expect(next != former)
+        await pool.close()
+    }
+}

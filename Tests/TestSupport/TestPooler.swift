@@ -1,0 +1,80 @@
+import Foundation
+import Synchronization
+
+/// A PgBouncer in transaction mode before the cluster of the tests, ended with its last user.
+package final class TestPooler: Sendable {
+    private static let programs = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"]
+
+    private let process: Mutex<Process>
+    private let folder: ScratchFolder
+
+    /// Starts it for these people, named as their connection strings name them.
+    ///
+    /// - Parameter sessions: server sessions for each database and person; few make everybody share them.
+    package init(for people: [String], sessions: Int) throws {
+        folder = try ScratchFolder()
+        guard
+            let program = Self.programs.first(where: {
+                FileManager.default.isExecutableFile(atPath: $0)
+            }), let socket = TestDatabase.current?.socketFolder
+        else { throw TestPoolerError.notInstalled }
+        let list = people.map { "\"\($0)\" \"\"\n" }.joined()
+        let users = try folder.file("users.txt", list)
+        let settings = try folder.file(
+            "pgbouncer.ini",
+            """
+            [databases]
+            * = host=\(socket) port=5432
+            [pgbouncer]
+            listen_addr =
+            listen_port = 5432
+            unix_socket_dir = \(folder.path)
+            auth_type = trust
+            auth_file = \(users)
+            pool_mode = transaction
+            default_pool_size = \(sessions)
+            max_client_conn = 200
+            """)
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: program)
+        process.arguments = ["-q", settings]
+        if geteuid() == 0 {
+            // It refuses to be root, and the cluster's socket is its owner's.
+            process.arguments = ["-q", "-u", "postgres", settings]
+            let owner = try FileManager.default.attributesOfItem(atPath: socket)[.ownerAccountID]
+            try FileManager.default.setAttributes(
+                [.ownerAccountID: owner ?? 0, .posixPermissions: 0o755], ofItemAtPath: folder.path)
+        }
+        process.standardError = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        try process.run()
+        self.process = Mutex(process)
+    }
+
+    deinit {
+        process.withLock { $0.terminate() }
+    }
+
+    /// The connection string of this test's database through the pooler, once that takes connections.
+    package func url(of person: String = "postgres") async throws -> String {
+        guard let database = TestDatabase.current else { throw TestPoolerError.notInstalled }
+        while !FileManager.default.fileExists(atPath: "\(folder.path)/.s.PGSQL.5432") {
+            guard process.withLock({ $0.isRunning }) else { throw TestPoolerError.ended }
+            await Task.yield()
+        }
+        return "postgresql:///\(database.name)?host=\(folder.path)&port=5432&user=\(person)"
+    }
+}
+
+/// Why there is no pooler.
+enum TestPoolerError: Error, CustomStringConvertible {
+    case notInstalled
+    case ended
+
+    var description: String {
+        switch self {
+        case .notInstalled: "there is no pgbouncer: run Deploy/install"
+        case .ended: "pgbouncer ended at once"
+        }
+    }
+}
