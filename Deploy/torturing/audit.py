@@ -10,8 +10,8 @@ import json
 
 import around
 from look import (
-    CLIENT_DEADLINE, DRAIN_MAX, FINAL, LEASE_LEFT, LONG_PAUSE, RECONNECTED_IN, RENEWED_EVERY, SILENCE_BEGINS, TURNS,
-    WAITING, Look, change_of, fates_of, is_definite)
+    CLIENT_DEADLINE, DRAIN_MAX, FINAL, LATE_TOGETHER, LATE_WITHIN, LEASE_LEFT, LONG_PAUSE, RECONNECTED_IN, RENEWED_EVERY,
+    SILENCE_BEGINS, STAMPED_IN, TURNS, WAITING, Look, change_of, fates_of, is_definite)
 
 
 # An increase is due at the second renewal or the third.
@@ -282,15 +282,14 @@ def rate_kept(look, window, factor):
                 index += 1
                 continue
             # One finding a crowd: from its first call to the last that is in no kept window.
-            first, narrowest = index, window
+            first, narrowest, is_late = index, window, look.is_real
             while index + allowed < len(arrivals) and (
                     arrivals[index + allowed] - arrivals[index] < window):
                 narrowest = min(narrowest, arrivals[index + allowed] - arrivals[index])
+                is_late = is_late and was_late(look, arrivals, index, allowed, window)
                 index += 1
             last = index + allowed - 1
-            # Calls arrive as much too late as the machine kept their sender and the store waiting, turn by turn.
-            if look.is_real and window - narrowest <= TURNS * longest_stall(
-                    look, arrivals[first] - 200, arrivals[last] + 200):
+            if is_late:
                 look.excused["rate"] += 1
                 continue
             wrong.append(
@@ -299,8 +298,21 @@ def rate_kept(look, window, factor):
     return counted, wrong
 
 
-def longest_stall(look, begin, end):
-    return max((to - since for since, to in look.stalls if since < end and to > begin), default=0)
+def was_late(look, arrivals, index, allowed, window):
+    """Whether the first call of a narrow window arrived late, rather than that a call was too many.
+
+    Calls leave at instants that lie evenly apart, never earlier. So one that is late comes after a longer pause, and
+    with a few calls before it the rate is kept; and the machine must have kept processes waiting just before it.
+    """
+    missing = window - (arrivals[index + allowed] - arrivals[index])
+    waits = [min(to, arrivals[index] + STAMPED_IN) - max(since, arrivals[index] - LATE_WITHIN)
+             for since, to in look.stalls
+             if since < arrivals[index] + STAMPED_IN and to > arrivals[index] - LATE_WITHIN]
+    if missing > max(TURNS * max(waits, default=0), sum(waits)):
+        return False
+    return any(
+        arrivals[index + allowed] - arrivals[index - back] >= window + back * window // allowed
+        for back in range(1, LATE_TOGETHER + 1) if index >= back) or index < LATE_TOGETHER
 
 
 def silence_kept(look):

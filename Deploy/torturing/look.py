@@ -22,6 +22,11 @@ DRAIN_MAX = 10_000
 # Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
 # connection, store's connection, handler; and as a crowd has two ends, one may be late where the other was not.
 TURNS = 6
+# Pauses that make a call late lie so shortly before its stamp, or reach so far beyond it.
+LATE_WITHIN = 250
+STAMPED_IN = 5
+# So many calls one after the other may be late by the same pause.
+LATE_TOGETHER = 4
 
 
 class Look:

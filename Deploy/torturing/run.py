@@ -123,8 +123,6 @@ def submit(world, path, name):
         if done.returncode == 0:
             state["batch"] = done.stdout.strip().split("\n")[-1]
             return None
-        if done.returncode == 3:
-            return None
         return f"submit of {path} exits with {done.returncode}: {done.stderr[-300:]}"
 
     def approve():
@@ -142,9 +140,8 @@ def submit(world, path, name):
         return f"approve exits with {done.returncode}: {done.stderr[-300:]}"
 
     until_done(90, store)
-    if "batch" in state:
-        world.submitted.append((name, path))
-        until_done(90, approve)
+    world.submitted.append((name, path))
+    until_done(90, approve)
 
 
 UNSETTLED = """SELECT

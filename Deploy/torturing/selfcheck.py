@@ -336,6 +336,15 @@ def burst_on_a_pausing_machine(world):
     world["stalls"].append([20_100, 20_150])
 
 
+def call_too_many_on_a_pausing_machine(world):
+    """rate_second"""
+    # Evenly apart but for one between two others, and a pause long enough to make it late.
+    world["calls"] += [
+        {**call(10 + n, "id-1", at, "A", 1500, repeated=True), "endpoint": "status"}
+        for n, at in enumerate([20_000, 20_340, 20_680, 21_020, 21_190, 21_360, 21_700, 22_040])]
+    world["stalls"] += [[20_900, 21_185], [20_600, 20_675]]
+
+
 def decrease_declined(world):
     """ends_equal"""
     for made in world["calls"]:

@@ -119,6 +119,33 @@ import Testing
         #expect(declined >= 20)
     }
 
+    /// Those beyond change nothing of the others, and each names an item of its customer's other subscription.
+    @Test func pairs_addCustomersOfTwoSubscriptions_oneADependentOfTheOther() throws {
+        let plain = Self.make(count: 200)
+        let sample = SampleMaker(
+            options: Self.options, start: Self.start, count: 200, pairs: 16
+        ).make()
+        let pairs = Array(sample.subscriptions.dropFirst(200))
+        let rows = sample.rows.filter { row in pairs.contains { $0.id == row.transaction } }
+
+        #expect(Array(sample.subscriptions.prefix(200)) == plain.subscriptions)
+        #expect(pairs.count == 32)
+        #expect(Set(pairs.map(\.id)).count == 32)
+        #expect(rows.count == 16)
+        #expect(rows.count { $0.code == "dependent_unknown" } == 2)
+        for row in rows where row.code == nil {
+            let first = try #require(pairs.first { $0.id == row.transaction })
+            let others = pairs.filter {
+                $0.appAccountToken == first.appAccountToken && $0.id != first.id
+            }
+            let carried = others.flatMap { other in
+                other.items.flatMap { [$0.sku, "\(other.id)/\($0.sku)"] }
+            }
+            #expect(others.count == 1)
+            #expect(!row.dependentSKUs.isEmpty && Set(carried).isSuperset(of: row.dependentSKUs))
+        }
+    }
+
     @Test func rows_asCSV_haveTheColumnsOfTheInterface() {
         let row = SampleRow(
             transaction: "2000000000010000", sku: "A", price: "12.99", currency: "USD",
