@@ -384,6 +384,23 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE batches SET is_parking = true, halted_storefronts = halted_storefronts || jsonb_build_object(
+            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at))
+        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT halted_storefronts ? p_storefront;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
+        json_build_object('storefront', p_storefront, 'by', p_by, 'reason', p_reason));
+    RETURN true;
+END
+$$;
+
 CREATE TABLE repricer.approval_limits (
     approver text NOT NULL,
     max_rows bigint,
@@ -416,6 +433,35 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
         FROM jsonb_each_text(p_monthly) AS m
         WHERE p_limit.max_monthly_milliunits IS NOT NULL
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
+$$;
+
+CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+BEGIN
+    SELECT * INTO v_batch FROM batches WHERE is_parking ORDER BY batch_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    -- One that somebody holds is being sent; put back, it is left out by the claim itself.
+    WITH taken AS (
+        SELECT original_transaction_id, change_id FROM price_changes
+        WHERE batch_id = v_batch.batch_id AND state = 'queued' AND NOT is_held
+            AND v_batch.halted_storefronts ? storefront
+        LIMIT p_limit FOR UPDATE SKIP LOCKED
+    )
+    UPDATE price_changes c SET is_held = true FROM taken t
+        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows < p_limit THEN
+        UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
+    END IF;
+    RETURN v_rows;
+END
 $$;
 
 CREATE FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) RETURNS integer
@@ -639,10 +685,14 @@ CREATE TABLE repricer.batches (
     guards_count_from timestamp with time zone,
     halted_by text,
     undoes_batch_id uuid,
+    halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    is_parking boolean DEFAULT false NOT NULL,
+    guard_reading jsonb,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
     CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
     CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
+    CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
     CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
     CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
     CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
@@ -666,6 +716,12 @@ COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only chang
 COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
 
 COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
+
+COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
+
+COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
+
+COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 
 CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
@@ -845,7 +901,7 @@ CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zon
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    v_halted_by text;
+    v_batch batches;
 BEGIN
     PERFORM require_pricing();
     IF p_batch_id IS NULL THEN
@@ -854,7 +910,7 @@ BEGIN
             paused_at = CASE WHEN p_is_paused THEN p_at END,
             paused_reason = CASE WHEN p_is_paused THEN p_reason END;
     ELSE
-        SELECT halted_by INTO v_halted_by FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+        SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
         END IF;
@@ -863,12 +919,19 @@ BEGIN
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
-                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END
+                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
+                halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
+                is_parking = is_parking AND p_is_paused,
+                guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
             WHERE batch_id = p_batch_id;
+        IF NOT p_is_paused THEN
+            UPDATE price_changes SET is_held = false WHERE batch_id = p_batch_id AND state = 'queued' AND is_held;
+        END IF;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
         coalesce('batch:' || p_batch_id, 'everything'),
-        json_build_object('reason', p_reason, 'halted_by', v_halted_by));
+        json_build_object('reason', p_reason, 'halted_by', v_batch.halted_by, 'halted_storefronts',
+            (SELECT string_agg(s, ',' ORDER BY s) FROM jsonb_object_keys(v_batch.halted_storefronts) s)));
 END
 $$;
 
@@ -1075,6 +1138,7 @@ CREATE TABLE repricer.price_changes (
     former_skus text[],
     wave smallint DEFAULT 0 NOT NULL,
     undoes_change_id uuid,
+    is_held boolean DEFAULT false NOT NULL,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK (
 CASE
@@ -1105,6 +1169,8 @@ COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS 'The dependent
 COMMENT ON COLUMN repricer.price_changes.former_skus IS 'Names that the item had since our call and lost again; a charge may bear any of them.';
 
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
+
+COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
 
 CREATE VIEW report.batch_summary AS
  WITH tallies AS (
@@ -3091,15 +3157,17 @@ CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (fore
 
 CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, state);
 
-CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((state = 'queued'::text) AND is_ready);
+CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((state = 'queued'::text) AND is_ready AND (NOT is_held));
 
 CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+
+CREATE INDEX price_changes_held ON repricer.price_changes USING btree (batch_id, storefront) WHERE ((state = 'queued'::text) AND is_held);
 
 CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (undoes_change_id IS NULL));
 
 CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id) WHERE ((undoes_change_id IS NOT NULL) AND (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text])));
 
-CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready));
+CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
 
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
@@ -3205,10 +3273,16 @@ GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with t
 REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) TO repricer_service;
@@ -3262,6 +3336,8 @@ GRANT INSERT("grouping") ON TABLE repricer.batches TO repricer_pricing;
 GRANT INSERT(waves) ON TABLE repricer.batches TO repricer_pricing;
 
 GRANT INSERT(guards) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
 

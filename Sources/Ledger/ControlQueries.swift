@@ -57,18 +57,49 @@ package enum ControlQueries {
         ).one().bool("is_new")
     }
 
-    /// Approved batches that are paused, and how many of them no person paused.
+    /// Approved batches that are paused, how many of them no person paused, and the storefronts that are halted.
     package static func pausedBatches(
         on connection: isolated PostgresConnection
-    ) throws -> (paused: Int, halted: Int) {
+    ) throws -> (paused: Int, halted: Int, storefronts: Int) {
         let row = try connection.query(
             """
             -- name: pausedBatches
-            SELECT count(*) AS paused, count(halted_by) AS halted FROM repricer.batches
-            WHERE is_paused AND state = 'approved'
+            SELECT count(*) FILTER (WHERE is_paused) AS paused,
+                count(halted_by) FILTER (WHERE is_paused) AS halted,
+                coalesce(sum((SELECT count(*) FROM jsonb_object_keys(halted_storefronts))), 0)::bigint
+                    AS storefronts
+            FROM repricer.batches WHERE state = 'approved' AND (is_paused OR halted_storefronts <> '{}')
             """
         ).one()
-        return (try row.int("paused"), try row.int("halted"))
+        return (try row.int("paused"), try row.int("halted"), try row.int("storefronts"))
+    }
+
+    /// A storefront of a batch that a code has halted.
+    package struct HaltedStorefront: Sendable, Equatable {
+        package var storefront: String
+        /// The App Store's code.
+        package var by: String
+        package var reason: String
+        /// UTC milliseconds.
+        package var at: Int64
+    }
+
+    package static func haltedStorefronts(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [HaltedStorefront] {
+        try connection.query(
+            """
+            -- name: haltedStorefronts
+            SELECT h.key AS storefront, h.value ->> 'by' AS by, h.value ->> 'reason' AS reason,
+                (h.value ->> 'at')::timestamptz AS at
+            FROM repricer.batches b, jsonb_each(b.halted_storefronts) h
+            WHERE b.batch_id = \(uuid: batchID) ORDER BY 1
+            """
+        ).map { row in
+            HaltedStorefront(
+                storefront: try row.text("storefront"), by: try row.text("by"),
+                reason: try row.text("reason"), at: try row.milliseconds("at"))
+        }
     }
 
     /// Whether nothing at all may be sent.

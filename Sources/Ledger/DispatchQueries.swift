@@ -24,7 +24,7 @@ package enum DispatchQueries {
         package var dueEffectiveAt: Instant
         package var isReady: Bool
         package var goesAlone: Bool
-        /// Its batch is paused, or its wave is still to come.
+        /// Its batch is paused, its storefront halted in it, or its wave still to come.
         package var isHeld: Bool
         package var grouping: RequestGrouping
         /// The change that this one takes back.
@@ -39,7 +39,8 @@ package enum DispatchQueries {
             """
             -- name: openChanges
             SELECT c.*, to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
-                b.is_paused OR c.wave > b.released_wave AS is_held, b.grouping
+                b.is_paused OR c.wave > b.released_wave OR b.halted_storefronts ? c.storefront
+                    AS is_held_back, b.grouping
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[])
@@ -78,7 +79,7 @@ package enum DispatchQueries {
             sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
             dueEffectiveAt: Instant(milliseconds: try row.milliseconds("due_effective_at")),
             isReady: try row.bool("is_ready"), goesAlone: try row.bool("goes_alone"),
-            isHeld: try row.bool("is_held"),
+            isHeld: try row.bool("is_held_back"),
             grouping: RequestGrouping(rawValue: try row.text("grouping")) ?? .announced,
             undoes: try row.textOrNil("undoes_change_id"))
     }

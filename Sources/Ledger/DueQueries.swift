@@ -41,7 +41,7 @@ package enum DueQueries {
             UPDATE repricer.price_changes c SET is_ready = true
             FROM (
                 SELECT original_transaction_id, change_id FROM repricer.price_changes
-                WHERE state = 'queued' AND NOT is_ready AND send_after <= \(timestamp: now)
+                WHERE state = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
                     AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
                 ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
             ) due
@@ -62,12 +62,12 @@ package enum DueQueries {
             -- name: readyQueues
             WITH RECURSIVE q AS (
                 (SELECT bucket, batch_id, wave FROM repricer.price_changes
-                WHERE state = 'queued' AND is_ready
+                WHERE state = 'queued' AND is_ready AND NOT is_held
                 ORDER BY bucket, batch_id, wave LIMIT 1)
                 UNION ALL
                 SELECT n.* FROM q, LATERAL (
                     SELECT bucket, batch_id, wave FROM repricer.price_changes
-                    WHERE state = 'queued' AND is_ready
+                    WHERE state = 'queued' AND is_ready AND NOT is_held
                         AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
                     ORDER BY bucket, batch_id, wave LIMIT 1
                 ) n
@@ -116,11 +116,12 @@ package enum DueQueries {
         """
     }
 
-    /// The change `c` stands in the queue `q` and may be claimed.
+    /// The change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a halted storefront leave their
+    /// queue; those that were put back since are passed over.
     private static func isClaimable(realNow: Int64) -> SQL {
         """
         c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
-            AND c.state = 'queued' AND c.is_ready
+            AND c.state = 'queued' AND c.is_ready AND NOT c.is_held AND NOT b.halted_storefronts ? c.storefront
             AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
         """
     }

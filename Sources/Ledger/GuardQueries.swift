@@ -3,13 +3,15 @@ package import Pricing
 
 /// What stops a batch without a person, and what its guard rails count.
 package enum GuardQueries {
-    /// A batch under way that has guard rails and still something to hold back.
+    /// A batch under way that has guard rails.
     package struct Guarded: Sendable, Equatable {
         package var batchID: String
         package var name: String
         package var rails: [GuardRail]
         /// UTC milliseconds: only changes sent since then count.
         package var countFrom: Int64?
+        /// It has something to hold back; else it is only counted, for those who look.
+        package var isJudged: Bool
     }
 
     package struct Count: Sendable, Equatable {
@@ -17,18 +19,25 @@ package enum GuardQueries {
         package var all: Int64
     }
 
-    /// Approved, not paused, with changes that wait to be sent.
-    package static func guarded(on connection: isolated PostgresConnection) throws -> [Guarded] {
+    /// Those that are not paused and have changes that wait to be sent; and those counted before `countedBefore`, by
+    /// the machine's clock, of which something was open then.
+    package static func guarded(
+        countedBefore: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Guarded] {
         let rows = try connection.query(
             """
             -- name: guardedBatches
-            SELECT b.batch_id, b.name, b.guards_count_from, g.*
-            FROM repricer.batches b
-            CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
-            WHERE b.guards <> '[]' AND b.state = 'approved' AND NOT b.is_paused
-                AND EXISTS (
+            SELECT b.batch_id, b.name, b.guards_count_from, b.is_judged, g.*
+            FROM (
+                SELECT *, NOT is_paused AND EXISTS (
                     SELECT FROM repricer.price_changes c
-                    WHERE c.batch_id = b.batch_id AND c.state = 'queued')
+                    WHERE c.batch_id = o.batch_id AND c.state = 'queued') AS is_judged
+                FROM repricer.batches o WHERE guards <> '[]' AND state = 'approved'
+            ) b
+            CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
+            WHERE b.is_judged OR (
+                NOT coalesce((b.guard_reading ->> 'is_last')::boolean, false)
+                AND coalesce((b.guard_reading ->> 'counted_ms')::bigint, 0) < \(countedBefore))
             ORDER BY b.batch_id, g.guard
             """)
         var batches: [Guarded] = []
@@ -38,7 +47,8 @@ package enum GuardQueries {
                 batches.append(
                     Guarded(
                         batchID: id, name: try row.text("name"), rails: [],
-                        countFrom: try row.millisecondsOrNil("guards_count_from")))
+                        countFrom: try row.millisecondsOrNil("guards_count_from"),
+                        isJudged: try row.bool("is_judged")))
             }
             batches[batches.count - 1].rails.append(try rail(row))
         }
@@ -115,6 +125,83 @@ package enum GuardQueries {
         ).one().int64("rows")
     }
 
+    /// What was counted of a batch, and when, by the business clock.
+    package struct Reading: Sendable, Equatable {
+        package var counts: [GuardRail.Figure: Count]
+        /// UTC milliseconds.
+        package var at: Int64
+    }
+
+    /// Counts and keeps it, unless a person has resumed the batch meanwhile. One statement asks whether anything is
+    /// open, before the count: a reading that calls itself the last one has missed nothing.
+    package static func count(
+        _ batch: Guarded, at: Int64, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [GuardRail.Figure: Count] {
+        let isLast = try connection.query(
+            """
+            -- name: isBatchOver
+            SELECT 1 FROM repricer.price_changes
+            WHERE batch_id = \(uuid: batch.batchID) AND state IN ('awaiting_approval', 'queued', 'sending',
+                'unknown', 'scheduled', 'pending_consent', 'accepted') LIMIT 1
+            """
+        ).isEmpty
+        let counts = try counts(
+            of: batch.batchID, since: batch.countFrom, figures: Set(batch.rails.map(\.figure)),
+            on: connection)
+        _ = try connection.execute(
+            """
+            -- name: keepGuardReading
+            UPDATE repricer.batches SET guard_reading = \(json: json(counts, at, realNow, isLast: isLast))
+            WHERE batch_id = \(uuid: batch.batchID)
+                AND guards_count_from IS NOT DISTINCT FROM \(timestamp: batch.countFrom)::timestamptz
+            """)
+        return counts
+    }
+
+    private static func json(
+        _ counts: [GuardRail.Figure: Count], _ at: Int64, _ realNow: Int64, isLast: Bool
+    ) -> String {
+        var json = JSONWriter()
+        json.object { json in
+            json.text("at", Instant(milliseconds: at).text)
+            json.number("counted_ms", realNow)
+            json.flag("is_last", isLast)
+            json.key("figures") { json in
+                json.list(counts.sorted { $0.key.rawValue < $1.key.rawValue }) { entry, json in
+                    json.object { json in
+                        json.text("guard", entry.key.rawValue)
+                        json.number("count", entry.value.count)
+                        json.number("of", entry.value.all)
+                    }
+                }
+            }
+        }
+        return json.text
+    }
+
+    /// What was last counted; nil where nothing was yet.
+    package static func reading(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> Reading? {
+        let rows = try connection.query(
+            """
+            -- name: guardReading
+            SELECT (b.guard_reading ->> 'at')::timestamptz AS at, f.*
+            FROM repricer.batches b
+            CROSS JOIN LATERAL jsonb_to_recordset(b.guard_reading -> 'figures')
+                AS f (guard text, count bigint, "of" bigint)
+            WHERE b.batch_id = \(uuid: batchID)
+            """)
+        guard let first = rows.first else { return nil }
+        var reading = Reading(counts: [:], at: try first.milliseconds("at"))
+        for row in rows {
+            guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else { continue }
+            reading.counts[figure] = Count(
+                count: try row.int64("count"), all: try row.int64("of"))
+        }
+        return reading
+    }
+
     /// Pauses a batch for the service, durably; false where it is paused or ended already.
     ///
     /// - Parameters:
@@ -133,19 +220,52 @@ package enum GuardQueries {
         ).one().bool("is_new")
     }
 
-    /// The batches whose changes a call carries.
+    /// Halts a storefront of a batch, durably; false where it is halted, or the batch has ended, already.
+    package static func haltStorefront(
+        _ concerned: Concerned, by: String, reason: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: haltStorefront
+            SELECT repricer.halt_storefront(\(uuid: concerned.batchID), \(concerned.storefront)::text,
+                \(timestamp: at), \(by)::text, \(reason)::text) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// Takes rows of halted storefronts out of the queues; returns how many.
+    package static func parkHalted(
+        limit: Int, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.query(
+            """
+            -- name: parkHalted
+            SELECT repricer.park_halted(\(limit)::integer) AS rows
+            """
+        ).one().int("rows")
+    }
+
+    /// A batch whose changes a call carries, and their storefront: a subscription has one.
+    package struct Concerned: Sendable, Equatable {
+        package var batchID: String
+        package var storefront: String
+    }
+
     package static func batches(
         of request: RequestQueries.Held, on connection: isolated PostgresConnection
-    ) throws -> [String] {
+    ) throws -> [Concerned] {
         try connection.query(
             """
             -- name: batchesOfRequest
-            SELECT DISTINCT batch_id FROM repricer.price_changes
+            SELECT DISTINCT batch_id, storefront FROM repricer.price_changes
             WHERE original_transaction_id = \(request.originalTransactionID)
                 AND change_id = ANY (\(uuids: request.changeIDs)::uuid[])
             ORDER BY batch_id
             """
-        ).map { try $0.text("batch_id") }
+        ).map {
+            Concerned(batchID: try $0.text("batch_id"), storefront: try $0.text("storefront"))
+        }
     }
 }
 

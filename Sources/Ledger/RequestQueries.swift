@@ -132,14 +132,14 @@ package enum RequestQueries {
 
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch
     /// was withdrawn, whose last instant has passed, or whose changes a notification has settled, is only looked
-    /// at; one of a paused batch, and every one while everything is paused, waits.
+    /// at; one of a paused batch or halted storefront, and every one while everything is paused, waits.
     private static func dueRequests(now: Int64, realNow: Int64) -> SQL {
         """
         SELECT r.original_transaction_id, r.request_reference_id, r.lease_until,
             r.next_step = 'look' OR coalesce(c.is_over, true) AS is_look,
             coalesce(c.is_paused, false) AS is_paused, coalesce(c.is_over, false) AS is_over
         FROM repricer.price_change_requests r, LATERAL (
-            SELECT bool_or(b.is_paused) OR (SELECT is_paused FROM repricer.service_controls)
+            SELECT bool_or(b.is_paused OR b.halted_storefronts ? p.storefront) OR (SELECT is_paused FROM repricer.service_controls)
                     AS is_paused,
                 bool_or(\(fragment: isOver(now: now))) AS is_over
             FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id

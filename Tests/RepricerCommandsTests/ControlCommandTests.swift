@@ -169,6 +169,34 @@ import Testing
         #expect(trail.output.contains("mended"))
     }
 
+    @Test func haltedStorefront_showsInTheStatusUntilItIsResumed() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        _ = await run("approve", "spring", environment: office.ben)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            SELECT repricer.halt_storefront(batch_id, 'GBR', '2026-01-05T00:00:00Z', '4000134',
+                'the App Store refused a call') FROM repricer.batches;
+            SELECT repricer.park_halted(100);
+            """)
+        await connection.close()
+
+        let text = await run("status", "spring", environment: office.ana)
+        let json = await run("status", "spring", "--json", environment: office.ana)
+        _ = await run("resume", "spring", environment: office.ben)
+        let after = await run("status", "spring", "--json", environment: office.ana)
+
+        #expect(
+            text.output.contains(
+                "GBR since 2026-01-05T00:00:00Z: the App Store refused a call; `repricer resume`"))
+        #expect(
+            json.output.contains(
+                #""halted_storefronts":[{"storefront":"GBR","halted_by":"4000134""#))
+        #expect(json.output.contains(#""paused":false"#))
+        #expect(after.output.contains(#""halted_storefronts":[]"#))
+    }
+
     @Test func pause_ofABatch_saysWhoAndWhy() async throws {
         let office = try await Office()
         _ = await office.submit()

@@ -2,8 +2,9 @@ extension APIErrorCode {
     /// What to do about every documented code of the Advanced Commerce API, on a first try.
     ///
     /// `reject` where the code is about this subscription, item or price; `haltBatch` where it is about the form of
-    /// the call or how the product is set up, so that the next call would be refused as well (an inference, code by
-    /// code: Apple only says of 5000001 that it may be tried again).
+    /// the call or how the product is set up, so that the next call would be refused as well; `haltStorefront` where it
+    /// is set up wrongly for one storefront (inferences, code by code: Apple only says of 5000001 that it may be
+    /// tried again).
     static let dispositions: [Int: Disposition] = [
         4_000_006: .reject,  // InvalidTransactionIdError
         4_000_028: .reject,  // InvalidStorefrontError
@@ -62,7 +63,7 @@ extension APIErrorCode {
         4_000_131: .reject,  // InvalidRenewalPriceError
         4_000_132: .reject,  // InvalidAmountError
         4_000_133: .reject,  // MismatchedStorefrontError
-        4_000_134: .haltBatch,  // MissingPricingConfigForStorefrontError
+        4_000_134: .haltStorefront,  // MissingPricingConfigForStorefrontError
         4_000_135: .reject,  // OperationNotAllowedError
         4_000_136: .reject,  // MoreItemsThanAllowedError
         4_000_137: .haltBatch,  // MoreOffersThanAllowedError

@@ -50,6 +50,8 @@ extension APIErrorCode {
         /// The call is wrong, whatever the change: stop its batch, raise the alarm. The change waits with it, and is
         /// rejected when it meets the same code again after a person resumed the batch.
         case haltBatch
+        /// The product is not set up for the storefront: stop that storefront of the batch, as `haltBatch` its whole.
+        case haltStorefront
         /// Not about this change but about our key or our way to the App Store: stop calling, raise
         /// the alarm.
         case haltService

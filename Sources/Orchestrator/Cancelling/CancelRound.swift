@@ -81,14 +81,17 @@ struct CancelRound: Sendable {
     // MARK: The first attempt
 
     /// Reads the status of the subscription that carries it and cancels that one, where it may.
-    func cancel(_ open: DependentQueries.Open, on target: String) async throws {
+    func cancel(
+        _ open: DependentQueries.Open, on target: String, _ key: KeyWatch
+    ) async throws {
         let answer = await world.store.look(transactionID: target)
-        if case .throttled(let until, _) = answer { try await statuses.block(until: until) }
+        if let until = silence(after: answer) { try await statuses.block(until: until) }
+        try await key.heed(answer)
         // Without the newest status nothing is cancelled; it is looked for again.
         guard case .answered(let events, _) = answer else { return }
         let started = ContinuousClock.now
         guard let claim = try await claim(open, on: target, told: events) else { return }
-        try await carryOut(claim.request, slots: claim.slots, started: started)
+        try await carryOut(claim.request, slots: claim.slots, started: started, key)
     }
 
     private struct Claim: Sendable {
@@ -187,23 +190,21 @@ struct CancelRound: Sendable {
     // MARK: Calls that are open
 
     /// Carries on what another process left, and what waits for its next step; returns how many there were.
-    func settleOpen() async throws -> Int {
-        let isPaused = try await world.pool.withConnection { connection in
-            try await connection.read { try ControlQueries.isEverythingPaused(on: $0) }
-        }
-        var done = try await settleOpen(looking: true)
-        if !isPaused { done += try await settleOpen(looking: false) }
+    func settleOpen(isPaused: Bool, _ key: KeyWatch) async throws -> Int {
+        var done = try await settleOpen(looking: true, key)
+        if !isPaused { done += try await settleOpen(looking: false, key) }
         return done
     }
 
-    private func settleOpen(looking: Bool) async throws -> Int {
+    private func settleOpen(looking: Bool, _ key: KeyWatch) async throws -> Int {
         let realNow = world.realClock.nowMilliseconds()
         let limits = world.limits
         let owner = owner
         let budget = looking ? statuses : cancels
         let started = ContinuousClock.now
         let (held, slots) = try await world.pool.withTransaction { connection in
-            let slots = try budget.lease(limits.dependentsPerRound, on: connection)
+            let slots = try budget.lease(
+                key.callsMax(limits.dependentsPerRound), on: connection)
             guard slots.granted > 0 else { return ([CancelQueries.Held](), slots) }
             let held = try CancelQueries.takeOver(
                 looking: looking, owner: owner,
@@ -215,7 +216,9 @@ struct CancelRound: Sendable {
         guard !held.isEmpty else { return 0 }
         try await withThrowingTaskGroup(of: Void.self) { group in
             for request in held {
-                group.addTask { try await carryOut(request, slots: slots, started: started) }
+                group.addTask {
+                    try await carryOut(request, slots: slots, started: started, key)
+                }
             }
             // Each is settled, whatever becomes of its siblings; then the first failure is told.
             var failure: (any Error)?
@@ -232,7 +235,8 @@ struct CancelRound: Sendable {
     /// Calls or looks, at its slot, and settles. Not cancelled with the service: a call that is out is settled
     /// before the process ends.
     private func carryOut(
-        _ request: CancelQueries.Held, slots: CallSlots, started: ContinuousClock.Instant
+        _ request: CancelQueries.Held, slots: CallSlots, started: ContinuousClock.Instant,
+        _ key: KeyWatch
     ) async throws {
         let leaveBefore = min(
             ContinuousClock.now + world.limits.leavesWithin,
@@ -244,6 +248,7 @@ struct CancelRound: Sendable {
             if let until = silence(after: answer) {
                 try await (request.nextStep == "look" ? statuses : cancels).block(until: until)
             }
+            try await key.heed(answer)
             try await settlement.settle(request, answer)
         }.value
     }
@@ -294,7 +299,7 @@ struct CancelRound: Sendable {
     }
 
     /// How long every replica keeps quiet: as Apple asked, or a while when it refuses our key.
-    private func silence(after answer: StoreAnswer) -> Instant? {
+    func silence(after answer: StoreAnswer) -> Instant? {
         switch answer {
         case .throttled(let until, _): until
         case .refused(let refusal, _) where refusal.meaning == .haltService:

@@ -84,7 +84,8 @@ struct CancelSettlement: Sendable {
                     ? unapplied(refusal.name) : unknown(refusal.name, "send")
             case .refresh where request.isFirstAttempt:
                 return .requeued(reason: "stale_token", nextLookAt: realNow)
-            case .refresh, .reject, .look, .haltBatch: return unknown(refusal.name, "look")
+            case .refresh, .reject, .look, .haltBatch, .haltStorefront:
+                return unknown(refusal.name, "look")
             }
         }
     }

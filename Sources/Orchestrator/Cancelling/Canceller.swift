@@ -100,12 +100,17 @@ package struct Canceller: Service {
                 try await connection.read { try sharedClock.follow($0) }
             }
         }
-        let settled = try await elsewhere.settleOpen()
+        let controls = try await world.pool.withConnection { connection in
+            try await connection.read { try ControlQueries.everything(on: $0) }
+        }
+        let key = KeyWatch(halts: Halts(world), isHalted: controls.isHalted)
+        let settled = try await elsewhere.settleOpen(isPaused: controls.isPaused, key)
         let realNow = world.realClock.nowMilliseconds()
         let limits = world.limits
+        let wanted = key.callsMax(limits.dependentsPerRound)
         let statuses = statuses
         let (due, slots) = try await world.pool.withTransaction { connection in
-            let slots = try statuses.lease(limits.dependentsPerRound, on: connection)
+            let slots = try statuses.lease(wanted, on: connection)
             guard slots.granted > 0 else { return ([DependentQueries.Open](), slots) }
             let taken = try DependentQueries.takeDue(
                 realNow: realNow, nextLookAt: realNow + limits.lookAgainAfter.milliseconds,
@@ -126,12 +131,12 @@ package struct Canceller: Service {
             do {
                 guard open.isElsewhere else {
                     try await statuses.take(from: slots)
-                    try await look(open)
+                    try await look(open, key)
                     continue
                 }
                 guard let target = places[open] else { continue }
                 try await statuses.take(from: slots)
-                try await elsewhere.cancel(open, on: target)
+                try await elsewhere.cancel(open, on: target, key)
             } catch {
                 failure = failure ?? error
             }
@@ -140,12 +145,11 @@ package struct Canceller: Service {
         return settled + due.count
     }
 
-    private func look(_ open: DependentQueries.Open) async throws {
+    private func look(_ open: DependentQueries.Open, _ key: KeyWatch) async throws {
         let answer = await world.store.look(transactionID: open.originalTransactionID)
         let now = world.clock.nowMilliseconds()
-        if case .throttled(let until, _) = answer {
-            try await statuses.block(until: until)
-        }
+        if let until = elsewhere.silence(after: answer) { try await statuses.block(until: until) }
+        try await key.heed(answer)
         // No answer says nothing of the dependent, however often it fails to come.
         guard case .answered(let events, _) = answer else { return }
         let isLast = open.looks >= world.limits.looksMax

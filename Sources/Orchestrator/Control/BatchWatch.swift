@@ -21,8 +21,12 @@ package struct BatchWatch: Service {
         package var every: Duration = .milliseconds(500)
         /// Real time between two judgements of guard rails, over all replicas.
         package var guardsEvery: Duration = .seconds(2)
+        /// Real time between two counts of a batch that has nothing to hold back.
+        package var countsEvery: Duration = .seconds(300)
         /// Judging takes at most this part of the time: after one that took a second comes a pause of fifty.
         package var guardsShare = 50
+        /// Rows of halted storefronts, in one transaction.
+        package var parkedAtOnce = 20_000
 
         package init() {}
     }
@@ -46,6 +50,8 @@ package struct BatchWatch: Service {
         metrics.describe("repricer_service_halted", "1 while no call can succeed: a refused key.")
         metrics.describe("repricer_batches_paused", "Approved batches that are paused.")
         metrics.describe("repricer_batches_halted", "Of these, the ones that no person paused.")
+        metrics.describe(
+            "repricer_storefronts_halted", "Storefronts of approved batches that a code halted.")
     }
 
     package func run() async throws {
@@ -77,15 +83,30 @@ package struct BatchWatch: Service {
                 ["batch": wave.batchID, "wave": String(wave.wave), "label": wave.label])
             metrics.increment("repricer_waves_released_total")
         }
+        try await parkHalted()
         try await judgeGuards()
         try await tell()
+    }
+
+    /// Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim.
+    private func parkHalted() async throws {
+        let limit = limits.parkedAtOnce
+        var parked = limit
+        while parked == limit {
+            parked = try await pool.withTransaction { connection in
+                try GuardQueries.parkHalted(limit: limit, on: connection)
+            }
+        }
     }
 
     // MARK: Guard rails
 
     private func judgeGuards() async throws {
+        let countedBefore = realClock.nowMilliseconds() - limits.countsEvery.milliseconds
         let guarded = try await pool.withConnection { connection in
-            try await connection.read { try GuardQueries.guarded(on: $0) }
+            try await connection.read {
+                try GuardQueries.guarded(countedBefore: countedBefore, on: $0)
+            }
         }
         guard !guarded.isEmpty, try await lease.take(dueAt: realClock.nowMilliseconds()) else {
             return
@@ -105,13 +126,11 @@ package struct BatchWatch: Service {
     }
 
     private func judge(_ batch: GuardQueries.Guarded) async throws {
-        let figures = Set(batch.rails.map(\.figure))
-        let counts = try await pool.withConnection { connection in
-            try await connection.read {
-                try GuardQueries.counts(
-                    of: batch.batchID, since: batch.countFrom, figures: figures, on: $0)
-            }
+        let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
+        let counts = try await pool.withTransaction { connection in
+            try GuardQueries.count(batch, at: now, realNow: realNow, on: connection)
         }
+        guard batch.isJudged else { return }
         for rail in batch.rails {
             guard let found = counts[rail.figure],
                 rail.isExceeded(by: found.count, of: found.all)
@@ -150,5 +169,6 @@ package struct BatchWatch: Service {
         metrics.set("repricer_service_halted", to: everything.isHalted ? 1 : 0)
         metrics.set("repricer_batches_paused", to: Double(batches.paused))
         metrics.set("repricer_batches_halted", to: Double(batches.halted))
+        metrics.set("repricer_storefronts_halted", to: Double(batches.storefronts))
     }
 }

@@ -177,7 +177,7 @@ struct CallRound: Sendable {
         var calls: [StoreAnswer] = []
         for attempt in attempts where !attempt.wasHeldBack { calls.append(attempt.answer) }
         // Before the answers are stored: what they put back must find its batch halted.
-        let halts = Halts(world: world)
+        let halts = Halts(world)
         try await halts.note(attempts)
         try await store(attempts)
         if isProbe, calls.contains(where: \.isHeard) { try await halts.recover() }
@@ -285,7 +285,7 @@ private final class SharedFlag: Sendable {
 
 extension StoreAnswer {
     /// The App Store has taken the call and decided on it.
-    fileprivate var isHeard: Bool {
+    var isHeard: Bool {
         switch self {
         case .answered: true
         case .refused(let refusal, _): refusal.meaning != .haltService

@@ -59,6 +59,7 @@ extension StoreAnswer {
         case .refresh: meaning = .refresh
         case .look: meaning = .look
         case .haltBatch: meaning = .haltBatch
+        case .haltStorefront: meaning = .haltStorefront
         case .haltService: meaning = .haltService
         case .reject: meaning = .reject
         }

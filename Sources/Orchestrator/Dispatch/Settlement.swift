@@ -174,12 +174,12 @@ struct Settlement: Sendable {
             switch refusal.meaning {
             case .refresh, .haltService:
                 return .requeued(reason: refusal.name, goesAlone: false, isDelayed: true)
-            case .haltBatch where !wasRefusedBefore:
+            case .haltBatch where !wasRefusedBefore, .haltStorefront where !wasRefusedBefore:
                 // It waits with its batch: once a person has mended the cause it goes with the others.
                 return .requeued(
                     reason: refusal.name, goesAlone: false, isDelayed: false,
                     errorCode: refusal.code)
-            case .reject, .look, .haltBatch:
+            case .reject, .look, .haltBatch, .haltStorefront:
                 // One bad item refuses a whole request: its siblings are tried by themselves.
                 return request.changeIDs.count > 1
                     ? .requeued(reason: refusal.name, goesAlone: true, isDelayed: false)
@@ -236,10 +236,12 @@ extension RequestQueries.Held {
 }
 
 extension StoreAnswer {
-    /// The refusal, where it means that the whole batch must stop.
+    /// The refusal, where it means that the batch must stop, or a storefront of it.
     var haltsBatch: StoreRefusal? {
         switch self {
-        case .refused(let refusal, _) where refusal.meaning == .haltBatch: refusal
+        case .refused(let refusal, _)
+        where refusal.meaning == .haltBatch || refusal.meaning == .haltStorefront:
+            refusal
         case .answered, .refused, .throttled, .unknown, .notSent: nil
         }
     }

@@ -53,6 +53,8 @@ package struct StoreRefusal: Hashable, Sendable {
         case look
         /// The call is wrong, whatever the change: the next ones of its batch would fare no better.
         case haltBatch
+        /// The product is not set up for the storefront: the others of the batch may go.
+        case haltStorefront
         /// Our key or token is wrong: no call can succeed until somebody acts.
         case haltService
     }

@@ -48,6 +48,8 @@ package struct Extender: Service {
         /// Of a claim's calls, renewed while they are out: a dead process's are taken over this soon.
         package var leaseFor: Duration = .seconds(10)
         package var retry = Backoff(first: .seconds(2), max: .seconds(300))
+        /// Of the business clock, over all replicas.
+        package var refusedKeyWait: Duration = .seconds(60)
         /// Between two looks at a mass extension that is at work, by the business clock.
         package var lookEvery: Duration = .seconds(900)
         /// The same in real time at least, however fast the clock runs.
@@ -83,13 +85,14 @@ package struct Extender: Service {
 
     /// Does what is due now; returns how much that was.
     package func round() async throws -> Int {
-        let isPaused = try await world.pool.withConnection { connection in
-            try await connection.read { try ControlQueries.isEverythingPaused(on: $0) }
+        let controls = try await world.pool.withConnection { connection in
+            try await connection.read { try ControlQueries.everything(on: $0) }
         }
+        let key = KeyWatch(halts: Halts(world), isHalted: controls.isHalted)
         var done = try await summaries.round()
         done += try await redater.round()
-        done += try await masses.round(isPaused: isPaused)
-        if !isPaused { done += try await singles.round() }
+        done += try await masses.round(isPaused: controls.isPaused, key)
+        if !controls.isPaused { done += try await singles.round(key) }
         return done
     }
 }
@@ -105,6 +108,11 @@ extension Extender.World {
         var random = SystemRandomNumberGenerator()
         let delay = limits.retry.delay(attempt: max(1, attempts), random: &random)
         return realClock.nowMilliseconds() + delay.milliseconds
+    }
+
+    /// How long every replica keeps quiet after our key was refused.
+    var silenceAfterRefusedKey: Instant {
+        now.advanced(by: limits.refusedKeyWait.milliseconds)
     }
 
     var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }

@@ -16,7 +16,7 @@ struct MassExtensions: Sendable {
     }
 
     /// One call or look at most; returns how many were due.
-    func round(isPaused: Bool) async throws -> Int {
+    func round(isPaused: Bool, _ key: KeyWatch) async throws -> Int {
         let (lease, now) = (ExtensionLease(world), world.clock.nowMilliseconds())
         let realNow = world.realClock.nowMilliseconds()
         let leaseUntil = realNow + world.limits.leaseFor.milliseconds
@@ -38,9 +38,9 @@ struct MassExtensions: Sendable {
             do {
                 try await budget.takeOne()
                 if held.mass.state == "running" {
-                    try await look(held, lease)
+                    try await look(held, lease, key)
                 } else {
-                    try await call(held, lease)
+                    try await call(held, lease, key)
                 }
                 return nil
             } catch {
@@ -51,14 +51,18 @@ struct MassExtensions: Sendable {
         return 1
     }
 
-    private func call(_ held: Held, _ lease: ExtensionLease) async throws {
+    private func call(
+        _ held: Held, _ lease: ExtensionLease, _ key: KeyWatch
+    ) async throws {
         let request: MassExtensionRequest
         do {
             request = try Self.request(held.mass)
         } catch {
             return try await refuse(held, lease, "bad_terms", "\(error)")
         }
-        switch await world.calls.extendAll(request, leavingBefore: lease.leavingBefore) {
+        let outcome = await world.calls.extendAll(request, leavingBefore: lease.leavingBefore)
+        try await key.heed(outcome)
+        switch outcome {
         case .answered: try await run(held, lease)
         case .refused(let code, let message, _): try await refused(held, lease, code, message)
         case .throttled(let until, _):
@@ -92,10 +96,9 @@ struct MassExtensions: Sendable {
         switch code.disposition(onRetry: held.mayBeRunning) {
         case .retrySame, .waitUntil: try await putOff(held, lease, code.description)
         case .haltService:
-            world.log.error(
-                "the App Store refuses our key; extensions wait", ["code": code.description])
+            try await budget.block(until: world.silenceAfterRefusedKey)
             try await putOff(held, lease, code.description)
-        case .refresh, .look, .reject, .haltBatch:
+        case .refresh, .look, .reject, .haltBatch, .haltStorefront:
             guard held.mayBeRunning else {
                 return try await refuse(
                     held, lease, code.name ?? code.description, code.meaning ?? message)
@@ -128,8 +131,12 @@ struct MassExtensions: Sendable {
             productID: held.mass.productID, requestIdentifier: held.mass.extensionID)
     }
 
-    private func look(_ held: Held, _ lease: ExtensionLease) async throws {
-        switch await status(held) {
+    private func look(
+        _ held: Held, _ lease: ExtensionLease, _ key: KeyWatch
+    ) async throws {
+        let outcome = await status(held)
+        try await key.heed(outcome)
+        switch outcome {
         case .answered(let status, _):
             guard status.isComplete else { return try await run(held, lease) }
             let at = status.completedAt?.milliseconds ?? world.clock.nowMilliseconds()

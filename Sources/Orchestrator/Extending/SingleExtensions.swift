@@ -24,10 +24,11 @@ struct SingleExtensions: Sendable {
         var claimed: [Due] = []
         var slots: CallSlots
         var lease: ExtensionLease
+        var key: KeyWatch
     }
 
     /// Judges and calls what is due; returns how many were judged.
-    func round() async throws -> Int {
+    func round(_ key: KeyWatch) async throws -> Int {
         let realNow = world.realClock.nowMilliseconds()
         let buckets = try await world.pool.withConnection { connection in
             try await connection.read {
@@ -36,21 +37,23 @@ struct SingleExtensions: Sendable {
         }
         var judged = 0
         for bucket in buckets {
-            let claim = try await claim(bucket: bucket)
+            let claim = try await claim(bucket: bucket, key)
             judged += claim.judged
             if claim.slots.granted == 0, claim.slots.lease.blockedUntil != nil { return judged }
             try await callAll(claim)
+            // One asks for all; the others wait for what it hears.
+            if key.isHalted, !claim.claimed.isEmpty { return judged }
         }
         return judged
     }
 
     /// What the transaction that locks them decides; nothing was called when it returns.
-    private func claim(bucket: Int) async throws -> Claim {
+    private func claim(bucket: Int, _ key: KeyWatch) async throws -> Claim {
         let (budget, limits, lease) = (budget, world.limits, ExtensionLease(world))
         let (now, realNow) = (world.now, world.realClock.nowMilliseconds())
         return try await world.pool.withTransaction { connection in
-            let slots = try budget.lease(limits.callsPerClaim, on: connection)
-            guard slots.granted > 0 else { return Claim(slots: slots, lease: lease) }
+            let slots = try budget.lease(key.callsMax(limits.callsPerClaim), on: connection)
+            guard slots.granted > 0 else { return Claim(slots: slots, lease: lease, key: key) }
             let due = try ExtensionCallQueries.lockDue(
                 bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
             let ids = due.map(\.originalTransactionID)
@@ -80,7 +83,8 @@ struct SingleExtensions: Sendable {
                 claimed.append(one)
             }
             _ = try connection.pipeline([budget.giveBack(slots, used: claimed.count)])
-            return Claim(judged: due.count, claimed: claimed, slots: slots, lease: lease)
+            return Claim(
+                judged: due.count, claimed: claimed, slots: slots, lease: lease, key: key)
         }
     }
 
@@ -152,12 +156,13 @@ struct SingleExtensions: Sendable {
         let outcome = await world.calls.extend(
             originalTransactionID: due.originalTransactionID, request,
             leavingBefore: lease.leavingBefore)
+        try await claim.key.heed(outcome)
         switch outcome {
         case .answered(let answer, _):
-            guard answer.isSuccess else { return try await doubt(due, lease, "not_extended", "") }
+            guard answer.isSuccess else { return try await doubt(due, claim, "not_extended", "") }
             try await settle(
                 due, lease, Ending(.extended, by: .answer, effectiveAt: answer.effectiveAt))
-        case .refused(let code, let message, _): try await refused(due, lease, code, message)
+        case .refused(let code, let message, _): try await refused(due, claim, code, message)
         case .throttled(let until, _):
             try await budget.block(until: until)
             try await putOff(due, lease, mayBeApplied: false, "the App Store asked for silence")
@@ -170,30 +175,33 @@ struct SingleExtensions: Sendable {
     }
 
     private func refused(
-        _ due: Due, _ lease: ExtensionLease, _ code: APIErrorCode, _ message: String
+        _ due: Due, _ claim: Claim, _ code: APIErrorCode, _ message: String
     ) async throws {
+        let lease = claim.lease
         switch code.disposition(onRetry: due.mayBeApplied) {
         case .retrySame, .waitUntil:
             try await putOff(due, lease, mayBeApplied: false, code.description)
         case .haltService:
-            world.log.error(
-                "the App Store refuses our key; extensions wait", ["code": code.description])
+            try await budget.block(until: world.silenceAfterRefusedKey)
             try await putOff(due, lease, mayBeApplied: false, code.description)
-        case .refresh, .look, .reject, .haltBatch:
-            try await doubt(due, lease, code.name ?? code.description, code.meaning ?? message)
+        case .refresh, .look, .reject, .haltBatch, .haltStorefront:
+            try await doubt(due, claim, code.name ?? code.description, code.meaning ?? message)
         }
     }
 
     /// A refusal of a retry is not believed until the subscription's status was read: the first attempt may have
     /// been applied, and is in the way of the second.
-    private func doubt(_ due: Due, _ lease: ExtensionLease, _ code: String, _ detail: String)
-        async throws
-    {
+    private func doubt(
+        _ due: Due, _ claim: Claim, _ code: String, _ detail: String
+    ) async throws {
+        let lease = claim.lease
         let refusal = Ending(.refused, by: .answer, code: code, detail: detail)
         guard due.mayBeApplied else { return try await settle(due, lease, refusal) }
         try await statuses.takeOne()
         let id = due.originalTransactionID
-        guard case .answered(let events, _) = await world.store.look(transactionID: id) else {
+        let answer = await world.store.look(transactionID: id)
+        try await claim.key.heed(answer)
+        guard case .answered(let events, _) = answer else {
             return try await putOff(
                 due, lease, mayBeApplied: true, "refused, and its status is unknown")
         }

@@ -26,7 +26,7 @@ enum LookVerdict {
             let text = "\(refusal.code) \(refusal.name): \(refusal.message)"
             switch refusal.meaning {
             case .haltService: self = .halted(text)
-            case .reject, .look, .refresh, .haltBatch:
+            case .reject, .look, .refresh, .haltBatch, .haltStorefront:
                 self = .ended(refusal.code / 10_000 == 404 ? .notFound : .refused, detail: text)
             }
         case .notSent(let reason): self = .unanswered(reason)

@@ -18,7 +18,8 @@ extension Commands {
     }
 
     static let resume = Command(
-        "resume", "go on sending", positionals: [pausedBatch], options: [everything, reason]
+        "resume", "go on sending", positionals: [pausedBatch], options: [everything, reason],
+        discussion: "Of a batch also the storefronts that a code has halted."
     ) { invocation in
         try await setPause(invocation, isPaused: false)
     }

@@ -68,16 +68,34 @@ extension ControlQueries.Everything {
     }
 }
 
+extension ControlQueries.HaltedStorefront {
+    var headline: String {
+        "\(storefront) since \(RFC3339.format(at)): \(reason); `repricer resume` lets it go on"
+    }
+
+    var json: JSONValue {
+        .object([
+            "storefront": .string(storefront), "halted_by": .string(by), "reason": .string(reason),
+            "at": .string(RFC3339.format(at)),
+        ])
+    }
+}
+
 /// What a guard rail has counted, for a person and for a program.
 struct GuardReading: Sendable, Equatable {
     let rail: GuardRail
     let count: GuardQueries.Count
+    /// nil: just now.
+    let countedAt: Int64?
 
     static func table(of readings: [GuardReading]) -> String {
         guard !readings.isEmpty else { return "" }
-        var table = Table([.left("HALT IF"), .right("NOW"), .right("OF")])
+        var table = Table([.left("HALT IF"), .right("NOW"), .right("OF"), .left("COUNTED")])
         for reading in readings {
-            table.add([reading.rail.text, "\(reading.count.count)", "\(reading.count.all)"])
+            table.add([
+                reading.rail.text, "\(reading.count.count)", "\(reading.count.all)",
+                reading.countedAt.map(RFC3339.format) ?? "now",
+            ])
         }
         return table.text
     }
@@ -86,7 +104,7 @@ struct GuardReading: Sendable, Equatable {
         .object([
             "guard": .string(rail.figure.rawValue), "over_basis_points": .integer(rail.over),
             "least": .integer(rail.least), "count": .integer(count.count),
-            "of": .integer(count.all),
+            "of": .integer(count.all), "counted_at": .text(countedAt.map(RFC3339.format)),
         ])
     }
 }

@@ -15,6 +15,7 @@ struct StatusFacts: Sendable, Equatable {
     /// Of the batch that was asked for.
     let waves: [ControlQueries.Wave]
     let guards: [GuardReading]
+    let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for: notifications belong to none.
@@ -34,6 +35,9 @@ struct StatusFacts: Sendable, Equatable {
                 everything: try ControlQueries.everything(on: connection),
                 waves: try batchID.map { try ControlQueries.waves(of: $0, on: connection) } ?? [],
                 guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
+                haltedStorefronts: try batchID.map {
+                    try ControlQueries.haltedStorefronts(of: $0, on: connection)
+                } ?? [],
                 outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
@@ -48,10 +52,14 @@ struct StatusFacts: Sendable, Equatable {
     ) throws -> [GuardReading] {
         let (rails, countFrom) = try GuardQueries.rails(of: batchID, on: connection)
         guard !rails.isEmpty else { return [] }
-        let counts = try GuardQueries.counts(
-            of: batchID, since: countFrom, figures: Set(rails.map(\.figure)), on: connection)
+        // Counted anew only where the service has not yet: a million rows take a second.
+        let kept = try GuardQueries.reading(of: batchID, on: connection)
+        let counts =
+            try kept?.counts
+            ?? GuardQueries.counts(
+                of: batchID, since: countFrom, figures: Set(rails.map(\.figure)), on: connection)
         return rails.compactMap { rail in
-            counts[rail.figure].map { GuardReading(rail: rail, count: $0) }
+            counts[rail.figure].map { GuardReading(rail: rail, count: $0, countedAt: kept?.at) }
         }
     }
 
@@ -93,6 +101,7 @@ struct StatusText {
                 head.append(("decided", "\(RFC3339.format(at)) by \(by)"))
             }
             if let undone = batch.undoesBatchID { head.append(("undoes", undone)) }
+            head += facts.haltedStorefronts.map { ("HALTED", $0.headline) }
             if batch.waveCount > 0 {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
@@ -225,6 +234,8 @@ struct StatusText {
                     name: "next_release_at", value: .text(batch.nextReleaseAt.map(RFC3339.format))),
                 .init(name: "waves", value: .array(facts.waves.map(\.json))),
                 .init(name: "guards", value: .array(facts.guards.map(\.json))),
+                .init(
+                    name: "halted_storefronts", value: .array(facts.haltedStorefronts.map(\.json))),
                 .init(name: "undoes_batch_id", value: .text(batch.undoesBatchID)),
             ]
         }

@@ -48,7 +48,7 @@ struct DeliveryWorld {
     var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }
 
     /// A monthly subscription in the USA with the items A and B at 9.99, renewing in 40 days.
-    func subscribe(_ id: String) async throws {
+    func subscribe(_ id: String, storefront: String = "USA") async throws {
         try await tell(
             SubscriptionEvent(
                 key: .init(signedAt: Self.start.advanced(by: -1000), evidenceID: "bought-\(id)"),
@@ -56,7 +56,7 @@ struct DeliveryWorld {
                 transaction: TransactionStatement(
                     transactionID: "t-\(id)", purchasedAt: Self.start.advanced(by: -1000),
                     originalPurchaseAt: Self.start.advanced(by: -1000),
-                    expiresAt: Self.start.advanced(by: 40 * 86_400_000), storefront: "USA",
+                    expiresAt: Self.start.advanced(by: 40 * 86_400_000), storefront: storefront,
                     currency: "USD", period: "P1M",
                     items: ["A", "B"].map { TransactionStatement.Item(sku: $0, price: 9990) }),
                 renewal: RenewalStatement(

@@ -276,6 +276,27 @@ import Testing
         await world.close()
     }
 
+    @Test func refusedKey_ofACancel_haltsTheServiceUntilACallIsHeard() async throws {
+        let world = try await declined()
+        let canceller = world.canceller(
+            world.cancellingStore([.refused(.haltService, code: 4_010_000)]))
+        func halt() async throws -> String? {
+            try await world.service.withConnection { connection in
+                try await connection.query("SELECT halted_reason FROM repricer.service_controls")
+                    .one().textOrNil("halted_reason")
+            }
+        }
+
+        try await world.run(canceller)
+        #expect(try await halt() == "4010000 code_4010000")
+        world.clock.advance(by: .seconds(61))
+        try await world.run(canceller, rounds: 2)
+
+        #expect(try await halt() == nil)
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        await world.close()
+    }
+
     @Test func cancel_refused_isLookedAtBeforeItIsBelieved_thenForAPerson() async throws {
         let world = try await declined()
         let store = world.cancellingStore(

@@ -195,6 +195,8 @@ extension DeliveryWorld {
     func canceller(_ store: CancellingStore) -> Canceller {
         var limits = Canceller.Limits()
         limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        // A crowded machine is no reason to put a call back.
+        limits.leavesWithin = .seconds(7)
         return Canceller(
             Canceller.World(
                 pool: service, store: store, cancels: store, clock: clock, realClock: realClock,

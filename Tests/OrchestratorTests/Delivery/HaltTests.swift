@@ -177,20 +177,89 @@ import Testing
         await world.close()
     }
 
+    // MARK: What was counted
+
+    private static func reading(_ world: World, _ batchID: String) async throws
+        -> GuardQueries.Reading?
+    {
+        try await world.service.withTransaction { try GuardQueries.reading(of: batchID, on: $0) }
+    }
+
+    @Test func reading_isKeptAsJudged_andGoneWithTheResume() async throws {
+        let world = try await World.make()
+        let batchID = try await Self.submit(world, 6, "errors>30%/3,declined>5%")
+        let sent =
+            "state = 'rejected', ended_at = '2026-03-01Z', sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()"
+        let watch = Self.watch(world)
+        #expect(try await Self.reading(world, batchID) == nil)
+
+        try await Self.set(world, sent, lines: 1...2)
+        try await watch.round()
+        let first = try await Self.reading(world, batchID)
+        try await Self.set(world, sent, lines: 3...3)
+        #expect(try await Self.reading(world, batchID) == first, "not counted anew by who looks")
+        world.realClock.advance(by: .seconds(3))
+        world.clock.advance(by: .seconds(3))
+        try await watch.round()
+        let second = try await Self.reading(world, batchID)
+        try await world.setPause(batchID, false)
+
+        #expect(
+            first?.counts.mapValues { [$0.count, $0.all] } == [
+                .errors: [2, 2], .declined: [0, 0],
+            ])
+        #expect(first?.at == World.start.milliseconds)
+        #expect(second?.counts[.errors].map { [$0.count, $0.all] } == [3, 3])
+        #expect(second.map { $0.at - World.start.milliseconds } == 3000)
+        #expect(try await Self.text(world, Self.pause) == "false - -")
+        #expect(try await Self.reading(world, batchID) == nil)
+        await world.close()
+    }
+
+    /// Nothing is left to hold back: it is counted every five minutes until all have ended, and once more then.
+    @Test func reading_ofABatchThatIsAllSent_goesOnUntilAllHaveEnded() async throws {
+        let world = try await World.make()
+        let batchID = try await Self.submit(world, 2, "declined>5%/1")
+        let watch = Self.watch(world)
+        let sent = "sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()"
+        func declinedAfter(_ seconds: Int64) async throws -> [Int64]? {
+            world.realClock.advance(by: .seconds(seconds))
+            try await watch.round()
+            return try await Self.reading(world, batchID)?.counts[.declined].map {
+                [$0.count, $0.all]
+            }
+        }
+        try await Self.set(
+            world, "state = 'pending_consent', consent_asked_at = '2026-03-01Z', \(sent)",
+            lines: 1...2)
+
+        #expect(try await declinedAfter(3) == [0, 2])
+        try await Self.set(
+            world, "state = 'declined', ended_at = '2026-03-02Z', \(sent)", lines: 1...2)
+        #expect(try await declinedAfter(3) == [0, 2])
+        #expect(try await declinedAfter(301) == [2, 2])
+        #expect(
+            try await Self.text(
+                world, "SELECT guard_reading ->> 'is_last' AS text FROM repricer.batches")
+                == "true")
+        #expect(try await Self.text(world, Self.pause) == "false - -")
+        await world.close()
+    }
+
     // MARK: Codes
 
     @Test func code_ofAWrongCall_haltsTheBatchAndKeepsTheRow() async throws {
-        let world = try await World.make([.refused(.haltBatch, code: 4_000_134)])
+        let world = try await World.make([.refused(.haltBatch, code: 4_000_173)])
         try await world.subscribe("1")
         let batchID = try await world.submitAndApprove([World.row("1")])
         let scheduler = world.scheduler()
 
         try await world.deliver(scheduler)
 
-        #expect(try await world.changes() == ["A queued code_4000134"])
+        #expect(try await world.changes() == ["A queued code_4000173"])
         #expect(
             try await Self.text(world, Self.pause)
-                == "true 4000134 the App Store refused a call with 4000134 code_4000134; 1")
+                == "true 4000173 the App Store refused a call with 4000173 code_4000173; 1")
         #expect(world.store.calls.count == 1)
 
         try await world.setPause(batchID, false)
@@ -214,6 +283,100 @@ import Testing
 
         #expect(try await world.changes() == ["A rejected 4000173 code_4000173"])
         #expect(try await Self.text(world, Self.pause)?.hasPrefix("true 4000173") == true)
+        await world.close()
+    }
+
+    private static let halted =
+        "SELECT string_agg(h.key || ' ' || (h.value ->> 'by'), ',' ORDER BY h.key) AS text"
+        + " FROM repricer.batches, jsonb_each(halted_storefronts) h"
+    private static let held =
+        "SELECT string_agg(line::text, ',' ORDER BY line) AS text FROM repricer.price_changes WHERE is_held"
+
+    /// Lines 2 and 3 of Canada, where the product has no price; line 4 of the USA.
+    private static func unpriced(_ world: World) async throws -> String {
+        for id in ["1", "2"] { try await world.subscribe(id, storefront: "CAN") }
+        try await world.subscribe("3")
+        world.store.setUnpriced(["CAN"])
+        return try await world.submitAndApprove(
+            ["1", "2", "3"].enumerated().map { World.row($1, line: $0 + 2) })
+    }
+
+    @Test func code_ofOneStorefront_haltsThatStorefrontUntilAPersonResumes() async throws {
+        let world = try await World.make()
+        let batchID = try await Self.unpriced(world)
+        let scheduler = world.scheduler()
+        let metrics = Metrics()
+
+        try await world.deliver(scheduler)
+        let refused = world.store.calls.count { $0.storefront == "CAN" }
+        try await Self.watch(world, metrics).round()
+        try await world.deliver(scheduler)
+
+        #expect(try await world.changes().last == "A scheduled")
+        #expect(try await world.changes().dropLast().allSatisfy { $0.hasPrefix("A queued") })
+        #expect(try await Self.text(world, Self.pause) == "false - -")
+        #expect(try await Self.text(world, Self.halted) == "CAN 4000134")
+        #expect(try await Self.text(world, Self.held) == "2,3")
+        #expect(world.store.calls.count { $0.storefront == "CAN" } == refused)
+        #expect(metrics.render().contains("repricer_storefronts_halted 1"))
+        #expect(
+            try await Self.text(
+                world,
+                "SELECT object || ' ' || (details ->> 'storefront') AS text FROM repricer.audit_trail WHERE action = 'halt'"
+            ) == "batch:\(batchID) CAN")
+
+        world.store.setUnpriced([])
+        try await world.setPause(batchID, false)
+        try await world.deliver(scheduler)
+
+        #expect(try await Self.text(world, Self.halted) == nil)
+        #expect(try await Self.text(world, Self.held) == nil)
+        #expect(try await world.changes() == ["A scheduled", "A scheduled", "A scheduled"])
+        await world.close()
+    }
+
+    /// Before the watch has taken them out of the queues the claim passes them over.
+    @Test func haltedStorefront_beforeItsRowsAreParked_isNotClaimed() async throws {
+        let world = try await World.make()
+        _ = try await Self.unpriced(world)
+        let scheduler = world.scheduler()
+
+        try await world.deliver(scheduler)
+        let before = world.store.calls.count
+        world.store.setUnpriced([])
+        try await world.deliver(scheduler)
+
+        #expect(world.store.calls.count == before)
+        #expect(try await Self.text(world, Self.held) == nil)
+        await world.close()
+    }
+
+    @Test func code_ofOneStorefront_metAgainAfterTheResume_endsTheRow() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1", storefront: "CAN")
+        world.store.setUnpriced(["CAN"])
+        let batchID = try await world.submitAndApprove([World.row("1")])
+        let scheduler = world.scheduler()
+        try await world.deliver(scheduler)
+
+        try await world.setPause(batchID, false)
+        try await world.deliver(scheduler)
+
+        #expect(try await world.changes() == ["A rejected 4000134 code_4000134"])
+        #expect(try await Self.text(world, Self.halted) == "CAN 4000134")
+        await world.close()
+    }
+
+    @Test func haltedStorefront_whenTheBatchIsAborted_isWithdrawnWithIt() async throws {
+        let world = try await World.make()
+        let batchID = try await Self.unpriced(world)
+        try await world.deliver(world.scheduler())
+        try await Self.watch(world).round()
+
+        try await world.abort(batchID)
+
+        #expect(
+            try await world.changes() == ["A aborted aborted", "A aborted aborted", "A scheduled"])
         await world.close()
     }
 

@@ -21,6 +21,8 @@ final class ScriptedStore: StoreCalls {
         var calls: [PriceChangeIntent] = []
         var looks = 0
         var looksThrottledUntil: Instant?
+        /// Storefronts without a price: their calls are refused with 4000134.
+        var unpriced: Set<String> = []
         var applied: [String: PriceChangeIntent] = [:]
         /// The last one of each subscription.
         var latest: [String: PriceChangeIntent] = [:]
@@ -47,11 +49,17 @@ final class ScriptedStore: StoreCalls {
     /// From now on no look is answered otherwise.
     func throttleLooks(until: Instant) { state.withLock { $0.looksThrottledUntil = until } }
 
+    /// Calls for these storefronts are refused from now on.
+    func setUnpriced(_ storefronts: Set<String>) { state.withLock { $0.unpriced = storefronts } }
+
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
         let reply = state.withLock { state in
             state.calls.append(intent)
+            if state.unpriced.contains(intent.storefront) {
+                return Reply.refused(.haltStorefront, code: 4_000_134)
+            }
             return state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()
         }
         switch reply {

@@ -76,6 +76,32 @@ import Testing
         await world.delivery.close()
     }
 
+    /// Once the key is refused one call a minute asks for all.
+    @Test func refusedKey_ofAnExtension_haltsTheServiceUntilACallIsHeard() async throws {
+        let world = try await ExtensionWorld.make([.refused(4_010_000), .refused(4_010_000)])
+        try await world.subscribe("1")
+        try await world.requestOne("1")
+        let extender = world.extender()
+        func halt() async throws -> String? {
+            try await world.delivery.service.withConnection { connection in
+                try await connection.query("SELECT halted_reason FROM repricer.service_controls")
+                    .one().textOrNil("halted_reason")
+            }
+        }
+
+        try await world.work(extender)
+        #expect(try await halt() == "4010000 UnauthorizedError")
+        for _ in 0..<2 {
+            world.pass(.seconds(61))
+            try await world.work(extender)
+        }
+
+        #expect(try await halt() == nil)
+        #expect(world.calls.calls.count == 3)
+        #expect(try await world.callStates() == ["extended by answer"])
+        await world.delivery.close()
+    }
+
     @Test func refusal_ofAFirstCall_isFinal() async throws {
         let world = try await ExtensionWorld.make([.refused(4_030_004)])
         try await world.subscribe("1")
