@@ -13,6 +13,47 @@ CREATE FUNCTION report.as_of() RETURNS timestamp with time zone
 
 COMMENT ON FUNCTION report.as_of() IS 'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
+CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, forecast_consent text, forecast_effective_at timestamp with time zone, state text, reason text, is_final boolean, state_since_at timestamp with time zone, evidence_kind text, evidence_id text, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, charged_renewals bigint, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT c.batch_id, b.name, c.line, c.original_transaction_id, c.change_id, c.sku, c.storefront, c.period, c.direction,
+    c.currency, c.current_price_milliunits, c.new_price_milliunits,
+    c.new_price_milliunits - c.current_price_milliunits, c.forecast_consent, c.forecast_effective_at,
+    s.state, s.reason,
+    s.state IN ('effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected', 'ineligible', 'missed',
+        'aborted'),
+    s.since, h.evidence_kind, h.evidence_id, CASE WHEN c.sent_at <= p_at THEN c.sent_at END,
+    CASE WHEN c.scheduled_at <= p_at THEN c.scheduled_at END,
+    CASE WHEN c.consent_asked_at <= p_at THEN c.consent_asked_at END,
+    CASE WHEN c.accepted_at <= p_at THEN c.accepted_at END,
+    CASE WHEN c.accepted_at <= p_at THEN c.acceptance END,
+    CASE WHEN c.effective_at <= p_at THEN c.effective_at END,
+    CASE WHEN c.ended_at <= p_at THEN c.ended_at END,
+    coalesce(r.renewals, 0), coalesce(r.total, 0), coalesce(r.total - r.old_total, 0), c.undoes_change_id
+FROM price_changes c
+JOIN batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
+LEFT JOIN LATERAL (
+    SELECT l.state, l.reason, l.occurred_at, l.evidence_kind, l.evidence_id FROM price_change_history l
+    WHERE l.original_transaction_id = c.original_transaction_id AND l.change_id = c.change_id
+        AND l.occurred_at <= p_at
+    -- Of one instant the one furthest along the road.
+    ORDER BY l.occurred_at DESC, array_position(ARRAY['awaiting_approval', 'queued', 'sending', 'unknown',
+        'scheduled', 'pending_consent', 'accepted'], l.state) DESC NULLS FIRST, l.state LIMIT 1) h ON true
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN c.state_since <= p_at THEN c.state ELSE coalesce(h.state, 'awaiting_approval') END AS state,
+        CASE WHEN c.state_since <= p_at THEN c.reason ELSE h.reason END AS reason,
+        CASE WHEN c.state_since <= p_at THEN c.state_since ELSE coalesce(h.occurred_at, b.submitted_at) END AS since) s
+LEFT JOIN LATERAL (
+    SELECT count(*) AS renewals, sum(price_milliunits)::bigint AS total,
+        sum(old_price_milliunits)::bigint AS old_total
+    FROM charged_renewals r
+    WHERE r.original_transaction_id = c.original_transaction_id AND r.change_id = c.change_id
+        AND r.purchased_at <= p_at) r ON true
+$$;
+
+COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) IS 'One row a change that was submitted by the instant, with its state then, as it is known today; the columns are those of report.price_change, none of them later than the instant. evidence_kind and evidence_id: what brought the state.';
+
 CREATE FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -96,6 +137,7 @@ DECLARE
     v_line bigint;
     v_exceeded text[];
     v_first text;
+    v_fault text;
 BEGIN
     PERFORM require_pricing();
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
@@ -136,6 +178,10 @@ BEGIN
         RAISE EXCEPTION 'line % of batch % names dependents without their part in dependency_roles',
             v_line, p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    v_fault := dependents_elsewhere_fault(p_batch_id);
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Limits change rarely; one that changes now waits until this approval is judged by what it was.
     LOCK TABLE approval_limits IN SHARE MODE;
@@ -272,6 +318,43 @@ $$;
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
+
+CREATE FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH named AS (
+    SELECT c.line, c.original_transaction_id AS id, c.change_id, n.name, split_part(n.name, '/', 1) AS carrier,
+        substr(n.name, strpos(n.name, '/') + 1) AS sku
+    FROM price_changes c, unnest(c.dependent_skus) AS n (name)
+    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
+        AND n.name ~ '^[0-9]+/.'
+), claims AS (
+    SELECT d.* FROM dependent_claims d
+    JOIN price_changes o ON o.original_transaction_id = d.claimed_by AND o.change_id = d.change_id
+        AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+), faults AS (
+    SELECT p.line, format('%s is not recorded in dependent_claims', p.name) AS said FROM named p
+    WHERE NOT EXISTS (
+        SELECT FROM dependent_claims d
+        WHERE d.original_transaction_id = p.carrier AND d.sku = p.sku AND d.claimed_by = p.id
+            AND d.change_id = p.change_id)
+    UNION ALL
+    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by)
+    FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
+        AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
+    UNION ALL
+    SELECT p.line, format('%s is a %s in an open change of its own subscription', p.name, r.role)
+    FROM named p JOIN dependency_roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
+    UNION ALL
+    SELECT c.line, format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by)
+    FROM claims d
+    JOIN dependency_roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
+    JOIN price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
+    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
+)
+SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
+$$;
 
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2655,10 +2738,13 @@ CREATE TABLE repricer.cancel_requests (
     error_code bigint,
     error_message text,
     answer text,
+    reenabled_at timestamp with time zone,
     CONSTRAINT cancel_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
     CONSTRAINT cancel_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
     CONSTRAINT cancel_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
 );
+
+COMMENT ON COLUMN repricer.cancel_requests.reenabled_at IS 'When the customer was seen to have turned the renewal on again: a later end is their own.';
 
 CREATE TABLE repricer.consent_thresholds (
     storefront text NOT NULL,
@@ -2710,6 +2796,19 @@ CREATE TABLE repricer.dependency_roles (
     change_id uuid NOT NULL,
     CONSTRAINT dependency_roles_role CHECK ((role = ANY (ARRAY['parent'::text, 'dependent'::text])))
 );
+
+CREATE TABLE repricer.dependent_claims (
+    original_transaction_id text NOT NULL,
+    sku text NOT NULL,
+    claimed_by text NOT NULL,
+    change_id uuid NOT NULL
+);
+
+COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents on another subscription: SUBSCRIPTION/SKU. Counts while the change is open.';
+
+COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
+
+COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
 
 CREATE TABLE repricer.notification_ids (
     notification_uuid text NOT NULL,
@@ -3009,6 +3108,9 @@ ALTER TABLE ONLY repricer.dependency_roles
 ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku);
 
+ALTER TABLE ONLY repricer.dependent_claims
+    ADD CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id);
+
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
 
@@ -3241,6 +3343,11 @@ GRANT ALL ON FUNCTION report.as_of() TO repricer_finance;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_pricing;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_service;
 
+REVOKE ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) TO repricer_finance;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
@@ -3259,6 +3366,8 @@ REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, 
 REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
@@ -3692,6 +3801,9 @@ GRANT INSERT(detail) ON TABLE repricer.decisions TO repricer_pricing;
 
 GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
+
+GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
 GRANT SELECT ON TABLE repricer.notification_ids TO repricer_pricing;

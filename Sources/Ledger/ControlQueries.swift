@@ -190,7 +190,10 @@ package enum ControlQueries {
             CROSS JOIN LATERAL jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)
             LEFT JOIN (
                 SELECT wave, state, count(*) AS rows FROM repricer.price_changes
-                WHERE batch_id = \(uuid: batchID) AND wave > 0 GROUP BY wave, state
+                -- A batch without waves is not read for them.
+                WHERE batch_id = \(uuid: batchID) AND wave > 0 AND EXISTS (
+                    SELECT FROM repricer.batches WHERE batch_id = \(uuid: batchID) AND waves <> '[]')
+                GROUP BY wave, state
             ) c ON c.wave = w.number
             WHERE b.batch_id = \(uuid: batchID)
             ORDER BY w.number, c.state

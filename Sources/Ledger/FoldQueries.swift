@@ -68,6 +68,30 @@ package enum FoldQueries {
         }
     }
 
+    /// Calls that turned, or may have turned, a renewal off.
+    package static func ownCancels(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: [OwnCancel]] {
+        let rows = try connection.query(
+            """
+            -- name: ownCancels
+            SELECT original_transaction_id, request_reference_id, prepared_at, settled_at, reenabled_at
+            FROM repricer.cancel_requests
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND state <> 'refused'
+            ORDER BY original_transaction_id, prepared_at, request_reference_id
+            """)
+        var cancels: [String: [OwnCancel]] = [:]
+        for row in rows {
+            cancels[try row.text("original_transaction_id"), default: []].append(
+                OwnCancel(
+                    requestReferenceID: try row.text("request_reference_id"),
+                    preparedAt: Instant(milliseconds: try row.milliseconds("prepared_at")),
+                    settledAt: try row.instant("settled_at"),
+                    reenabledAt: try row.instant("reenabled_at")))
+        }
+        return cancels
+    }
+
     package static func cancellations(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [DependentCancellation]] {

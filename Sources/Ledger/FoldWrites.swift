@@ -35,6 +35,7 @@ package struct FoldWrites: Sendable {
         statements += folded.flatMap { one in
             one.cancellations.map { Self.saveCancellation(one.id, $0) }
         }
+        statements += folded.flatMap { one in one.reenabled.map { Self.saveReenabled(one.id, $0) } }
         statements += ExtensionFoldQueries.save(folded)
         let touched = folded.filter { !$0.moved.isEmpty }
         if !touched.isEmpty {
@@ -167,6 +168,15 @@ package struct FoldWrites: Sendable {
             WHERE NOT newest.holds
             ON CONFLICT DO NOTHING
             """
+    }
+
+    private static func saveReenabled(_ id: String, _ cancel: OwnCancel) -> SQL {
+        """
+        -- name: saveReenabled
+        UPDATE repricer.cancel_requests SET reenabled_at = \(timestamp: cancel.reenabledAt?.milliseconds)
+        WHERE original_transaction_id = \(id)
+            AND request_reference_id = \(uuid: cancel.requestReferenceID)
+        """
     }
 
     private static func saveCharges(_ charges: [(id: String, charge: Charge)]) -> SQL {

@@ -87,7 +87,8 @@ package enum GuardQueries {
             """
             -- name: guardCounts
             SELECT count(*) FILTER (WHERE state = 'rejected') AS refused, count(*) AS answered,
-                count(*) FILTER (WHERE state = 'declined' AND consent_asked_at IS NOT NULL) AS declined,
+                count(*) FILTER (WHERE state = 'declined' AND consent_asked_at IS NOT NULL
+                    AND reason IS DISTINCT FROM 'parent_declined') AS declined,
                 count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked,
                 count(*) FILTER (WHERE state = 'cancelled' AND reason = 'left_voluntarily'
                     AND (consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL)) AS has_left,
@@ -120,6 +121,11 @@ package enum GuardQueries {
             JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
             WHERE c.batch_id = \(uuid: batchID) AND c.state IN ('pending_consent', 'accepted')
                 AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
+                -- Not one that we turned off ourselves, for a parent elsewhere.
+                AND NOT EXISTS (
+                    SELECT FROM repricer.cancel_requests k
+                    WHERE k.original_transaction_id = c.original_transaction_id
+                        AND k.state <> 'refused' AND k.reenabled_at IS NULL)
                 AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
             """
         ).one().int64("rows")

@@ -54,6 +54,34 @@ package enum PlanQueries {
     }
 }
 
+extension PlanQueries {
+    /// The open changes that name items of these subscriptions as their dependents, by `SUBSCRIPTION/SKU`.
+    package static func claims(
+        on ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: [DependentClaim]] {
+        let rows = try connection.query(
+            """
+            -- name: dependentClaims
+            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by,
+                coalesce(c.current_sku, c.sku) AS sku
+            FROM repricer.dependent_claims d
+            JOIN repricer.price_changes c
+                ON c.original_transaction_id = d.claimed_by AND c.change_id = d.change_id
+                AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                    'pending_consent', 'accepted')
+            WHERE d.original_transaction_id = ANY (\(ids)::text[])
+            ORDER BY name, d.claimed_by, d.change_id
+            """)
+        var claims: [String: [DependentClaim]] = [:]
+        for row in rows {
+            claims[try row.text("name"), default: []].append(
+                DependentClaim(
+                    originalTransactionID: try row.text("claimed_by"), sku: try row.text("sku")))
+        }
+        return claims
+    }
+}
+
 extension PlanQueries.FactRows {
     /// One subscription and what the judge needs besides.
     package struct Known: Sendable {

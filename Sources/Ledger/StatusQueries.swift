@@ -1,4 +1,5 @@
 package import Postgres
+import Pricing
 
 /// What `status` adds to the counts: how far delivery is, and what the App Store's limits leave.
 package enum StatusQueries {
@@ -18,24 +19,31 @@ package enum StatusQueries {
         package var blockedUntil: Int64?
     }
 
-    /// Of one batch, or of all.
-    package static func outlook(
+    /// Of one batch, or of all: rows by state, and the outlook. Reads the changes once: a batch may have a million.
+    package static func tally(
         batchID: String?, on connection: isolated PostgresConnection
-    ) throws -> Outlook {
-        let row = try connection.query(
+    ) throws -> (states: [String: Int64], outlook: Outlook) {
+        let rows = try connection.query(
             """
-            -- name: deliveryOutlook
-            SELECT min(send_by) FILTER (WHERE state = 'queued') AS next_send_by,
+            -- name: statesAndOutlook
+            SELECT state, count(*) AS rows, min(send_by) AS next_send_by,
                 max(due_effective_at) AS last_due_effective_at
             FROM repricer.price_changes
-            WHERE state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                    'pending_consent', 'accepted')
-                AND (\(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid)
-            """
-        ).one()
-        return Outlook(
-            nextSendBy: try row.millisecondsOrNil("next_send_by"),
-            lastDueEffectiveAt: try row.millisecondsOrNil("last_due_effective_at"))
+            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+            GROUP BY state
+            """)
+        var states: [String: Int64] = [:]
+        var outlook = Outlook()
+        for row in rows {
+            let name = try row.text("state")
+            states[name] = try row.int64("rows")
+            guard let state = ChangeState(rawValue: name), !state.isFinal else { continue }
+            if state == .queued { outlook.nextSendBy = try row.millisecondsOrNil("next_send_by") }
+            let dueAt = try row.millisecondsOrNil("last_due_effective_at")
+            outlook.lastDueEffectiveAt = [outlook.lastDueEffectiveAt, dueAt].compactMap(\.self)
+                .max()
+        }
+        return (states, outlook)
     }
 
     package static func quotas(on connection: isolated PostgresConnection) throws -> [Quota] {

@@ -8,6 +8,7 @@ package import Pricing
 package struct SubmissionCopy: Sendable {
     fileprivate var changes = COPYText()
     fileprivate var roles = COPYText()
+    fileprivate var claims = COPYText()
     fileprivate var rejects = COPYText()
     private let batchID: String
     private let at: Int64
@@ -25,7 +26,10 @@ package struct SubmissionCopy: Sendable {
         try addChange(plan, changeID)
         guard !plan.dependentSKUs.isEmpty else { return }
         try addRole("parent", of: plan.sku, plan, changeID)
-        for sku in plan.dependentSKUs { try addRole("dependent", of: sku, plan, changeID) }
+        for sku in plan.dependentSKUs {
+            try addRole("dependent", of: sku, plan, changeID)
+            try addClaim(on: DependentReference(sku), plan, changeID)
+        }
     }
 
     /// The columns in the order of `copyChanges`. What a row that can go never lacks is not
@@ -75,6 +79,18 @@ package struct SubmissionCopy: Sendable {
         roles.endRow()
     }
 
+    /// On an item of another subscription, under that one: whoever judges it finds who else names it.
+    private mutating func addClaim(
+        on reference: DependentReference, _ plan: PlanRow, _ changeID: String
+    ) throws(PostgresError) {
+        guard let carrier = reference.originalTransactionID else { return }
+        try claims.append(carrier)
+        try claims.append(reference.sku)
+        try claims.append(plan.originalTransactionID)
+        try claims.append(changeID)
+        claims.endRow()
+    }
+
     private mutating func addReject(_ plan: PlanRow, _ fault: RowFault) throws(PostgresError) {
         try rejects.append(batchID)
         rejects.append(plan.line)
@@ -121,6 +137,12 @@ package enum SubmissionQueries {
             """
             -- name: copyRoles
             COPY repricer.dependency_roles (original_transaction_id, sku, role, change_id) FROM STDIN
+            """, on: connection)
+        try copy(
+            rows.claims,
+            """
+            -- name: copyClaims
+            COPY repricer.dependent_claims (original_transaction_id, sku, claimed_by, change_id) FROM STDIN
             """, on: connection)
         try copy(
             rows.rejects,

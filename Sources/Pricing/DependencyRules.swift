@@ -22,10 +22,44 @@ struct DependencyRules {
     }
 
     func fault(
-        of row: BatchRow, known: Set<String>, obstacles: [String: DependentObstacle] = [:]
+        of row: BatchRow, known: Set<String>, obstacles: [String: DependentObstacle] = [:],
+        claims: [String: [DependentClaim]] = [:]
     ) -> RowFault? {
         own(row) ?? foreign(row, obstacles) ?? unknown(row, known) ?? shared(row)
-            ?? sharedElsewhere(row, obstacles) ?? chained(row) ?? chainedElsewhere(row, obstacles)
+            ?? sharedElsewhere(row, obstacles) ?? claimed(row, claims) ?? chained(row)
+            ?? chainedElsewhere(row, obstacles) ?? chainedByClaim(row, claims)
+    }
+
+    /// A dependent of this row that another subscription names as its own.
+    private func claimed(_ row: BatchRow, _ claims: [String: [DependentClaim]]) -> RowFault? {
+        for sku in row.dependentSKUs {
+            guard let others = Self.claims(on: sku, of: row, claims) else { continue }
+            return RowFault(
+                .dependentShared, "\(sku) also depends on \(others)",
+                remedy: "let it depend on one of them only")
+        }
+        return nil
+    }
+
+    /// This row's item falls with one of another subscription, and has dependents itself.
+    private func chainedByClaim(_ row: BatchRow, _ claims: [String: [DependentClaim]]) -> RowFault?
+    {
+        guard let others = Self.claims(on: row.sku, of: row, claims) else { return nil }
+        return RowFault(
+            .dependentChained,
+            "\(row.sku) depends on \(others) and has dependents: a chain",
+            remedy: "a dependent may not have dependents of its own")
+    }
+
+    /// Who of other subscriptions names the item, in words; nil: nobody.
+    private static func claims(
+        on sku: String, of row: BatchRow, _ claims: [String: [DependentClaim]]
+    ) -> String? {
+        guard !claims.isEmpty else { return nil }
+        let found = claims[DependentReference(sku).placed(on: row.originalTransactionID).text] ?? []
+        let others = found.filter { $0.originalTransactionID != row.originalTransactionID }
+        guard !others.isEmpty else { return nil }
+        return Set(others.map(\.text)).sorted().prefix(10).joined(separator: " and ")
     }
 
     private func foreign(_ row: BatchRow, _ obstacles: [String: DependentObstacle]) -> RowFault? {

@@ -24,5 +24,10 @@ package struct DependentReference: Hashable, Sendable {
         self.sku = sku
     }
 
+    /// The same, with its subscription: the given one where it names none.
+    package func placed(on id: String) -> DependentReference {
+        DependentReference(originalTransactionID: originalTransactionID ?? id, sku: sku)
+    }
+
     package var text: String { originalTransactionID.map { "\($0)/\(sku)" } ?? sku }
 }

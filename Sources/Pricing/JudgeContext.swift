@@ -7,16 +7,20 @@ package struct JudgeContext: Hashable, Sendable {
     package var siblingSKUs: Set<String>
     /// What hinders dependents on other subscriptions, by the name that a row gives them.
     package var obstacles: [String: DependentObstacle]
+    /// Who elsewhere names an item as its dependent, by `SUBSCRIPTION/SKU`: in the batch, or by an open change.
+    package var claims: [String: [DependentClaim]]
     /// Earlier increases of this subscription, of any of its items.
     package var increaseHistory: [PastIncrease]
 
     package init(
         openChanges: [OpenChange] = [], siblingSKUs: Set<String> = [],
-        obstacles: [String: DependentObstacle] = [:], increaseHistory: [PastIncrease] = []
+        obstacles: [String: DependentObstacle] = [:], claims: [String: [DependentClaim]] = [:],
+        increaseHistory: [PastIncrease] = []
     ) {
         self.openChanges = openChanges
         self.siblingSKUs = siblingSKUs
         self.obstacles = obstacles
+        self.claims = claims
         self.increaseHistory = increaseHistory
     }
 
@@ -43,6 +47,27 @@ package struct JudgeContext: Hashable, Sendable {
             self.dependentSKUs = dependentSKUs
             self.state = state
         }
+    }
+}
+
+/// That a row or an open change of a subscription names an item of another subscription as its dependent.
+package struct DependentClaim: Hashable, Sendable {
+    /// Of the one that names it.
+    package var originalTransactionID: String
+    /// The parent's.
+    package var sku: String
+    /// In the batch; nil: an open change of ours.
+    package var line: Int?
+
+    package init(originalTransactionID: String, sku: String, line: Int? = nil) {
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+        self.line = line
+    }
+
+    var text: String {
+        let place = line.map { "line \($0)" } ?? "an open change"
+        return "\(originalTransactionID)/\(sku) (\(place))"
     }
 }
 

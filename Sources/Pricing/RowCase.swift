@@ -128,7 +128,7 @@ extension RowCase {
         guard !row.dependentSKUs.isEmpty else { return nil }
         return dependencies.fault(
             of: row, known: renewingSKUs.union(context.siblingSKUs),
-            obstacles: context.obstacles)
+            obstacles: context.obstacles, claims: context.claims)
     }
 
     private var notActive: RowFault? {

@@ -243,6 +243,44 @@ import Testing
             ])
     }
 
+    @Test func plan_ofDependentsThatOtherSubscriptionsName_namesEachLineAndWhatToDo() async throws {
+        let (environment, folder) = try await office()
+        let file = "\(folder)/batch.csv"
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET app_account_token =
+                CASE original_transaction_id WHEN '18' THEN 'another' ELSE 'customer' END
+            """)
+        await connection.close()
+        let rows = [
+            "1,A,12.99,USD,,19/B,", "2,A,12.99,USD,,19/B,", "3,A,12.99,USD,,19/C,",
+            "19,C,12.99,USD,,D,", "19,A,12.99,USD,,18/A,",
+        ]
+        try (Self.header + rows.joined(separator: "\n") + "\n")
+            .write(toFile: file, atomically: true, encoding: .utf8)
+
+        let planned = await run("plan", file, environment: environment)
+        let submitted = await run("submit", file, "--name", "n", environment: environment)
+
+        let one = "let it depend on one of them only"
+        let none = "a dependent may not have dependents of its own"
+        let expected = [
+            "2: dependent_shared: 19/B also depends on 2/A (line 3); \(one)",
+            "3: dependent_shared: 19/B also depends on 1/A (line 2); \(one)",
+            "4: dependent_chained: dependents form a chain A → 19/C → its own dependents; \(none)",
+            "5: dependent_chained: C depends on 3/A (line 4) and has dependents: a chain; \(none)",
+            "6: dependent_unknown: 18/A is on the subscription of another customer; "
+                + "remove it from dependent_skus",
+        ]
+        #expect(
+            planned.messages.split(separator: "\n").map { String($0.dropFirst(file.count + 1)) }
+                == expected)
+        #expect(planned.code == .inputRejected)
+        #expect(submitted.code == .inputRejected)
+        #expect(submitted.messages.contains("\(file):\(expected[0])"))
+    }
+
     private func cells(_ path: String) throws -> [[String]] {
         try String(contentsOfFile: path, encoding: .utf8).split(separator: "\r\n")
             .map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) }

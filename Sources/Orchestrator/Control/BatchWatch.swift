@@ -88,14 +88,12 @@ package struct BatchWatch: Service {
         try await tell()
     }
 
-    /// Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim.
+    /// Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim. So many a
+    /// round: guards are judged in between.
     private func parkHalted() async throws {
         let limit = limits.parkedAtOnce
-        var parked = limit
-        while parked == limit {
-            parked = try await pool.withTransaction { connection in
-                try GuardQueries.parkHalted(limit: limit, on: connection)
-            }
+        _ = try await pool.withTransaction { connection in
+            try GuardQueries.parkHalted(limit: limit, on: connection)
         }
     }
 

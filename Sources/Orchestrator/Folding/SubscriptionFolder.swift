@@ -23,6 +23,7 @@ package enum SubscriptionFolder {
         let stored = try SubscriptionQueries.load(ids, on: connection)
         let changes = try FoldQueries.sentChanges(ids, on: connection)
         let cancellations = try FoldQueries.cancellations(ids, on: connection)
+        let ownCancels = try FoldQueries.ownCancels(ids, on: connection)
         let late = ids.filter { id in
             SubscriptionFold.isLate(
                 byID[id, default: []], after: stored[id]?.foldedThrough, changes[id] ?? [])
@@ -36,7 +37,7 @@ package enum SubscriptionFolder {
                 facts: known?.facts ?? SubscriptionFacts(originalTransactionID: id),
                 increases: known?.increases ?? [], seenSKUs: known?.seenSKUs ?? [],
                 changes: changes[id] ?? [], cancellations: cancellations[id] ?? [],
-                foldedThrough: known?.foldedThrough)
+                ownCancels: ownCancels[id] ?? [], foldedThrough: known?.foldedThrough)
             writes.append(
                 SubscriptionFold(before, arrived: byID[id, default: []], all: everything[id]))
         }

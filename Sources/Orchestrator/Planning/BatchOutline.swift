@@ -23,6 +23,9 @@ package struct BatchOutline: Sendable {
     private var keys = SubscriptionKeys()
     private var skus = Interner<String>()
     private var dependents = Interner<[String]>()
+    /// Rows that name a dependent as `SUBSCRIPTION/SKU`, by that name: few, whatever the batch.
+    private var claimsByName: [String: [DependentClaim]] = [:]
+    private var claimedSubscriptions: Set<SubscriptionKeys.Key> = []
 
     /// Reads the whole batch once. Throws `empty_file` where there is no row.
     package init(_ input: BatchInput, rules: RulesInForce) throws(BatchFileError) {
@@ -37,6 +40,7 @@ package struct BatchOutline: Sendable {
                     subscription: keys.add(row.originalTransactionID), line: row.line,
                     sku: skus.number(of: row.sku),
                     dependents: dependents.number(of: row.dependentSKUs)))
+            for (name, claim) in row.claims { claimsByName[name, default: []].append(claim) }
         }
         guard rowCount > 0 else {
             throw BatchFileError(
@@ -46,11 +50,19 @@ package struct BatchOutline: Sendable {
         sha256 = source.hexadecimalDigest
         columns = reader.columns
         priceUnit = reader.priceUnit
+        for name in claimsByName.keys {
+            if let id = DependentReference(name).originalTransactionID, let key = keys.key(of: id) {
+                claimedSubscriptions.insert(key)
+            }
+        }
         keepOnlyCompany()
     }
 
+    /// The rows that name this item, written `SUBSCRIPTION/SKU`, as their dependent.
+    func claims(on name: String) -> [DependentClaim] { claimsByName[name] ?? [] }
+
     /// The other rows beside which a row must be judged, itself included, in the order of lines; empty for a row
-    /// that is alone with its subscription.
+    /// that is alone with its subscription, unless a row of another one names an item of it.
     func company(of id: String) -> [BatchMention] {
         guard let key = keys.key(of: id) else { return [] }
         var low = 0
@@ -71,7 +83,7 @@ package struct BatchOutline: Sendable {
         return company
     }
 
-    /// Forgets the rows that share their subscription with no other.
+    /// Forgets the rows that share their subscription with no other, and whose items no other names.
     private mutating func keepOnlyCompany() {
         mentions.sort { ($0.subscription, $0.line) < ($1.subscription, $1.line) }
         var kept = 0
@@ -84,12 +96,28 @@ package struct BatchOutline: Sendable {
                 end += 1
             }
             // `kept` never overtakes the group that is copied to it.
-            for index in start..<end where end - start > 1 {
+            let isKept =
+                end - start > 1 || claimedSubscriptions.contains(mentions[start].subscription)
+            for index in start..<end where isKept {
                 mentions[kept] = mentions[index]
                 kept += 1
             }
             start = end
         }
         mentions.removeLast(mentions.count - kept)
+    }
+}
+
+extension BatchRow {
+    /// What the row claims of other subscriptions, by `SUBSCRIPTION/SKU`.
+    var claims: [(name: String, claim: DependentClaim)] {
+        dependentSKUs.compactMap { name in
+            guard DependentReference(name).originalTransactionID != nil else { return nil }
+            return (
+                name,
+                DependentClaim(
+                    originalTransactionID: originalTransactionID, sku: sku, line: line)
+            )
+        }
     }
 }

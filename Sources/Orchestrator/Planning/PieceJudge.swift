@@ -7,6 +7,8 @@ struct PieceJudge: Sendable {
     let connection: LedgerConnection
     /// All rows of the batch that name a subscription, in the order of lines; may be empty for one row alone.
     let company: @Sendable (String) -> [BatchMention]
+    /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
+    let claims: @Sendable (String) -> [DependentClaim]
 
     func judge(_ entries: [BatchFileEntry]) async throws -> PlannedPiece {
         var places: [String: [Int]] = [:]
@@ -28,6 +30,7 @@ struct PieceJudge: Sendable {
         var known = try read.decoded()
         try await addSiblings(to: &known, entries)
         try await addCarriers(to: &known, entries)
+        try await addClaims(to: &known, entries)
         for (id, indices) in places {
             let batchRows = indices.compactMap { index -> BatchRow? in
                 guard case .row(let row) = entries[index] else { return nil }
@@ -94,6 +97,30 @@ extension PieceJudge {
                 }
             }
             known[id] = found
+        }
+    }
+}
+
+extension PieceJudge {
+    /// Reads who else names the items of rows with dependents, and these dependents: in the batch and by open changes.
+    private func addClaims(
+        to known: inout [String: PlanQueries.FactRows.Known], _ entries: [BatchFileEntry]
+    ) async throws {
+        var named: [String: Set<DependentReference>] = [:]
+        for case .row(let row) in entries where !row.dependentSKUs.isEmpty {
+            let id = row.originalTransactionID
+            guard known[id] != nil else { continue }
+            named[id, default: []].formUnion(
+                (row.dependentSKUs + [row.sku]).map { DependentReference($0).placed(on: id) })
+        }
+        guard !named.isEmpty else { return }
+        let ids = Set(named.values.flatMap { $0.compactMap(\.originalTransactionID) }).sorted()
+        let open = try await connection.read { try PlanQueries.claims(on: ids, on: $0) }
+        for (id, references) in named {
+            for name in references.map(\.text) {
+                let found = claims(name) + (open[name] ?? [])
+                if !found.isEmpty { known[id]?.context.claims[name] = found }
+            }
         }
     }
 }

@@ -31,9 +31,9 @@ package struct Planner: Sendable {
             let source = DigestingByteSource(try input.open())
             let reader = try BatchFileReader(source: source, file: input.path, rules: inForce)
             let pieces = PieceReader(reader)
-            let worker = PieceJudge(judge: judge, connection: connection) {
-                outline.company(of: $0)
-            }
+            let worker = PieceJudge(
+                judge: judge, connection: connection, company: { outline.company(of: $0) },
+                claims: { outline.claims(on: $0) })
             try await Self.judge(pieces, worker, into: sink)
             guard source.hexadecimalDigest == outline.sha256 else {
                 throw BatchFileError(
@@ -52,9 +52,13 @@ package struct Planner: Sendable {
         let judge = Judge(rules: rules.inForce(at: now), environment: environment, now: now)
         let company = Dictionary(grouping: rows, by: \.originalTransactionID)
             .mapValues { $0.sorted { $0.line < $1.line }.map(BatchMention.init) }
+        let claims = Dictionary(grouping: rows.flatMap(\.claims), by: \.name)
+            .mapValues { $0.map(\.claim) }
         let planned = try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
-            let worker = PieceJudge(judge: judge, connection: connection) { company[$0] ?? [] }
+            let worker = PieceJudge(
+                judge: judge, connection: connection, company: { company[$0] ?? [] },
+                claims: { claims[$0] ?? [] })
             let piece = try await worker.judge(rows.map(BatchFileEntry.row))
             try await connection.read { try PlanQueries.endSnapshot(on: $0) }
             return piece.rows

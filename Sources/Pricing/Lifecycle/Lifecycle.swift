@@ -49,7 +49,10 @@ package enum Lifecycle {
         state.facts.overlay(event)
         state.noteSeenSKUs()
         state.noteCharges(of: event)
-        let reading = Reading(event: event, before: before, facts: state.facts, renames: renames)
+        state.noteReenabled(event)
+        let reading = Reading(
+            event: event, before: before, facts: state.facts, renames: renames,
+            isCancelledByUs: state.isCancelledByUs(at: event.key.signedAt))
         state.noteIncreases(reading)
         state.noteExtension(reading)
 

@@ -5,6 +5,8 @@ struct Reading {
     let before: SubscriptionFacts
     let facts: SubscriptionFacts
     let renames: [ItemRename]
+    /// Its renewal is off by a call of ours, for a parent on another subscription.
+    let isCancelledByUs: Bool
 
     var at: Instant { event.key.signedAt }
 

@@ -9,6 +9,8 @@ package struct SubscriptionFold: Sendable {
     package var reopened: [TrackedChange]
     /// Cancellations that this fold opened, settled or withdrew.
     package var cancellations: [DependentCancellation]
+    /// Cancels of ours that the customer was seen to have taken back by this fold, or not to have.
+    package var reenabled: [OwnCancel]
     /// Whether it began again: what it tells of extensions then is all that there is.
     package var isAnew: Bool
     /// The latest of those that arrived: what a `correction` names.
@@ -45,6 +47,8 @@ package struct SubscriptionFold: Sendable {
         } else {
             state = SubscriptionState(
                 originalTransactionID: before.facts.originalTransactionID, changes: before.changes)
+            state.ownCancels = before.ownCancels
+            for index in state.ownCancels.indices { state.ownCancels[index].reenabledAt = nil }
         }
         let events = (all ?? arrived).sorted { $0.key < $1.key }
         transitions = Lifecycle.fold(events, into: &state)
@@ -61,6 +65,7 @@ package struct SubscriptionFold: Sendable {
             !change.progress.state.isFinal
                 && former[change.changeID]?.progress.state.isFinal == true
         }
+        reenabled = state.ownCancels.filter { !before.ownCancels.contains($0) }
         cancellations = state.cancellations.filter { !before.cancellations.contains($0) }
     }
 

@@ -7,6 +7,8 @@ package struct SubscriptionState: Hashable, Sendable {
     package var seenSKUs: [String]
     package var changes: [TrackedChange]
     package var cancellations: [DependentCancellation]
+    /// Calls of ours that cancelled the subscription for a parent elsewhere.
+    package var ownCancels: [OwnCancel]
     /// What the statements of this fold charged.
     package var charges: Charges
     /// What the statements of this fold renamed.
@@ -19,7 +21,7 @@ package struct SubscriptionState: Hashable, Sendable {
     package init(
         facts: SubscriptionFacts, increases: [RecordedIncrease] = [], seenSKUs: [String] = [],
         changes: [TrackedChange] = [], cancellations: [DependentCancellation] = [],
-        charges: Charges = Charges(), renames: [ToldRename] = [],
+        ownCancels: [OwnCancel] = [], charges: Charges = Charges(), renames: [ToldRename] = [],
         extensions: [ToldExtension] = [],
         foldedThrough: SubscriptionEvent.Key? = nil
     ) {
@@ -28,6 +30,7 @@ package struct SubscriptionState: Hashable, Sendable {
         self.seenSKUs = seenSKUs
         self.changes = changes
         self.cancellations = cancellations
+        self.ownCancels = ownCancels
         self.charges = charges
         self.renames = renames
         self.extensions = extensions

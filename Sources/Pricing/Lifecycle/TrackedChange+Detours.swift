@@ -175,5 +175,5 @@ extension SubscriptionFacts {
     }
 }
 
-private let parentDeclined = "parent_declined"
+let parentDeclined = "parent_declined"
 private let postponedByOffer = "postponed_by_offer"

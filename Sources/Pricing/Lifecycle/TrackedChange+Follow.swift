@@ -176,6 +176,10 @@ extension TrackedChange {
         by end: SubscriptionEnd, _ reading: Reading
     ) -> (state: ChangeState, reason: String) {
         switch end {
+        case .voluntary where reading.isCancelledByUs:
+            // The customer left nothing: it fell with a parent elsewhere, as it would beside it.
+            let wasShown = isIncrease && progress.scheduledAt != nil
+            return (wasShown ? .declined : .cancelled, parentDeclined)
         case .voluntary, .revoked: return (.cancelled, end.reason)
         case .billing, .product, .other: return (.lapsed, end.reason)
         case .priceIncrease:

@@ -27,9 +27,10 @@ struct StatusFacts: Sendable, Equatable {
     ) async throws -> StatusFacts {
         try await pool.withTransaction(.repeatableRead) { connection in
             let all = try BatchQueries.all(on: connection)
+            let (states, outlook) = try StatusQueries.tally(batchID: batchID, on: connection)
             return StatusFacts(
                 batch: batchID.flatMap { id in all.first { $0.batchID == id } }, batches: all,
-                states: try BatchQueries.stateCounts(batchID: batchID, on: connection),
+                states: states,
                 rejected: try BatchQueries.rejectCounts(batchID: batchID, on: connection),
                 dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
                 everything: try ControlQueries.everything(on: connection),
@@ -38,7 +39,7 @@ struct StatusFacts: Sendable, Equatable {
                 haltedStorefronts: try batchID.map {
                     try ControlQueries.haltedStorefronts(of: $0, on: connection)
                 } ?? [],
-                outlook: try StatusQueries.outlook(batchID: batchID, on: connection),
+                outlook: outlook,
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
                     ? try StatusQueries.notifications(on: connection) : nil,

@@ -118,6 +118,8 @@ struct DeliveryWorld {
         var limits = Scheduler.Limits()
         limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
         limits.failureWait = .zero
+        // A crowded machine is no reason to hold a call back.
+        limits.leavesWithin = .seconds(7)
         return Scheduler(
             Scheduler.World(
                 pool: service, store: calls ?? store, environment: .production,

@@ -172,6 +172,76 @@ import Testing
         await world.close()
     }
 
+    /// FAR's own increase was accepted; its subscription was then cancelled by us, for A on the other one.
+    private func cancelledByUs() async throws -> World {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR"])
+        try await world.submitAndApprove([
+            World.row("1", dependents: ["2/FAR"]), World.row("2", "FAR", line: 3),
+        ])
+        try await world.deliver(world.scheduler())
+        try await world.tellIncrease("PENDING", on: 13)
+        try await world.tellIncrease("PENDING", on: 13, of: "FAR", id: "2", items: ["FAR"])
+        try await world.tellIncrease("ACCEPTED", on: 14, of: "FAR", id: "2", items: ["FAR"])
+        world.run(to: 40)
+        try await world.tellRenewal(items: ["B"])
+        world.run(to: 41)
+        try await world.run(world.canceller(world.cancellingStore()), rounds: 4)
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        return world
+    }
+
+    private func tell(
+        _ world: World, _ type: String, _ subtype: String, on day: Int64, renews: Int,
+        status: Int = 1
+    ) async throws {
+        try await world.tell(
+            SubscriptionEvent(
+                key: .init(signedAt: world.at(day), evidenceID: "2-\(subtype)-\(day)"),
+                source: .notification, originalTransactionID: "2", type: type, subtype: subtype,
+                status: status,
+                renewal: RenewalStatement(autoRenewStatus: renews)))
+    }
+
+    @Test func ownChange_onASubscriptionThatWeCancelled_fellWithItsParent() async throws {
+        let world = try await cancelledByUs()
+
+        try await tell(world, "EXPIRED", "VOLUNTARY", on: 70, renews: 0, status: 2)
+
+        let expected = ["A declined item_missing_at_renewal", "FAR declined parent_declined"]
+        #expect(try await world.changes() == expected)
+        // A statement that arrives late folds from the beginning, to the same end.
+        try await tell(world, "DID_CHANGE_RENEWAL_STATUS", "LATE", on: 50, renews: 0)
+        #expect(try await world.changes() == expected)
+        let reason = try await world.service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT reason FROM repricer.price_change_history
+                WHERE original_transaction_id = '2' ORDER BY occurred_at DESC LIMIT 1
+                """
+            ).one().textOrNil("reason")
+        }
+        #expect(reason == "parent_declined")
+        await world.close()
+    }
+
+    @Test func ownChange_whoseCustomerTookOurCancelBackAndLeftLater_isTheirOwnEnd() async throws {
+        let world = try await cancelledByUs()
+
+        try await tell(
+            world, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED", on: 50, renews: 1)
+        try await tell(
+            world, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_DISABLED", on: 60, renews: 0)
+        try await tell(world, "EXPIRED", "VOLUNTARY", on: 70, renews: 0, status: 2)
+
+        let expected = ["A declined item_missing_at_renewal", "FAR cancelled left_voluntarily"]
+        #expect(try await world.changes() == expected)
+        try await tell(world, "DID_CHANGE_RENEWAL_STATUS", "LATE", on: 45, renews: 0)
+        #expect(try await world.changes() == expected)
+        await world.close()
+    }
+
     @Test func elsewhere_foreignCustomersSubscription_isRefusedInThePlan_andNeverCalled()
         async throws
     {
@@ -221,7 +291,7 @@ import Testing
 
         #expect(
             try await codes([first, World.row("2", "FAR", line: 3, dependents: ["FARTHER"])])
-                == [.dependentChained, nil])
+                == [.dependentChained, .dependentChained])
         // Through a change that is open already.
         try await world.submitAndApprove([World.row("2", "FAR", dependents: ["FARTHER"])])
         #expect(try await codes([first]) == [.dependentChained])
