@@ -163,7 +163,8 @@ package enum ExtensionQueries {
 
 /// What eligibility is judged by.
 extension ExtensionQueries {
-    /// When each of these was extended within a year of `now`, whoever asked; one extension told twice counts once.
+    /// When the customer of each of these had any of their subscriptions extended within a year of `now`, whoever
+    /// asked; one extension told twice counts once. Without `appAccountToken` a subscription is its own customer.
     package static func extendedAt(
         _ ids: [String], now: Int64, on connection: isolated PostgresConnection
     ) throws -> [String: [Instant]] {
@@ -171,14 +172,21 @@ extension ExtensionQueries {
         let rows = try connection.query(
             """
             -- name: extendedAt
-            SELECT original_transaction_id, min(told_at) AS told_at FROM repricer.renewal_extensions
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND outcome <> 'failed'
-                AND told_at > \(timestamp: since)
-            GROUP BY original_transaction_id, renewal_at
+            WITH theirs AS (
+                SELECT asked.id AS original_transaction_id,
+                    coalesce(other.original_transaction_id, asked.id) AS id
+                FROM unnest(\(ids)::text[]) AS asked (id)
+                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = asked.id
+                LEFT JOIN repricer.subscriptions other ON other.app_account_token = s.app_account_token
+            )
+            SELECT theirs.original_transaction_id, min(e.told_at) AS told_at
+            FROM theirs JOIN repricer.renewal_extensions e ON e.original_transaction_id = theirs.id
+            WHERE e.outcome <> 'failed' AND e.told_at > \(timestamp: since)
+            GROUP BY theirs.original_transaction_id, theirs.id, e.renewal_at
             UNION ALL
-            SELECT c.original_transaction_id, c.settled_at FROM repricer.extension_calls c
-            WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND c.state = 'extended'
-                AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
+            SELECT theirs.original_transaction_id, c.settled_at
+            FROM theirs JOIN repricer.extension_calls c ON c.original_transaction_id = theirs.id
+            WHERE c.state = 'extended' AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
                     SELECT 1 FROM repricer.renewal_extensions e
                     WHERE e.original_transaction_id = c.original_transaction_id
                         AND e.renewal_at = c.effective_at)

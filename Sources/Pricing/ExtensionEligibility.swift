@@ -25,7 +25,7 @@ package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
         case .gracePeriod:
             "its renewal failed and it lives on in a grace period; extend it once it recovered"
         case .freeOffer: "its running period is free; extend it once a period was paid"
-        case .twoWithinAYear: "it was extended twice within 365 days"
+        case .twoWithinAYear: "its customer had two extensions within 365 days"
         case .extensionOpen: "another extension of it is under way; see repricer extend status"
         }
     }
@@ -38,7 +38,8 @@ package enum ExtensionEligibility {
 
     /// - Parameters:
     ///   - facts: nil where nothing is known.
-    ///   - extendedAt: When it was extended before.
+    ///   - extendedAt: When its customer had an extension before: Apple allows two a year per customer, and counts
+    ///     them over all subscriptions (an inference).
     ///   - hasOpen: Whether another request of ours may still extend it.
     package static func obstacle(
         _ facts: SubscriptionFacts?, extendedAt: [Instant], hasOpen: Bool, now: Instant

@@ -1,4 +1,7 @@
 import Glibc
 import RepricerCommands
 
-exit(await RepricerCommands.main())
+let code = await RepricerCommands.main()
+// Without the libraries' finalizers: they free what threads of closed connections may still be letting go of.
+fflush(nil)
+_exit(code)

@@ -49,6 +49,27 @@ import Testing
         #expect(engine.only.extendedAt?.count == 3)
     }
 
+    @Test func extension_whenTheCustomersOtherSubscriptionHadTwo_isRefused() throws {
+        var second = Fixture.subscription()
+        second.originalTransactionID += StoreSubscription.transactionsMax
+        var stranger = second
+        stranger.originalTransactionID += StoreSubscription.transactionsMax
+        stranger.appAccountToken = "0b8c1a50-0000-4000-8000-000000000001"
+        var engine = StoreEngine(
+            options: .init(seed: 7, calendar: BillingCalendar()),
+            now: Fixture.instant("2026-01-12"),
+            subscriptions: [Fixture.subscription(), second, stranger])
+        _ = try engine.extend(originalTransaction: Fixture.idText, Self.terms(1, "one"))
+        _ = try engine.extend(originalTransaction: second.id, Self.terms(1, "two"))
+
+        for id in [Fixture.idText, second.id] {
+            #expect(throws: StoreError.maxExtension) {
+                try engine.extend(originalTransaction: id, Self.terms(1, "three"))
+            }
+        }
+        _ = try engine.extend(originalTransaction: stranger.id, Self.terms(1, "four"))
+    }
+
     @Test func extension_ofWhatIsNotEligible_isRefusedByItsCode() throws {
         var free = Fixture.subscription([Fixture.item("A", 9990)])
         free.items[0].offer = StoreOffer(
@@ -83,6 +104,7 @@ import Testing
             subscriptions: (0..<40).map { index in
                 var one = Fixture.subscription(storefront: index < 30 ? "USA" : "CAN")
                 one.originalTransactionID += Int64(index) * 10_000
+                one.appAccountToken += String(index)
                 return one
             })
 

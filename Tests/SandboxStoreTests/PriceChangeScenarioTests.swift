@@ -204,7 +204,7 @@ import Testing
         var engine = engine(period: .week)
         var seen: [Int64] = []
         _ = try engine.change("A", to: 15_990)
-        for _ in 0..<3 { seen.append(try engine.status(transaction: Fixture.idText).signedAt) }
+        for _ in 0..<3 { seen.append(try engine.statuses(transaction: Fixture.idText)[0].signedAt) }
 
         seen += engine.advance(to: Fixture.instant("2026-03-01")).map(\.signedAt)
 

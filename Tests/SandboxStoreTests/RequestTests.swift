@@ -143,7 +143,7 @@ import Testing
         var engine = Fixture.engine(Fixture.subscription())
         let code: Int
         do throws(StoreError) {
-            _ = try engine.status(transaction: id)
+            _ = try engine.statuses(transaction: id)[0]
             code = 200
         } catch {
             code = error.rawValue
@@ -156,9 +156,27 @@ import Testing
         var engine = Fixture.engine(Fixture.subscription())
         _ = engine.advance(to: Fixture.instant("2026-03-11"))
 
-        let answer = try engine.status(transaction: String(Fixture.id + 2))
+        let answer = try engine.statuses(transaction: String(Fixture.id + 2))[0]
 
         #expect(answer.subscription.id == Fixture.idText)
+    }
+
+    @Test func statuses_ofACustomerWithTwo_areThoseOfBothAndOfNobodyElse() throws {
+        var second = Fixture.subscription()
+        second.originalTransactionID += StoreSubscription.transactionsMax
+        var stranger = second
+        stranger.originalTransactionID += StoreSubscription.transactionsMax
+        stranger.appAccountToken = "0b8c1a50-0000-4000-8000-000000000001"
+        var engine = StoreEngine(
+            options: .init(seed: 7, calendar: BillingCalendar()),
+            now: Fixture.instant("2026-01-12"),
+            subscriptions: [stranger, second, Fixture.subscription()])
+
+        let asked = try engine.statuses(transaction: second.id)
+        let alone = try engine.statuses(transaction: stranger.id)
+
+        #expect(asked.map(\.subscription.id) == [Fixture.idText, second.id])
+        #expect(alone.map(\.subscription.id) == [stranger.id])
     }
 
     @Test func repeat_withTheSameRequestID_isAnsweredAndChangesNothing() throws {
@@ -183,10 +201,10 @@ import Testing
 
     @Test func consistencyToken_afterEachChange_isANewOne() throws {
         var engine = Fixture.engine(Fixture.subscription())
-        let first = try engine.status(transaction: Fixture.idText).consistencyToken
+        let first = try engine.statuses(transaction: Fixture.idText)[0].consistencyToken
         _ = try engine.change("A", to: 12_990)
-        let second = try engine.status(transaction: Fixture.idText).consistencyToken
-        let again = try engine.status(transaction: Fixture.idText).consistencyToken
+        let second = try engine.statuses(transaction: Fixture.idText)[0].consistencyToken
+        let again = try engine.statuses(transaction: Fixture.idText)[0].consistencyToken
 
         #expect(first.hasPrefix("1.\(Fixture.idText)."))
         #expect(first != second)

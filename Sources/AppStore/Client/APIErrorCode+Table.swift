@@ -195,7 +195,7 @@ extension APIErrorCode {
         4_010_000: "the App Store refuses our key; run `repricer config check`",
         4_030_004:
             "the subscription's state allows no extension: free offer, billing retry, grace or expired",
-        4_030_005: "it was extended twice within 365 days already",
+        4_030_005: "its customer had two extensions within 365 days already",
         4_030_007: "a family member's subscription; extend the purchaser's, and theirs moves along",
         4_040_001: "the App Store knows no customer account for the id",
         4_040_002: "the App Store can't find the customer account now; try again",

@@ -16,6 +16,9 @@ package enum SandboxCommand {
             notification each), and a sample batch for them: DIR/batch.csv, and FILE when given. Beyond
             them, --pairs N makes customers with two subscriptions, one a dependent of the other.
 
+        appstore-sandbox act --data DIR --action JSON
+            Has the open store do what subscribers do in the app; JSON as for POST /sandbox/act.
+
         appstore-sandbox sample-batch --data DIR --out FILE
             Copies the sample batch; - is stdout.
 
@@ -76,6 +79,7 @@ package enum SandboxCommand {
         switch arguments.first {
         case "serve": try await serve(rest)
         case "seed": try seed(rest, output: output)
+        case "act": try await act(rest, output: output)
         case "sample-batch": try sampleBatch(rest, output: output)
         case "version", "--version":
             guard rest.isEmpty else { throw SandboxError(.usage, "version takes no arguments") }

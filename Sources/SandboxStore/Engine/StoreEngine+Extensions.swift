@@ -44,6 +44,7 @@ struct MassSummary: Codable, Hashable, Sendable {
 }
 
 extension StoreEngine {
+    /// For each customer, whichever of their subscriptions it was.
     static let extensionsMax = 2
     static let extensionYear = 365 * Milliseconds.day
 
@@ -68,7 +69,8 @@ extension StoreEngine {
     func checkExtension(of subscription: StoreSubscription) throws(StoreError) {
         if subscription.isFamilyShared == true { throw .familySharedExtensionIneligible }
         guard isExtensible(subscription) else { throw .extensionIneligible }
-        let recent = (subscription.extendedAt ?? []).count { $0 > now - Self.extensionYear }
+        let recent = subscriptions(ofCustomerOf: subscription).flatMap { $0.extendedAt ?? [] }
+            .count { $0 > now - Self.extensionYear }
         if recent >= Self.extensionsMax { throw .maxExtension }
     }
 

@@ -78,6 +78,7 @@ extension StoreEngine {
     ) throws(StoreError) {
         guard subscription.status == .active, subscription.autoRenews else { throw .notEligible }
         var next = subscription
+        next.keepPeriod()
         for index in next.items.indices where removed.contains(next.items[index].sku) {
             next.items[index].isLeaving = true
         }
@@ -185,14 +186,7 @@ extension StoreEngine {
         guard names.keys.allSatisfy(known.contains), known.isDisjoint(with: names.values) else {
             throw .changeItemNotFound
         }
-        for index in subscription.items.indices {
-            let sku = subscription.items[index].sku
-            subscription.items[index].sku = names[sku] ?? sku
-            if var increase = subscription.items[index].change?.increase {
-                increase.dependentSKUs = increase.dependentSKUs.map { names[$0] ?? $0 }
-                subscription.items[index].change?.increase = increase
-            }
-        }
+        subscription.rename(names)
         touch(&subscription)
         notify(kind, nil, &subscription)
     }

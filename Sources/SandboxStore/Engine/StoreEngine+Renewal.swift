@@ -29,7 +29,9 @@ extension StoreEngine {
             dropped.formUnion(increase.dependentSKUs)
         }
         for index in subscription.items.indices
-        where dropped.contains(subscription.items[index].sku) {
+        where dropped.contains(subscription.items[index].sku)
+            || dropped.contains(subscription.items[index].renewalSKU)
+        {
             subscription.items[index].isLeaving = true
         }
     }
@@ -81,6 +83,8 @@ extension StoreEngine {
     ) {
         let dueAt = subscription.expiresAt
         var increased = false
+        subscription.keepPeriod()
+        subscription.takeNextNames()
         subscription.items.removeAll { $0.isLeaving }
         for index in subscription.items.indices {
             increased = subscription.items[index].beginPeriod(dueAt: dueAt) || increased

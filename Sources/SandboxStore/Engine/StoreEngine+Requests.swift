@@ -5,6 +5,8 @@ extension StoreEngine {
         var subscription: StoreSubscription
         var signedAt: Int64
         var consistencyToken: String
+        /// The transaction told, of an earlier period; nil: the newest.
+        var transactionID: Int64?
     }
 
     /// Change Subscription Price. The caller has advanced the engine to the instant of the call.
@@ -55,13 +57,15 @@ extension StoreEngine {
         return answer
     }
 
-    /// The signed state of a subscription now; reading it is a statement too.
-    mutating func status(transaction: String) throws(StoreError) -> Answer {
-        var subscription = try find(transaction)
-        return statement(of: &subscription)
+    /// Get All Subscription Statuses: all that the customer of a transaction has. Reading is a statement too.
+    mutating func statuses(transaction: String) throws(StoreError) -> [Answer] {
+        subscriptions(ofCustomerOf: try find(transaction)).map { subscription in
+            var subscription = subscription
+            return statement(of: &subscription)
+        }
     }
 
-    private mutating func statement(of subscription: inout StoreSubscription) -> Answer {
+    mutating func statement(of subscription: inout StoreSubscription) -> Answer {
         let signedAt = sign(&subscription)
         subscriptions[subscription.originalTransactionID] = subscription
         return Answer(
@@ -69,7 +73,7 @@ extension StoreEngine {
             consistencyToken: consistencyToken(of: subscription))
     }
 
-    private func find(_ transaction: String) throws(StoreError) -> StoreSubscription {
+    func find(_ transaction: String) throws(StoreError) -> StoreSubscription {
         guard !transaction.isEmpty, transaction.utf8.count <= 18,
             transaction.utf8.allSatisfy({ (48...57).contains($0) })
         else { throw .invalidTransactionID }
@@ -79,7 +83,7 @@ extension StoreEngine {
         return found
     }
 
-    private func checkToken(
+    func checkToken(
         _ info: RequestInfo, _ subscription: StoreSubscription
     ) throws(StoreError) {
         guard let token = info.consistencyToken else { return }
@@ -107,7 +111,7 @@ extension StoreEngine {
     private func judge(
         _ wanted: ChangePriceRequest.Item, of subscription: StoreSubscription
     ) throws(StoreError) -> (index: Int, change: PendingChange) {
-        guard let index = subscription.items.firstIndex(where: { $0.sku == wanted.sku }),
+        guard let index = subscription.items.firstIndex(where: { $0.renewalSKU == wanted.sku }),
             !subscription.items[index].isLeaving
         else { throw .notSetToRenew }
         let item = subscription.items[index]

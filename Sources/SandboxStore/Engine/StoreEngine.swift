@@ -27,6 +27,8 @@ package struct StoreEngine: Sendable {
     var subscriptions: [Int64: StoreSubscription] = [:]
     /// By request identifier; see `StoreEngine+Extensions`.
     var massExtensions: [MassExtension] = []
+    /// Original transaction ids by `appAccountToken`: whoever bought them is one customer.
+    private var customers: [String: [Int64]] = [:]
     private var agenda = ActionHeap()
     var outgoing: [StoreEvent] = []
 
@@ -77,10 +79,18 @@ package struct StoreEngine: Sendable {
     /// Stores a subscription and puts its next action on the agenda.
     mutating func put(_ subscription: StoreSubscription) {
         let id = subscription.originalTransactionID
-        subscriptions[id] = subscription
+        if subscriptions.updateValue(subscription, forKey: id) == nil {
+            customers[subscription.appAccountToken, default: []].append(id)
+        }
         if let action = subscription.nextAction(calendar: options.calendar) {
             agenda.insert(.init(at: action.at, subscription: id))
         }
+    }
+
+    /// All that the customer of a subscription has, this one too, in the order of ids.
+    func subscriptions(ofCustomerOf one: StoreSubscription) -> [StoreSubscription] {
+        let ids = customers[one.appAccountToken] ?? [one.originalTransactionID]
+        return ids.sorted().compactMap { subscriptions[$0] }
     }
 
     /// A mass extension has no subscription of its own: it stands on the agenda under a negative number.
@@ -113,7 +123,7 @@ package struct StoreEngine: Sendable {
 
     mutating func notify(
         _ type: StoreEvent.Kind, _ subtype: StoreEvent.Subtype? = nil,
-        _ subscription: inout StoreSubscription
+        _ subscription: inout StoreSubscription, about transactionID: Int64? = nil
     ) {
         subscription.notificationCount += 1
         var random = SeededRandom(
@@ -123,7 +133,8 @@ package struct StoreEngine: Sendable {
         outgoing.append(
             StoreEvent(
                 notificationUUID: random.uuid(), kind: type, subtype: subtype, signedAt: signedAt,
-                consistencyToken: consistencyToken(of: subscription), subscription: subscription))
+                consistencyToken: consistencyToken(of: subscription), subscription: subscription,
+                transactionID: transactionID))
     }
 }
 
@@ -142,6 +153,7 @@ package struct StoreEvent: Hashable, Sendable {
         case gracePeriodExpired = "GRACE_PERIOD_EXPIRED"
         case expired = "EXPIRED"
         case refund = "REFUND"
+        case refundDeclined = "REFUND_DECLINED"
         case revoke = "REVOKE"
         case renewalExtended = "RENEWAL_EXTENDED"
         case renewalExtension = "RENEWAL_EXTENSION"
@@ -170,6 +182,8 @@ package struct StoreEvent: Hashable, Sendable {
     var consistencyToken: String
     /// nil where it is about none.
     var subscription: StoreSubscription?
+    /// Of an earlier period; nil: the newest.
+    var transactionID: Int64?
     /// Only of `RENEWAL_EXTENSION`/`SUMMARY`.
     var summary: MassSummary?
 

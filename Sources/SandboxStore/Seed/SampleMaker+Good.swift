@@ -55,8 +55,8 @@ extension SampleMaker {
             case .week: 0...5
             case .month: 2...28
             // Sixty days' notice means the renewal after the next one.
-            case .twoMonths: asks ? 19...22 : 45...57
-            case .threeMonths, .sixMonths, .year: asks ? 74...83 : 45...83
+            case .twoMonths: asks ? 22...24 : 45...57
+            case .threeMonths, .sixMonths, .year: asks ? 80...85 : 45...83
             }
         return days(random.pick(window)) + random.pick(days(1) / 20...days(1) - 1)
     }

@@ -34,7 +34,8 @@ struct CallFault: Hashable, Sendable {
     /// Calls that faults can be ordered for.
     static let endpoints: Set<String> = [
         "changePrice", "cancel", "status", "history", "test", "testStatus", "extend", "extendAll",
-        "extendStatus",
+        "extendStatus", "revoke", "changeMetadata", "migrate", "requestRefund", "transactionInfo",
+        "transactionHistory",
     ]
 
     var kind: Kind

@@ -26,9 +26,18 @@ struct Routes: Sendable {
         let path = request.pathSegments
         if path.first == "sandbox" { return try await inspect(request, Array(path.dropFirst())) }
         if path.count == 5, Array(path[0..<3]) == ["advancedCommerce", "v1", "subscription"],
-            ["changePrice", "cancel"].contains(path[3])
+            Routes.subscriptionCalls.contains(path[3])
         {
             return try await api(request, method: "POST", path[3], transaction: path[4])
+        }
+        if path.count == 5,
+            Array(path[0..<4]) == ["advancedCommerce", "v1", "transaction", "requestRefund"]
+        {
+            return try await api(request, method: "POST", path[3], transaction: path[4])
+        }
+        if path.count == 4, Array(path[0..<3]) == ["inApps", "v2", "history"] {
+            return try await api(
+                request, method: "GET", "transactionHistory", transaction: path[3])
         }
         guard path.first == "inApps", path.count >= 4, path[1] == "v1" else { return notFound }
         if path.count >= 5, path[2] == "subscriptions", path[3] == "extend" {
@@ -41,6 +50,8 @@ struct Routes: Sendable {
         switch (path[2], path[3]) {
         case ("notifications", "history"): return try await api(request, method: "POST", "history")
         case ("notifications", "test"): return try await api(request, method: "POST", "test")
+        case ("transactions", let id):
+            return try await api(request, method: "GET", "transactionInfo", transaction: id)
         case ("subscriptions", let id):
             return try await api(request, method: "GET", "status", transaction: id)
         default: return notFound
@@ -133,12 +144,16 @@ struct Routes: Sendable {
         case "status": return try await status(call)
         case "history": return try await history(call.request, call.fault)
         case "test": return try await test()
+        case "revoke", "changeMetadata", "migrate", "requestRefund":
+            return try await commerceAnswer(call)
+        case "transactionInfo": return try await transactionInfo(call)
+        case "transactionHistory": return try await transactionHistory(call)
         case "extend", "extendAll", "extendStatus": return try await extensionAnswer(call)
         default: return try await testStatus(call.transaction)
         }
     }
 
-    private func answered(_ outcome: StoreKeeper.Outcome) throws -> HTTPResponse {
+    func answered(_ outcome: StoreKeeper.Outcome) throws -> HTTPResponse {
         switch outcome {
         case .answer(let answer):
             let parts = try statements.signed(answer)
@@ -155,19 +170,23 @@ struct Routes: Sendable {
         guard wanted.allSatisfy({ ["1", "2", "3", "4", "5"].contains($0) }) else {
             return refusal(.invalidStatus)
         }
-        let outcome = try await keeper.status(
+        let outcome = try await keeper.statuses(
             transaction: call.transaction, fault: call.fault, number: call.number)
         switch outcome {
         case .refused(let error, _): return refusal(error)
-        case .answer(let answer):
-            let parts = try statements.signed(answer)
-            let status = answer.subscription.status.rawValue
-            let item = StatusPayload.Item(
-                originalTransactionId: answer.subscription.id, status: status,
-                signedTransactionInfo: parts.transaction, signedRenewalInfo: parts.renewal)
+        case .answer(let answers):
+            let listed = answers.filter {
+                wanted.isEmpty || wanted.contains(String($0.subscription.status.rawValue))
+            }
+            let items = try listed.map { answer in
+                let parts = try statements.signed(answer)
+                return StatusPayload.Item(
+                    originalTransactionId: answer.subscription.id,
+                    status: answer.subscription.status.rawValue,
+                    signedTransactionInfo: parts.transaction, signedRenewalInfo: parts.renewal)
+            }
             let identity = statements.identity
-            let isListed = wanted.isEmpty || wanted.contains(String(status))
-            let groups = isListed ? [StatusPayload.Group(lastTransactions: [item])] : []
+            let groups = items.isEmpty ? [] : [StatusPayload.Group(lastTransactions: items)]
             let isProduction = identity.environment == "Production"
             return try json(
                 StatusPayload(
@@ -243,7 +262,7 @@ struct Routes: Sendable {
         return media.lowercased() == "application/json"
     }
 
-    private func refuse(_ error: StoreError, _ call: Call) async throws -> HTTPResponse {
+    func refuse(_ error: StoreError, _ call: Call) async throws -> HTTPResponse {
         try await keeper.recordRefusal(
             call.endpoint, call.transaction, call.request.body, error, fault: call.fault,
             number: call.number)

@@ -32,7 +32,8 @@ actor StoreKeeper {
         limits = RateLimits(isProduction: isProduction)
         let earlier = try JournalFile.lines(of: folder.file("calls.ndjson"), as: CallRecord.self)
         for record in earlier {
-            StoreKeeper.replay(record, engine: &engine, outbox: &outbox)
+            StoreKeeper.replay(
+                record, engine: &engine, outbox: &outbox, productID: store.identity.productID)
         }
         records = earlier
         seenReferences = Set(earlier.filter(\.applied).compactMap(\.requestReferenceId))
@@ -51,7 +52,8 @@ actor StoreKeeper {
     }
 
     private static func replay(
-        _ record: CallRecord, engine: inout StoreEngine, outbox: inout NotificationOutbox
+        _ record: CallRecord, engine: inout StoreEngine, outbox: inout NotificationOutbox,
+        productID: String
     ) {
         guard record.applied else { return }
         var events = engine.advance(to: record.at)
@@ -74,7 +76,11 @@ actor StoreKeeper {
                 _ = try? engine.act(action)
             }
         // A look may change the store, and its answer was given long ago.
-        case "status": _ = try? engine.status(transaction: record.transactionId)
+        case "status": _ = try? engine.statuses(transaction: record.transactionId)
+        case "revoke", "changeMetadata", "migrate", "requestRefund":
+            _ = try? engine.commerce(
+                record.endpoint, record.transactionId, Array((record.body ?? "").utf8),
+                productID: productID)
         case "extend", "extendAll": replayExtension(record, engine: &engine)
         default: break
         }
@@ -148,11 +154,11 @@ actor StoreKeeper {
         }
     }
 
-    func status(
+    func statuses(
         transaction: String, fault: CallFault?, number: Int64
-    ) throws(SandboxError) -> Outcome {
+    ) throws(SandboxError) -> OutcomeOf<[StoreEngine.Answer]> {
         try call("status", transaction, [], fault, number) { (engine, _) throws(StoreError) in
-            try engine.status(transaction: transaction)
+            try engine.statuses(transaction: transaction)
         }
     }
 

@@ -23,7 +23,8 @@ struct TransactionPayload: Encodable, Sendable {
     var price: Int64
     var currency: String
     var appTransactionId: String
-    var advancedCommerceInfo: Commerce
+    /// nil: a plain in-app purchase.
+    var advancedCommerceInfo: Commerce?
 
     struct Commerce: Encodable, Sendable {
         var descriptors: DescriptorsPayload
@@ -42,7 +43,15 @@ struct TransactionPayload: Encodable, Sendable {
         var description: String
         var price: Int64
         var offer: OfferPayload?
+        var refunds: [Refund]?
         var revocationDate: Int64?
+    }
+
+    struct Refund: Encodable, Sendable {
+        var refundAmount: Int64
+        var refundDate: Int64
+        var refundReason: String
+        var refundType: String
     }
 }
 
@@ -64,7 +73,7 @@ struct RenewalPayload: Encodable, Sendable {
     var currency: String
     var appTransactionId: String
     var appAccountToken: String
-    var advancedCommerceInfo: Commerce
+    var advancedCommerceInfo: Commerce?
 
     struct Commerce: Encodable, Sendable {
         var consistencyToken: String
@@ -92,8 +101,14 @@ struct RenewalPayload: Encodable, Sendable {
 }
 
 struct DescriptorsPayload: Encodable, Sendable {
-    var displayName = "Stream Bundle"
-    var description = "Channels and extras"
+    var displayName: String
+    var description: String
+
+    init(_ names: StoreNames?) {
+        let names = names ?? .usual
+        displayName = names.displayName
+        description = names.description
+    }
 }
 
 struct OfferPayload: Encodable, Sendable {

@@ -24,7 +24,8 @@ struct Statements: Sendable {
 
     /// The two statements of a response.
     func signed(_ answer: StoreEngine.Answer) throws -> (transaction: String, renewal: String) {
-        let transaction = transaction(answer.subscription, signedAt: answer.signedAt)
+        let told = answer.transactionID.flatMap { answer.subscription.asOf(transaction: $0) }
+        let transaction = transaction(told ?? answer.subscription, signedAt: answer.signedAt)
         let renewal = renewal(
             answer.subscription, signedAt: answer.signedAt, token: answer.consistencyToken)
         return (try sign(transaction), try sign(renewal))
@@ -43,7 +44,7 @@ struct Statements: Sendable {
         let parts = try signed(
             StoreEngine.Answer(
                 subscription: subscription, signedAt: event.signedAt,
-                consistencyToken: event.consistencyToken))
+                consistencyToken: event.consistencyToken, transactionID: event.transactionID))
         return try sign(
             NotificationPayload(
                 notificationType: event.kind.rawValue, subtype: event.subtype?.rawValue,
@@ -53,6 +54,11 @@ struct Statements: Sendable {
                     bundleId: identity.bundleID, environment: identity.environment,
                     status: subscription.status.rawValue,
                     signedTransactionInfo: parts.transaction, signedRenewalInfo: parts.renewal)))
+    }
+
+    /// One transaction alone.
+    func signed(_ told: ToldTransaction) throws -> String {
+        try sign(transaction(told.subscription, signedAt: told.signedAt))
     }
 
     /// The `TEST` notification, which carries no subscription.
@@ -72,7 +78,8 @@ struct Statements: Sendable {
             originalTransactionId: subscription.id,
             transactionId: String(subscription.transactionID),
             webOrderLineItemId: String(subscription.transactionID - 1_000_000_000_000_000),
-            bundleId: identity.bundleID, productId: identity.productID,
+            bundleId: identity.bundleID,
+            productId: subscription.productID(of: identity.productID),
             subscriptionGroupIdentifier: "21000001", purchaseDate: subscription.purchasedAt,
             originalPurchaseDate: subscription.startedAt, expiresDate: subscription.expiresAt,
             appAccountToken: subscription.appAccountToken,
@@ -87,19 +94,34 @@ struct Statements: Sendable {
                 ? "PURCHASE" : "RENEWAL",
             price: price, currency: subscription.currency,
             appTransactionId: "7\(subscription.id)",
-            advancedCommerceInfo: .init(
-                descriptors: DescriptorsPayload(), taxExclusivePrice: price,
-                taxCode: Statements.taxCode, period: subscription.period.rawValue,
-                requestReferenceId: subscription.purchaseReferenceID,
-                items: subscription.items.map { item in
-                    .init(
-                        SKU: item.sku, displayName: item.displayName,
-                        description: item.description, price: item.price,
-                        offer: item.offer.map {
-                            offer(of: subscription, $0, count: $0.periodCount)
-                        },
-                        revocationDate: subscription.revokedAt)
-                }))
+            advancedCommerceInfo: subscription.isPlain == true
+                ? nil
+                : .init(
+                    descriptors: DescriptorsPayload(subscription.descriptors),
+                    taxExclusivePrice: price,
+                    taxCode: subscription.taxCode ?? Statements.taxCode,
+                    period: subscription.period.rawValue,
+                    requestReferenceId: subscription.purchaseReferenceID,
+                    items: subscription.items.map { transactionItem($0, subscription) }))
+    }
+
+    private func transactionItem(
+        _ item: StoreItem, _ subscription: StoreSubscription
+    ) -> TransactionPayload.Item {
+        let refunds = item.refund.map { refund in
+            [
+                TransactionPayload.Refund(
+                    refundAmount: refund.amount, refundDate: refund.at, refundReason: refund.reason,
+                    refundType: refund.type)
+            ]
+        }
+        return TransactionPayload.Item(
+            SKU: item.sku, displayName: item.displayName, description: item.description,
+            price: item.price,
+            offer: item.offer.map { offer(of: subscription, $0, count: $0.periodCount) },
+            refunds: refunds,
+            revocationDate: subscription.revokedAt
+                ?? item.refund.flatMap { $0.revokes ? $0.at : nil })
     }
 
     func renewal(
@@ -110,8 +132,10 @@ struct Statements: Sendable {
         let status: Int? =
             statuses.contains(.pending) ? 0 : statuses.contains(.accepted) ? 1 : nil
         return RenewalPayload(
-            originalTransactionId: subscription.id, autoRenewProductId: identity.productID,
-            productId: identity.productID, autoRenewStatus: subscription.autoRenews ? 1 : 0,
+            originalTransactionId: subscription.id,
+            autoRenewProductId: subscription.productID(of: identity.productID),
+            productId: subscription.productID(of: identity.productID),
+            autoRenewStatus: subscription.autoRenews ? 1 : 0,
             isInBillingRetryPeriod: subscription.status == .billingRetry
                 || subscription.status == .gracePeriod,
             expirationIntent: subscription.expirationIntent, priceIncreaseStatus: status,
@@ -123,11 +147,15 @@ struct Statements: Sendable {
                 ? nil : items.reduce(0) { $0 + ($1.offer?.price ?? $1.price) },
             currency: subscription.currency, appTransactionId: "7\(subscription.id)",
             appAccountToken: subscription.appAccountToken,
-            advancedCommerceInfo: .init(
-                consistencyToken: token, descriptors: DescriptorsPayload(), items: items,
-                period: subscription.period.rawValue,
-                requestReferenceId: subscription.purchaseReferenceID,
-                taxCode: Statements.taxCode))
+            advancedCommerceInfo: subscription.isPlain == true
+                ? nil
+                : .init(
+                    consistencyToken: token,
+                    descriptors: DescriptorsPayload(
+                        subscription.nextDescriptors ?? subscription.descriptors),
+                    items: items, period: subscription.period.rawValue,
+                    requestReferenceId: subscription.purchaseReferenceID,
+                    taxCode: subscription.taxCode ?? Statements.taxCode))
     }
 
     private func renewalItem(
@@ -135,7 +163,8 @@ struct Statements: Sendable {
     ) -> RenewalPayload.Item {
         let next = item.offer.flatMap { $0.periodsLeft > 0 ? $0 : nil }
         return RenewalPayload.Item(
-            SKU: item.sku, displayName: item.displayName, description: item.description,
+            SKU: item.renewalSKU, displayName: item.next?.displayName ?? item.displayName,
+            description: item.next?.description ?? item.description,
             price: item.renewalPrice(nextRenewalAt: subscription.expiresAt),
             offer: next.map { offer(of: subscription, $0, count: $0.periodsLeft) },
             priceIncreaseInfo: item.change.flatMap { change in
@@ -143,7 +172,7 @@ struct Statements: Sendable {
                     .init(
                         status: increase.status.rawValue, price: change.price,
                         dependentSKUs: increase.dependentSKUs.isEmpty
-                            ? nil : increase.dependentSKUs)
+                            ? nil : increase.dependentSKUs.map(subscription.renewalSKU(of:)))
                 }
             })
     }

@@ -1,5 +1,6 @@
 /// Apple's error codes that this store answers with; the first three digits are the HTTP status.
 enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
+    case invalidRevision = 4_000_005
     case invalidTransactionID = 4_000_006
     case invalidOriginalTransactionID = 4_000_008
     case invalidExtendByDays = 4_000_009
@@ -13,9 +14,11 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case paginationTokenExpired = 4_000_017
     case invalidNotificationType = 4_000_018
     case multipleFilters = 4_000_019
+    case invalidSort = 4_000_021
     case invalidProductID = 4_000_023
     case emptyStorefronts = 4_000_027
     case invalidStorefront = 4_000_028
+    case invalidRevoked = 4_000_030
     case invalidStatus = 4_000_031
     case invalidAppAccountToken = 4_000_033
     case invalidCurrency = 4_000_053
@@ -25,18 +28,53 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case invalidConsistencyToken = 4_000_082
     case negativePrice = 4_000_086
     case skuLengthExceeded = 4_000_087
+    case descriptionLengthExceeded = 4_000_088
+    case displayNameLengthExceeded = 4_000_089
     case repeatedRequestReferenceID = 4_000_097
+    case nullTaxCode = 4_000_099
     case nullItems = 4_000_101
     case nullItem = 4_000_102
+    case nullDescriptors = 4_000_103
     case nullSKU = 4_000_105
+    case nullDisplayName = 4_000_106
+    case nullDescription = 4_000_107
     case nullPrice = 4_000_109
+    case nullEffective = 4_000_111
     case productAlreadyExists = 4_000_114
+    case invalidProductChanges = 4_000_115
+    case invalidDisplayName = 4_000_118
+    case invalidDescription = 4_000_119
+    case invalidSKU = 4_000_122
+    case invalidRefundType = 4_000_123
+    case invalidRefundReason = 4_000_124
+    case invalidTaxCode = 4_000_127
+    case invalidAmount = 4_000_132
     case mismatchedStorefront = 4_000_133
     /// Only by a fault: the sandbox's product is priced everywhere.
     case missingPricing = 4_000_134
+    case multipleOperations = 4_000_143
     case changeItemNotFound = 4_000_146
+    case nullRefundAmount = 4_000_153
+    case negativeRefundAmount = 4_000_154
+    case refundAmountWithoutCustom = 4_000_155
+    case nullRefundReason = 4_000_156
+    case nullRefundType = 4_000_157
+    case declineOnlyInSandbox = 4_000_158
+    case nullRefundRisking = 4_000_159
+    case atLeastOneItem = 4_000_160
+    case nameOrDescription = 4_000_165
+    case nullTargetProductID = 4_000_166
+    case invalidTargetProductID = 4_000_167
+    case removalOfAll = 4_000_168
+    case nullCurrentSKU = 4_000_169
     case malformedPayload = 4_000_173
+    case alreadyMigrated = 4_000_176
     case priceChangeThroughModify = 4_000_178
+    case pendingChangesMismatch = 4_000_180
+    case pendingRefund = 4_000_181
+    case proratedOnlyLatest = 4_000_182
+    case partialDecline = 4_000_184
+    case revokeOnInactive = 4_000_186
     case dependentsShared = 4_000_192
     case dependentsChained = 4_000_193
     case itemRepeated = 4_000_194
@@ -51,6 +89,9 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case subscriptionDoesNotExist = 4_030_008
     case notEligible = 4_030_010
     case alreadyActive = 4_030_011
+    case inactive = 4_030_015
+    case alreadyRefunded = 4_030_021
+    case productNotEligible = 4_030_023
     case migrationAfterCommunication = 4_030_027
     case accountNotFound = 4_040_001
     case accountNotFoundRetryable = 4_040_002
@@ -62,6 +103,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case testNotificationNotFound = 4_040_008
     case statusRequestNotFound = 4_040_009
     case transactionNotFound = 4_040_010
+    case productNotFound = 4_040_016
     case rateLimitExceeded = 4_290_000
     case internalError = 5_000_000
     case internalErrorRetryable = 5_000_001
@@ -133,6 +175,48 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         case .testNotificationNotFound: "Test notification not found."
         case .statusRequestNotFound: "No extension request of this identifier and product."
         case .transactionNotFound: "Transaction id not found."
+        case .invalidRevision: "The revision is not valid."
+        case .invalidSort: "The sort order is not valid."
+        case .invalidRevoked: "The value of revoked is not valid."
+        case .descriptionLengthExceeded: "The description is longer than 45 characters."
+        case .displayNameLengthExceeded: "The displayName is longer than 30 characters."
+        case .nullTaxCode: "The field taxCode is required."
+        case .nullDescriptors: "The field descriptors is required."
+        case .nullDisplayName: "The field displayName is required."
+        case .nullDescription: "The field description is required."
+        case .nullEffective: "The field effective is required."
+        case .invalidProductChanges: "The changes are not valid."
+        case .invalidDisplayName: "The displayName is not valid."
+        case .invalidDescription: "The description is not valid."
+        case .invalidSKU: "The SKU is not valid."
+        case .invalidRefundType: "The refundType is not valid."
+        case .invalidRefundReason: "The refundReason is not valid."
+        case .invalidTaxCode: "The taxCode is not valid."
+        case .invalidAmount: "The amount is not valid."
+        case .multipleOperations: "The same SKU stands in several operations."
+        case .nullRefundAmount: "The field refundAmount is required."
+        case .negativeRefundAmount: "The refundAmount must be a positive number."
+        case .refundAmountWithoutCustom: "A refundAmount needs the refundType CUSTOM."
+        case .nullRefundReason: "The field refundReason is required."
+        case .nullRefundType: "The field refundType is required."
+        case .declineOnlyInSandbox: "SIMULATE_REFUND_DECLINE is valid in the Sandbox only."
+        case .nullRefundRisking: "The field refundRiskingPreference is required."
+        case .atLeastOneItem: "Give at least one item."
+        case .nameOrDescription: "Give the displayName or the description."
+        case .nullTargetProductID: "The field targetProductId is required."
+        case .invalidTargetProductID: "The targetProductId is not valid."
+        case .removalOfAll: "At least one item must stay."
+        case .nullCurrentSKU: "The field currentSKU is required."
+        case .alreadyMigrated: "The subscription was migrated already."
+        case .pendingChangesMismatch: "There are no pending changes: give no renewalItems."
+        case .pendingRefund: "The transaction has a pending refund."
+        case .proratedOnlyLatest: "Only the latest transaction has a prorated refund."
+        case .partialDecline: "SIMULATE_REFUND_DECLINE must be the reason of all items."
+        case .revokeOnInactive: "Only an active subscription can be revoked."
+        case .inactive: "The subscription is not active."
+        case .alreadyRefunded: "The transaction was refunded already."
+        case .productNotEligible: "The product is not eligible for this."
+        case .productNotFound: "Product not found."
         case .rateLimitExceeded: "Rate limit exceeded."
         case .internalError: "An unknown error occurred."
         case .internalErrorRetryable: "An unknown error occurred. Please try again."

@@ -102,6 +102,32 @@ import Testing
         await world.delivery.close()
     }
 
+    /// Two of the customer's other subscription are used up; a stranger's count for nothing.
+    @Test(arguments: [("jo", "two_within_365_days"), ("sam", nil)])
+    func extension_afterTwoOfAnotherSubscription_isRefusedForTheSameCustomerOnly(
+        owner: String, refusal: String?
+    ) async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1") { $0.transaction?.appAccountToken = "jo" }
+        try await world.subscribe("2") { $0.transaction?.appAccountToken = owner }
+        try await world.tellExtended("2", days: 5, at: 1000)
+        try await world.tellExtended("2", days: 10, at: 2000)
+        world.pass(.seconds(60))
+
+        let forecast = try await ExtensionForecast.obstacle(
+            of: "1", now: Instant(milliseconds: world.delivery.clock.nowMilliseconds()),
+            pool: world.delivery.service)
+        try await world.requestOne("1")
+        try await world.work(world.extender())
+
+        #expect(forecast?.rawValue == refusal)
+        #expect(world.calls.calls == (refusal == nil ? ["1 +30"] : []))
+        #expect(
+            try await world.callStates()
+                == [refusal.map { "ineligible by judgement \($0)" } ?? "extended by answer"])
+        await world.delivery.close()
+    }
+
     @Test func refusal_ofAFirstCall_isFinal() async throws {
         let world = try await ExtensionWorld.make([.refused(4_030_004)])
         try await world.subscribe("1")
