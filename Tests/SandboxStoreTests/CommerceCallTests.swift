@@ -127,6 +127,13 @@ import Testing
 
     // MARK: Refusals
 
+    @Test func codes_allHaveAMessage_andTheStatusOfTheirFirstDigits() {
+        for error in StoreError.allCases {
+            #expect(!error.message.isEmpty, "\(error)")
+            #expect([400, 401, 403, 404, 429, 500].contains(error.httpStatus), "\(error)")
+        }
+    }
+
     @Test(arguments: [
         ("", StoreError.nullRefundReason),
         ("\"refundReason\":\"WHIM\"", .invalidRefundReason),

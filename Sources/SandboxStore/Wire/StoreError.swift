@@ -110,118 +110,119 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
 
     var httpStatus: Int { rawValue / 10_000 }
 
-    var message: String {
-        switch self {
-        case .invalidTransactionID: "The transaction identifier is not valid."
-        case .invalidOriginalTransactionID: "The original transaction identifier is not valid."
-        case .invalidExtendByDays: "The days must be 1 to 90."
-        case .invalidExtendReasonCode: "The reason code must be 0 to 3."
-        case .invalidRequestIdentifier: "The request identifier is not valid."
-        case .startDateTooFarInPast: "The start date is too long ago."
-        case .startDateAfterEndDate: "The start date is not before the end date."
-        case .invalidPaginationToken: "The pagination token is not valid."
-        case .invalidStartDate: "The start date is not valid."
-        case .invalidEndDate: "The end date is not valid."
-        case .paginationTokenExpired: "The pagination token has expired."
-        case .invalidNotificationType: "The notification type is not valid."
-        case .multipleFilters: "Only one of transaction identifier and type may be given."
-        case .invalidProductID: "The product identifier is not valid."
-        case .emptyStorefronts: "The list of storefronts is empty."
-        case .invalidStorefront: "The storefront is not valid."
-        case .invalidStatus: "The status is not valid."
-        case .invalidAppAccountToken: "The appAccountToken must be a UUID or empty."
-        case .invalidCurrency: "The currency is not valid."
-        case .nullRequestInfo: "The field requestInfo is required."
-        case .nullRequestReferenceID: "The field requestReferenceId is required."
-        case .invalidRequestReferenceID: "The requestReferenceId must be a UUID."
-        case .invalidConsistencyToken: "The consistencyToken is not the current one."
-        case .negativePrice: "The price must be a positive number."
-        case .skuLengthExceeded: "The SKU is longer than 128 characters."
-        case .repeatedRequestReferenceID: "The requestReferenceId was used before."
-        case .nullItems: "The field items is required and must not be empty."
-        case .nullItem: "An element of items is null."
-        case .nullSKU: "The field SKU is required."
-        case .nullPrice: "The field price is required."
-        case .productAlreadyExists: "The SKU is already owned."
-        case .changeItemNotFound: "The item to change wasn't found."
-        case .mismatchedStorefront: "The storefront is not the subscription's."
-        case .missingPricing: "Pricing isn't configured for the storefront."
-        case .malformedPayload: "The payload is malformed."
-        case .priceChangeThroughModify: "A price can't be changed by modifying items."
-        case .dependentsShared: "dependentSKUs can't be shared between several SKUs."
-        case .dependentsChained: "dependentSKUs can't have dependents of their own."
-        case .itemRepeated: "The same SKU can't be repeated in a request."
-        case .alreadyCommunicated: "The price increase has already been communicated."
-        case .invalidPriceInIncrease: "The price of an item subject to an increase was invalid."
-        case .notSetToRenew: "The SKU must be one that is set to renew."
-        case .indiaIncrease: "Price increases are not supported in India."
-        case .unauthorized: "Unauthorized."
-        case .extensionIneligible: "The subscription's state allows no extension."
-        case .maxExtension: "The subscription had all its extensions."
-        case .familySharedExtensionIneligible: "A family member's subscription can't be extended."
-        case .subscriptionDoesNotExist: "The subscription doesn't exist."
-        case .notEligible: "The subscription isn't eligible for the requested change."
-        case .alreadyActive: "The subscription is already active."
-        case .migrationAfterCommunication:
-            "Migration isn't allowed: a price increase was already communicated."
-        case .accountNotFound: "Account not found."
-        case .accountNotFoundRetryable: "Account not found. Please try again."
-        case .appNotFound: "App not found."
-        case .appNotFoundRetryable: "App not found. Please try again."
-        case .originalTransactionNotFound: "Original transaction id not found."
-        case .originalTransactionNotFoundRetryable:
-            "Original transaction id not found. Please try again."
-        case .notificationURLNotFound: "No URL for server notifications is set."
-        case .testNotificationNotFound: "Test notification not found."
-        case .statusRequestNotFound: "No extension request of this identifier and product."
-        case .transactionNotFound: "Transaction id not found."
-        case .invalidRevision: "The revision is not valid."
-        case .invalidSort: "The sort order is not valid."
-        case .invalidRevoked: "The value of revoked is not valid."
-        case .descriptionLengthExceeded: "The description is longer than 45 characters."
-        case .displayNameLengthExceeded: "The displayName is longer than 30 characters."
-        case .nullTaxCode: "The field taxCode is required."
-        case .nullDescriptors: "The field descriptors is required."
-        case .nullDisplayName: "The field displayName is required."
-        case .nullDescription: "The field description is required."
-        case .nullEffective: "The field effective is required."
-        case .invalidProductChanges: "The changes are not valid."
-        case .invalidDisplayName: "The displayName is not valid."
-        case .invalidDescription: "The description is not valid."
-        case .invalidSKU: "The SKU is not valid."
-        case .invalidRefundType: "The refundType is not valid."
-        case .invalidRefundReason: "The refundReason is not valid."
-        case .invalidTaxCode: "The taxCode is not valid."
-        case .invalidAmount: "The amount is not valid."
-        case .multipleOperations: "The same SKU stands in several operations."
-        case .nullRefundAmount: "The field refundAmount is required."
-        case .negativeRefundAmount: "The refundAmount must be a positive number."
-        case .refundAmountWithoutCustom: "A refundAmount needs the refundType CUSTOM."
-        case .nullRefundReason: "The field refundReason is required."
-        case .nullRefundType: "The field refundType is required."
-        case .declineOnlyInSandbox: "SIMULATE_REFUND_DECLINE is valid in the Sandbox only."
-        case .nullRefundRisking: "The field refundRiskingPreference is required."
-        case .atLeastOneItem: "Give at least one item."
-        case .nameOrDescription: "Give the displayName or the description."
-        case .nullTargetProductID: "The field targetProductId is required."
-        case .invalidTargetProductID: "The targetProductId is not valid."
-        case .removalOfAll: "At least one item must stay."
-        case .nullCurrentSKU: "The field currentSKU is required."
-        case .alreadyMigrated: "The subscription was migrated already."
-        case .pendingChangesMismatch: "There are no pending changes: give no renewalItems."
-        case .pendingRefund: "The transaction has a pending refund."
-        case .proratedOnlyLatest: "Only the latest transaction has a prorated refund."
-        case .partialDecline: "SIMULATE_REFUND_DECLINE must be the reason of all items."
-        case .revokeOnInactive: "Only an active subscription can be revoked."
-        case .inactive: "The subscription is not active."
-        case .alreadyRefunded: "The transaction was refunded already."
-        case .productNotEligible: "The product is not eligible for this."
-        case .productNotFound: "Product not found."
-        case .rateLimitExceeded: "Rate limit exceeded."
-        case .internalError: "An unknown error occurred."
-        case .internalErrorRetryable: "An unknown error occurred. Please try again."
-        }
-    }
+    var message: String { Self.messages[self] ?? "" }
+
+    /// Every code has one; a test says so.
+    private static let messages: [StoreError: String] = [
+        .invalidTransactionID: "The transaction identifier is not valid.",
+        .invalidOriginalTransactionID: "The original transaction identifier is not valid.",
+        .invalidExtendByDays: "The days must be 1 to 90.",
+        .invalidExtendReasonCode: "The reason code must be 0 to 3.",
+        .invalidRequestIdentifier: "The request identifier is not valid.",
+        .startDateTooFarInPast: "The start date is too long ago.",
+        .startDateAfterEndDate: "The start date is not before the end date.",
+        .invalidPaginationToken: "The pagination token is not valid.",
+        .invalidStartDate: "The start date is not valid.",
+        .invalidEndDate: "The end date is not valid.",
+        .paginationTokenExpired: "The pagination token has expired.",
+        .invalidNotificationType: "The notification type is not valid.",
+        .multipleFilters: "Only one of transaction identifier and type may be given.",
+        .invalidProductID: "The product identifier is not valid.",
+        .emptyStorefronts: "The list of storefronts is empty.",
+        .invalidStorefront: "The storefront is not valid.",
+        .invalidStatus: "The status is not valid.",
+        .invalidAppAccountToken: "The appAccountToken must be a UUID or empty.",
+        .invalidCurrency: "The currency is not valid.",
+        .nullRequestInfo: "The field requestInfo is required.",
+        .nullRequestReferenceID: "The field requestReferenceId is required.",
+        .invalidRequestReferenceID: "The requestReferenceId must be a UUID.",
+        .invalidConsistencyToken: "The consistencyToken is not the current one.",
+        .negativePrice: "The price must be a positive number.",
+        .skuLengthExceeded: "The SKU is longer than 128 characters.",
+        .repeatedRequestReferenceID: "The requestReferenceId was used before.",
+        .nullItems: "The field items is required and must not be empty.",
+        .nullItem: "An element of items is null.",
+        .nullSKU: "The field SKU is required.",
+        .nullPrice: "The field price is required.",
+        .productAlreadyExists: "The SKU is already owned.",
+        .changeItemNotFound: "The item to change wasn't found.",
+        .mismatchedStorefront: "The storefront is not the subscription's.",
+        .missingPricing: "Pricing isn't configured for the storefront.",
+        .malformedPayload: "The payload is malformed.",
+        .priceChangeThroughModify: "A price can't be changed by modifying items.",
+        .dependentsShared: "dependentSKUs can't be shared between several SKUs.",
+        .dependentsChained: "dependentSKUs can't have dependents of their own.",
+        .itemRepeated: "The same SKU can't be repeated in a request.",
+        .alreadyCommunicated: "The price increase has already been communicated.",
+        .invalidPriceInIncrease: "The price of an item subject to an increase was invalid.",
+        .notSetToRenew: "The SKU must be one that is set to renew.",
+        .indiaIncrease: "Price increases are not supported in India.",
+        .unauthorized: "Unauthorized.",
+        .extensionIneligible: "The subscription's state allows no extension.",
+        .maxExtension: "The subscription had all its extensions.",
+        .familySharedExtensionIneligible: "A family member's subscription can't be extended.",
+        .subscriptionDoesNotExist: "The subscription doesn't exist.",
+        .notEligible: "The subscription isn't eligible for the requested change.",
+        .alreadyActive: "The subscription is already active.",
+        .migrationAfterCommunication:
+            "Migration isn't allowed: a price increase was already communicated.",
+        .accountNotFound: "Account not found.",
+        .accountNotFoundRetryable: "Account not found. Please try again.",
+        .appNotFound: "App not found.",
+        .appNotFoundRetryable: "App not found. Please try again.",
+        .originalTransactionNotFound: "Original transaction id not found.",
+        .originalTransactionNotFoundRetryable:
+            "Original transaction id not found. Please try again.",
+        .notificationURLNotFound: "No URL for server notifications is set.",
+        .testNotificationNotFound: "Test notification not found.",
+        .statusRequestNotFound: "No extension request of this identifier and product.",
+        .transactionNotFound: "Transaction id not found.",
+        .invalidRevision: "The revision is not valid.",
+        .invalidSort: "The sort order is not valid.",
+        .invalidRevoked: "The value of revoked is not valid.",
+        .descriptionLengthExceeded: "The description is longer than 45 characters.",
+        .displayNameLengthExceeded: "The displayName is longer than 30 characters.",
+        .nullTaxCode: "The field taxCode is required.",
+        .nullDescriptors: "The field descriptors is required.",
+        .nullDisplayName: "The field displayName is required.",
+        .nullDescription: "The field description is required.",
+        .nullEffective: "The field effective is required.",
+        .invalidProductChanges: "The changes are not valid.",
+        .invalidDisplayName: "The displayName is not valid.",
+        .invalidDescription: "The description is not valid.",
+        .invalidSKU: "The SKU is not valid.",
+        .invalidRefundType: "The refundType is not valid.",
+        .invalidRefundReason: "The refundReason is not valid.",
+        .invalidTaxCode: "The taxCode is not valid.",
+        .invalidAmount: "The amount is not valid.",
+        .multipleOperations: "The same SKU stands in several operations.",
+        .nullRefundAmount: "The field refundAmount is required.",
+        .negativeRefundAmount: "The refundAmount must be a positive number.",
+        .refundAmountWithoutCustom: "A refundAmount needs the refundType CUSTOM.",
+        .nullRefundReason: "The field refundReason is required.",
+        .nullRefundType: "The field refundType is required.",
+        .declineOnlyInSandbox: "SIMULATE_REFUND_DECLINE is valid in the Sandbox only.",
+        .nullRefundRisking: "The field refundRiskingPreference is required.",
+        .atLeastOneItem: "Give at least one item.",
+        .nameOrDescription: "Give the displayName or the description.",
+        .nullTargetProductID: "The field targetProductId is required.",
+        .invalidTargetProductID: "The targetProductId is not valid.",
+        .removalOfAll: "At least one item must stay.",
+        .nullCurrentSKU: "The field currentSKU is required.",
+        .alreadyMigrated: "The subscription was migrated already.",
+        .pendingChangesMismatch: "There are no pending changes: give no renewalItems.",
+        .pendingRefund: "The transaction has a pending refund.",
+        .proratedOnlyLatest: "Only the latest transaction has a prorated refund.",
+        .partialDecline: "SIMULATE_REFUND_DECLINE must be the reason of all items.",
+        .revokeOnInactive: "Only an active subscription can be revoked.",
+        .inactive: "The subscription is not active.",
+        .alreadyRefunded: "The transaction was refunded already.",
+        .productNotEligible: "The product is not eligible for this.",
+        .productNotFound: "Product not found.",
+        .rateLimitExceeded: "Rate limit exceeded.",
+        .internalError: "An unknown error occurred.",
+        .internalErrorRetryable: "An unknown error occurred. Please try again.",
+    ]
 
     var body: String { "{\"errorCode\":\(rawValue),\"errorMessage\":\"\(message)\"}" }
 }

@@ -8,79 +8,9 @@ import Testing
 
 @testable import SandboxStore
 
-/// Revoke, Change Metadata, Migrate, Request Transaction Refund and the transactions, called by the client over TLS
-/// at a store that plays them; and what their notifications, folded, make of a change of ours.
+/// Revoke, Change Metadata and Request Transaction Refund, called over TLS at a store that plays them; and what their
+/// notifications, folded, make of a change of ours.
 @Suite(.database) struct CommerceStoreTests {
-    private static let id: Int64 = 2_000_000_000_010_000
-    private static let high: Int64 = 19_990
-    private static let customer = "7c80bb86-f892-4b21-a919-1357811d6c10"
-
-    private static func subscription(
-        _ number: Int64 = 0, plain: Bool = false
-    ) -> StoreSubscription {
-        let purchasedAt = DeliveryWorld.start.milliseconds - 10 * 86_400_000
-        let day = Milliseconds.date(of: purchasedAt).day
-        var subscription = StoreSubscription(
-            originalTransactionID: id + number * 10_000, storefront: "USA", currency: "USD",
-            period: .month, appAccountToken: customer,
-            purchaseReferenceID: "932c6903-0ab8-4469-9f21-015f6fab013c", startedAt: purchasedAt,
-            anchorDay: day, purchasedAt: purchasedAt,
-            expiresAt: BillingCalendar().end(of: .month, from: purchasedAt, anchorDay: day),
-            items: (plain ? ["com.example.monthly"] : ["A", "B"]).map {
-                StoreItem(sku: $0, displayName: $0, description: $0, price: 9990)
-            }, lastSignedAt: purchasedAt)
-        subscription.isPlain = plain ? true : nil
-        return subscription
-    }
-
-    private static func info(
-        _ number: Int, token: String? = nil
-    ) throws -> CommerceRequestInfo {
-        try CommerceRequestInfo(
-            requestReferenceID: "019a0000-0000-7000-8000-\(100_000_000_000 + number)",
-            consistencyToken: token)
-    }
-
-    private static func revocation(
-        _ number: Int, token: String? = nil, storefront: String? = nil
-    ) throws -> RevokeRequest {
-        try RevokeRequest(
-            info(number, token: token), reason: .legal, type: .full, weighsRisk: true,
-            storefront: storefront, environment: .production)
-    }
-
-    private static func renaming(
-        _ number: Int, _ sku: String = "A", to new: String = "A2",
-        _ effective: MetadataEffective = .immediately
-    ) throws -> MetadataRequest {
-        try MetadataRequest(
-            info(number),
-            items: [.init(currentSKU: sku, effective: effective, newSKU: new)])
-    }
-
-    private static func refund(
-        _ number: Int, _ sku: String = "A", type: RefundType = .full, revokes: Bool = false,
-        amount: Int32? = nil, and more: [String] = []
-    ) throws -> RefundRequest {
-        try RefundRequest(
-            info(number),
-            items: ([sku] + more).map {
-                try .init(
-                    sku: $0, reason: .fulfillmentIssue, type: type, revokes: revokes,
-                    amountMilliunits: amount)
-            }, weighsRisk: false, currency: "USD", environment: .production)
-    }
-
-    private static func migration(
-        _ number: Int, target: String = "com.example.stream.subscription"
-    ) throws -> MigrateRequest {
-        try MigrateRequest(
-            info(number), targetProductID: target,
-            descriptors: CommerceDescriptors(displayName: "Bundle", description: "All of it"),
-            items: [.init(sku: "NEWS", displayName: "News", description: "All day")],
-            taxCode: "C003-00-1")
-    }
-
     // MARK: Around a change of ours
 
     struct Cell: Sendable, CustomTestStringConvertible {
@@ -95,28 +25,37 @@ import Testing
     static let cells = [
         Cell(
             testDescription: "revoked",
-            call: { try await $0.revoke(transactionID: "\(id)", revocation(1)).raw },
+            call: {
+                try await $0.revoke(transactionID: "\(Commerce.id)", Commerce.revocation(1)).raw
+            },
             then: "cancelled refunded_or_revoked", finally: "cancelled"),
         Cell(
             testDescription: "renamed at once",
-            call: { try await $0.changeMetadata(transactionID: "\(id)", renaming(1)).raw },
+            call: {
+                try await $0.changeMetadata(transactionID: "\(Commerce.id)", Commerce.renaming(1))
+                    .raw
+            },
             then: "scheduled", finally: "declined"),
         Cell(
             testDescription: "renamed at the renewal",
             call: {
                 try await $0.changeMetadata(
-                    transactionID: "\(id)", renaming(1, "A", to: "A2", .nextBillCycle)
+                    transactionID: "\(Commerce.id)",
+                    Commerce.renaming(1, "A", to: "A2", .nextBillCycle)
                 ).raw
             }, then: "scheduled", finally: "declined"),
         Cell(
             testDescription: "refunded, service goes on",
-            call: { try await $0.requestRefund(transactionID: "\(id)", refund(1)).raw },
+            call: {
+                try await $0.requestRefund(transactionID: "\(Commerce.id)", Commerce.refund(1)).raw
+            },
             then: "scheduled", finally: "declined"),
         Cell(
             testDescription: "refunded and ended",
             call: {
                 try await $0.requestRefund(
-                    transactionID: "\(id)", refund(1, type: .prorated, revokes: true)
+                    transactionID: "\(Commerce.id)",
+                    Commerce.refund(1, type: .prorated, revokes: true)
                 ).raw
             }, then: "cancelled item_refunded", finally: "cancelled"),
     ]
@@ -124,7 +63,7 @@ import Testing
     @Test(arguments: cells)
     func call_playedByTheStore_movesOurChange(cell: Cell) async throws {
         let world = try await DeliveryWorld.make()
-        var subscription = Self.subscription()
+        var subscription = Commerce.subscription()
         subscription.plan.answer = .ignores
         let store = try await LossyStore.open(for: world, subscriptions: [subscription])
         defer { store.close() }
@@ -134,7 +73,7 @@ import Testing
         while try await projector.foldOnce() > 0 {}
         let calls = LiveStoreCalls(client: store.client)
         let reconciler = world.reconciler(store.client, door, store: calls)
-        try await world.submitAndApprove([DeliveryWorld.row("\(Self.id)", to: Self.high)])
+        try await world.submitAndApprove([DeliveryWorld.row("\(Commerce.id)", to: Commerce.high)])
         try await world.deliver(world.scheduler(calls: calls))
 
         world.clock.advance(by: .seconds(10 * 86_400))
@@ -152,7 +91,10 @@ import Testing
         #expect(ended.count == 1 && ended[0].hasPrefix("A \(cell.finally)"), "\(ended)")
         await world.close()
     }
+}
 
+/// What the client's calls come to at the store: Apple's codes, and answers.
+@Suite struct CommerceCallTests {
     // MARK: Refusals
 
     struct Refused: Sendable, CustomTestStringConvertible {
@@ -166,75 +108,107 @@ import Testing
 
     static let refusals = [
         Refused(testDescription: "unknown transaction", code: 4_040_010) {
-            try await $0.revoke(transactionID: "2000000000990000", revocation(1)).code
+            try await $0.revoke(transactionID: "2000000000990000", Commerce.revocation(1)).code
         },
         Refused(testDescription: "another storefront", code: 4_000_133) {
-            try await $0.revoke(transactionID: "\(id)", revocation(1, storefront: "FRA")).code
+            try await $0.revoke(
+                transactionID: "\(Commerce.id)", Commerce.revocation(1, storefront: "FRA")
+            ).code
         },
         Refused(testDescription: "stale token", code: 4_000_082) {
-            try await $0.revoke(transactionID: "\(id)", revocation(1, token: "old")).code
+            try await $0.revoke(
+                transactionID: "\(Commerce.id)", Commerce.revocation(1, token: "old")
+            ).code
         },
         Refused(
             testDescription: "the same id again", code: 4_000_097,
-            before: { _ = try await $0.changeMetadata(transactionID: "\(id)", renaming(1)) },
-            call: { try await $0.changeMetadata(transactionID: "\(id)", renaming(1)).code }),
+            before: {
+                _ = try await $0.changeMetadata(
+                    transactionID: "\(Commerce.id)", Commerce.renaming(1))
+            },
+            call: {
+                try await $0.changeMetadata(transactionID: "\(Commerce.id)", Commerce.renaming(1))
+                    .code
+            }),
         Refused(
             testDescription: "refund under way", code: 4_000_181,
-            before: { _ = try await $0.revoke(transactionID: "\(id)", revocation(1)) },
-            call: { try await $0.requestRefund(transactionID: "\(id)", refund(2)).code }),
+            before: {
+                _ = try await $0.revoke(transactionID: "\(Commerce.id)", Commerce.revocation(1))
+            },
+            call: {
+                try await $0.requestRefund(transactionID: "\(Commerce.id)", Commerce.refund(2)).code
+            }),
         Refused(
             testDescription: "revoked already", code: 4_030_021,
-            before: { _ = try await $0.revoke(transactionID: "\(id)", revocation(1)) },
+            before: {
+                _ = try await $0.revoke(transactionID: "\(Commerce.id)", Commerce.revocation(1))
+            },
             settles: true,
-            call: { try await $0.revoke(transactionID: "\(id)", revocation(2)).code }),
+            call: {
+                try await $0.revoke(transactionID: "\(Commerce.id)", Commerce.revocation(2)).code
+            }),
         Refused(
             testDescription: "metadata of what ended", code: 4_030_015,
-            before: { _ = try await $0.revoke(transactionID: "\(id)", revocation(1)) },
+            before: {
+                _ = try await $0.revoke(transactionID: "\(Commerce.id)", Commerce.revocation(1))
+            },
             settles: true,
-            call: { try await $0.changeMetadata(transactionID: "\(id)", renaming(2)).code }),
+            call: {
+                try await $0.changeMetadata(transactionID: "\(Commerce.id)", Commerce.renaming(2))
+                    .code
+            }),
         Refused(testDescription: "rename of no item", code: 4_040_016) {
-            try await $0.changeMetadata(transactionID: "\(id)", renaming(1, "X")).code
+            try await $0.changeMetadata(transactionID: "\(Commerce.id)", Commerce.renaming(1, "X"))
+                .code
         },
         Refused(testDescription: "rename to an item", code: 4_000_114) {
-            try await $0.changeMetadata(transactionID: "\(id)", renaming(1, "A", to: "B")).code
+            try await $0.changeMetadata(
+                transactionID: "\(Commerce.id)", Commerce.renaming(1, "A", to: "B")
+            ).code
         },
         Refused(testDescription: "migrated already", code: 4_000_176) {
-            try await $0.migrate(transactionID: "\(id)", migration(1)).code
+            try await $0.migrate(transactionID: "\(Commerce.id)", Commerce.migration(1)).code
         },
         Refused(testDescription: "migration to a stranger's product", code: 4_000_167) {
             try await $0.migrate(
-                transactionID: "\(id + 10_000)", migration(1, target: "com.other")
+                transactionID: "\(Commerce.id + 10_000)", Commerce.migration(1, target: "com.other")
             ).code
         },
         Refused(testDescription: "refund of no item", code: 4_000_122) {
-            try await $0.requestRefund(transactionID: "\(id)", refund(1, "X")).code
+            try await $0.requestRefund(transactionID: "\(Commerce.id)", Commerce.refund(1, "X"))
+                .code
         },
         Refused(testDescription: "more than was paid", code: 4_000_132) {
             try await $0.requestRefund(
-                transactionID: "\(id)", refund(1, type: .custom, amount: 10_000)
+                transactionID: "\(Commerce.id)", Commerce.refund(1, type: .custom, amount: 10_000)
             ).code
         },
         Refused(testDescription: "all items", code: 4_000_168) {
             try await $0.requestRefund(
-                transactionID: "\(id)", refund(1, revokes: true, and: ["B"])
+                transactionID: "\(Commerce.id)", Commerce.refund(1, revokes: true, and: ["B"])
             ).code
         },
         Refused(
             testDescription: "refunded already", code: 4_030_021,
-            before: { _ = try await $0.requestRefund(transactionID: "\(id)", refund(1)) },
+            before: {
+                _ = try await $0.requestRefund(transactionID: "\(Commerce.id)", Commerce.refund(1))
+            },
             settles: true,
-            call: { try await $0.requestRefund(transactionID: "\(id)", refund(2)).code }),
+            call: {
+                try await $0.requestRefund(transactionID: "\(Commerce.id)", Commerce.refund(2)).code
+            }),
     ]
 
     @Test(arguments: refusals)
     func call_thatTheStoreRefuses_hasApplesCode(refused: Refused) async throws {
-        let world = try await DeliveryWorld.make()
+        let clock = ManualClock(DeliveryWorld.start.milliseconds)
         let store = try await LossyStore.open(
-            for: world, subscriptions: [Self.subscription(), Self.subscription(1, plain: true)])
+            clock: clock,
+            subscriptions: [Commerce.subscription(), Commerce.subscription(1, plain: true)])
         defer { store.close() }
         try await refused.before?(store.client)
         if refused.settles {
-            world.clock.advance(by: .seconds(3700))
+            clock.advance(by: .seconds(3700))
             _ = try await store.keeper.tick()
         }
 
@@ -242,20 +216,19 @@ import Testing
 
         #expect(code?.rawValue == refused.code)
         #expect(code?.name != nil)
-        await world.close()
     }
 
     // MARK: Migration and transactions
 
     @Test func migration_ofAPlainSubscription_givesItItemsAndIsTold() async throws {
-        let world = try await DeliveryWorld.make()
+        let clock = ManualClock(DeliveryWorld.start.milliseconds)
         let store = try await LossyStore.open(
-            for: world, subscriptions: [Self.subscription(plain: true)])
+            clock: clock, subscriptions: [Commerce.subscription(plain: true)])
         defer { store.close() }
 
-        let plain = await store.client.subscriptionStatuses(transactionID: "\(Self.id)")
+        let plain = await store.client.subscriptionStatuses(transactionID: "\(Commerce.id)")
         let outcome = try await store.client.migrate(
-            transactionID: "\(Self.id)", Self.migration(1))
+            transactionID: "\(Commerce.id)", Commerce.migration(1))
 
         guard case .answered(let before, _) = plain, case .answered(let answer, _) = outcome else {
             Issue.record("\(plain) \(outcome)")
@@ -267,17 +240,16 @@ import Testing
         let told = await store.keeper.state()
         #expect(told.notifications == 1)
         #expect(told.callsByAnswer["migrate 200"] == 1)
-        await world.close()
     }
 
     @Test func transactions_ofTwoYears_comeInPagesOfTwenty() async throws {
-        let world = try await DeliveryWorld.make()
+        let clock = ManualClock(DeliveryWorld.start.milliseconds)
         let store = try await LossyStore.open(
-            for: world, subscriptions: [Self.subscription(), Self.subscription(1)])
+            clock: clock, subscriptions: [Commerce.subscription(), Commerce.subscription(1)])
         defer { store.close() }
-        world.clock.advance(by: .seconds(365 * 86_400))
+        clock.advance(by: .seconds(365 * 86_400))
         _ = try await store.keeper.tick()
-        let request = try TransactionHistoryRequest(transactionID: "\(Self.id)")
+        let request = try TransactionHistoryRequest(transactionID: "\(Commerce.id)")
 
         let first = await store.client.transactionHistory(request, revision: nil)
         guard case .answered(let page, _) = first else {
@@ -287,7 +259,7 @@ import Testing
         let second = await store.client.transactionHistory(request, revision: page.revision)
         let newest = try await store.client.transactionHistory(
             TransactionHistoryRequest(
-                transactionID: "\(Self.id)", sort: .descending, revoked: false), revision: nil)
+                transactionID: "\(Commerce.id)", sort: .descending, revoked: false), revision: nil)
         guard case .answered(let rest, _) = second, case .answered(let last, _) = newest else {
             Issue.record("\(second) \(newest)")
             return
@@ -300,7 +272,7 @@ import Testing
         #expect(Set(told).count == 26)
         #expect(last.transactions.first?.statement.transactionID == told.last)
         let owners = Set((page.transactions + rest.transactions).map(\.originalTransactionID))
-        #expect(owners == ["\(Self.id)", "\(Self.id + 10_000)"])
+        #expect(owners == ["\(Commerce.id)", "\(Commerce.id + 10_000)"])
         let info = await store.client.transactionInfo(transactionID: told[3])
         guard case .answered(let one, _) = info else {
             Issue.record("\(info)")
@@ -308,38 +280,110 @@ import Testing
         }
         #expect(one.statement.transactionID == told[3])
         #expect(one.statement.purchasedAt == page.transactions[3].statement.purchasedAt)
-        await world.close()
     }
 
     @Test func refund_ofAnEarlierTransaction_isToldOfThatOne() async throws {
-        let world = try await DeliveryWorld.make()
-        let store = try await LossyStore.open(for: world, subscriptions: [Self.subscription()])
+        let clock = ManualClock(DeliveryWorld.start.milliseconds)
+        let store = try await LossyStore.open(
+            clock: clock, subscriptions: [Commerce.subscription()])
         defer { store.close() }
-        world.clock.advance(by: .seconds(60 * 86_400))
+        clock.advance(by: .seconds(60 * 86_400))
         _ = try await store.keeper.tick()
 
         let outcome = try await store.client.requestRefund(
-            transactionID: "\(Self.id)", Self.refund(1))
+            transactionID: "\(Commerce.id)", Commerce.refund(1))
         let prorated = try await store.client.requestRefund(
-            transactionID: "\(Self.id)", Self.refund(2, type: .prorated)
+            transactionID: "\(Commerce.id)", Commerce.refund(2, type: .prorated)
         ).code
-        world.clock.advance(by: .seconds(3700))
+        clock.advance(by: .seconds(3700))
         _ = try await store.keeper.tick()
-        let info = await store.client.transactionInfo(transactionID: "\(Self.id)")
+        let info = await store.client.transactionInfo(transactionID: "\(Commerce.id)")
 
         guard case .answered(let answer, _) = outcome, case .answered(let then, _) = info else {
             Issue.record("\(outcome) \(info)")
             return
         }
-        #expect(answer.statement.transactionID == "\(Self.id)")
+        #expect(answer.statement.transactionID == "\(Commerce.id)")
         // The first refund is still under way: that is in the way before anything else.
         #expect(prorated?.rawValue == 4_000_181)
-        #expect(then.statement.transactionID == "\(Self.id)")
-        let held = try #require(await store.keeper.subscription("\(Self.id)"))
+        #expect(then.statement.transactionID == "\(Commerce.id)")
+        let held = try #require(await store.keeper.subscription("\(Commerce.id)"))
         #expect(held.status == .active)
         #expect(held.past?.first?.items.first { $0.sku == "A" }?.refund?.amount == 9990)
         #expect(held.items.allSatisfy { $0.refund == nil })
-        await world.close()
+    }
+}
+
+/// A subscriber, and requests of the client about them.
+private enum Commerce {
+    static let id: Int64 = 2_000_000_000_010_000
+    static let high: Int64 = 19_990
+    static let customer = "7c80bb86-f892-4b21-a919-1357811d6c10"
+
+    static func subscription(
+        _ number: Int64 = 0, plain: Bool = false
+    ) -> StoreSubscription {
+        let purchasedAt = DeliveryWorld.start.milliseconds - 10 * 86_400_000
+        let day = Milliseconds.date(of: purchasedAt).day
+        var subscription = StoreSubscription(
+            originalTransactionID: id + number * 10_000, storefront: "USA", currency: "USD",
+            period: .month, appAccountToken: customer,
+            purchaseReferenceID: "932c6903-0ab8-4469-9f21-015f6fab013c", startedAt: purchasedAt,
+            anchorDay: day, purchasedAt: purchasedAt,
+            expiresAt: BillingCalendar().end(of: .month, from: purchasedAt, anchorDay: day),
+            items: (plain ? ["com.example.monthly"] : ["A", "B"]).map {
+                StoreItem(sku: $0, displayName: $0, description: $0, price: 9990)
+            }, lastSignedAt: purchasedAt)
+        subscription.isPlain = plain ? true : nil
+        return subscription
+    }
+
+    static func info(
+        _ number: Int, token: String? = nil
+    ) throws -> CommerceRequestInfo {
+        try CommerceRequestInfo(
+            requestReferenceID: "019a0000-0000-7000-8000-\(100_000_000_000 + number)",
+            consistencyToken: token)
+    }
+
+    static func revocation(
+        _ number: Int, token: String? = nil, storefront: String? = nil
+    ) throws -> RevokeRequest {
+        try RevokeRequest(
+            info(number, token: token), reason: .legal, type: .full, weighsRisk: true,
+            storefront: storefront, environment: .production)
+    }
+
+    static func renaming(
+        _ number: Int, _ sku: String = "A", to new: String = "A2",
+        _ effective: MetadataEffective = .immediately
+    ) throws -> MetadataRequest {
+        try MetadataRequest(
+            info(number),
+            items: [.init(currentSKU: sku, effective: effective, newSKU: new)])
+    }
+
+    static func refund(
+        _ number: Int, _ sku: String = "A", type: RefundType = .full, revokes: Bool = false,
+        amount: Int32? = nil, and more: [String] = []
+    ) throws -> RefundRequest {
+        try RefundRequest(
+            info(number),
+            items: ([sku] + more).map {
+                try .init(
+                    sku: $0, reason: .fulfillmentIssue, type: type, revokes: revokes,
+                    amountMilliunits: amount)
+            }, weighsRisk: false, currency: "USD", environment: .production)
+    }
+
+    static func migration(
+        _ number: Int, target: String = "com.example.stream.subscription"
+    ) throws -> MigrateRequest {
+        try MigrateRequest(
+            info(number), targetProductID: target,
+            descriptors: CommerceDescriptors(displayName: "Bundle", description: "All of it"),
+            items: [.init(sku: "NEWS", displayName: "News", description: "All day")],
+            taxCode: "C003-00-1")
     }
 }
 

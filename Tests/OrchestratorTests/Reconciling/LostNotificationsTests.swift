@@ -129,6 +129,12 @@ struct LossyStore: Sendable {
     static func open(
         for world: DeliveryWorld, subscriptions: [StoreSubscription]
     ) async throws -> LossyStore {
+        try await open(clock: world.clock, subscriptions: subscriptions)
+    }
+
+    static func open(
+        clock: ManualClock, subscriptions: [StoreSubscription]
+    ) async throws -> LossyStore {
         let folder = try ScratchFolder()
         let storeFolder = try StoreFolder(folder.path)
         let keys = try StoreKeys.loadOrMake(in: storeFolder)
@@ -147,7 +153,7 @@ struct LossyStore: Sendable {
             identity: statements.identity, issuerID: "issuer", keyID: "KEY", options: options,
             start: DeliveryWorld.start.milliseconds, subscriptions: known)
         let keeper = try StoreKeeper(
-            store: file, folder: storeFolder, clock: world.clock, realSecond: 1000)
+            store: file, folder: storeFolder, clock: clock, realSecond: 1000)
         _ = await keeper.addFault(Array("{\"kind\":\"lose\",\"count\":1000000}".utf8))
         let routes = Routes(
             keeper: keeper,
@@ -175,8 +181,8 @@ struct LossyStore: Sendable {
                 baseURL: "https://localhost:\(port)", extraCAFile: "\(folder.path)/tls-ca.pem"),
             token: BearerToken(
                 key: keys.apiKey, keyID: "KEY", issuerID: "issuer", bundleID: "com.example.stream",
-                clock: world.clock),
-            clock: world.clock, verifier: verifier, bundleID: "com.example.stream",
+                clock: clock),
+            clock: clock, verifier: verifier, bundleID: "com.example.stream",
             environment: .production)
         return LossyStore(
             keeper: keeper, client: client, verifier: verifier, firstPayloads: payloads,
