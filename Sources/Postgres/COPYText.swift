@@ -8,8 +8,6 @@ package struct COPYText: Sendable {
 
     package init() {}
 
-    package var isFull: Bool { bytes.count >= Self.chunkBytes }
-
     /// The bytes so far; the buffer is empty afterwards.
     package mutating func take() -> [UInt8] {
         defer { bytes = [] }

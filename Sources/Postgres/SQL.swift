@@ -35,8 +35,6 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
         return text
     }
 
-    package var bindingCount: Int { bindings.count }
-
     /// The `-- name: …` of the first line, else the first words; safe to log.
     package var name: String {
         let first = (pieces.first ?? "").drop { $0.isWhitespace }

@@ -47,15 +47,7 @@ package final class SecretWatch: Service {
     }
 
     package func run() async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { [self] in
-                for await _ in reloads() { look() }
-            }
-            while true {
-                look()
-                try await Task.sleep(for: interval)
-            }
-        }
+        try await keepLooking(every: interval, and: reloads) { [self] in look() }
     }
 
     /// Reads the file once and uses what it holds.

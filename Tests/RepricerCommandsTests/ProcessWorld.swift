@@ -9,15 +9,13 @@ import Testing
 @testable import RepricerCommands
 @testable import SandboxStore
 
-/// `appstore-sandbox serve` and `repricer serve` as processes, with two subscriptions of one customer.
+/// `appstore-sandbox serve` and `repricer serve` as processes, with the subscriptions of a `Seed`.
 final class ProcessWorld {
     static let parent = "2000000000010000"
     static let other = "2000000000020000"
-    /// Seconds of a month.
-    static let month = 3
-
     let hooks: WebhookReceiver
-    private let scratch: ScratchFolder
+    let scratch: ScratchFolder
+    let seed: Seed
     private let folder: URL
     private let urls: [String: String]
     private var settings: [String: String] = [:]
@@ -25,10 +23,11 @@ final class ProcessWorld {
     private var service: Process?
     private let receiving: Task<Void, any Error>
     private let hookPort: Int
-    private var client: HTTPClient?
+    private(set) var client: HTTPClient?
     private let listen: Int
 
-    private init() async throws {
+    private init(_ seed: Seed) async throws {
+        self.seed = seed
         scratch = try ScratchFolder()
         // Built beside the test bundle.
         folder = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
@@ -48,8 +47,8 @@ final class ProcessWorld {
         listen = try freePort()
     }
 
-    static func open() async throws -> ProcessWorld {
-        let world = try await ProcessWorld()
+    static func open(_ seed: Seed = Seed()) async throws -> ProcessWorld {
+        let world = try await ProcessWorld(seed)
         try await world.openStore()
         try await world.serve()
         return world
@@ -80,7 +79,7 @@ final class ProcessWorld {
         let data = "\(scratch.path)/store"
         try FileManager.default.createDirectory(
             atPath: data, withIntermediateDirectories: true)
-        try StoreFolder(data).save(Self.seed(now: SystemClock().nowMilliseconds()))
+        try StoreFolder(data).save(seed.file(now: SystemClock().nowMilliseconds()))
         store = try launch(
             "appstore-sandbox",
             [
@@ -133,49 +132,15 @@ final class ProcessWorld {
         receiving.cancel()
     }
 
-    /// A and B a month, ignored by their subscriber when they cost more; FAR a year, of the same customer.
-    private static func seed(now: Int64) throws -> StoreFile {
-        let calendar = BillingCalendar(shortMonth: Int64(month) * 1000)
-        func subscription(
-            _ id: String, _ period: BillingPeriod, _ skus: [String]
-        ) throws -> StoreSubscription {
-            let day = Milliseconds.date(of: now).day
-            var subscription = StoreSubscription(
-                originalTransactionID: try #require(Int64(id)), storefront: "USA", currency: "USD",
-                period: period, appAccountToken: "7c80bb86-f892-4b21-a919-1357811d6c4f",
-                purchaseReferenceID: "932c6903-0ab8-4469-9f21-015f6fab013c", startedAt: now,
-                anchorDay: day, purchasedAt: now,
-                expiresAt: calendar.end(of: period, from: now, anchorDay: day),
-                items: skus.map {
-                    StoreItem(sku: $0, displayName: $0, description: $0, price: 4990)
-                }, lastSignedAt: now)
-            subscription.plan.answer = .ignores
-            return subscription
-        }
-        return StoreFile(
-            identity: StoreIdentity(
-                bundleID: "com.example.stream", appAppleID: 7, environment: "Sandbox"),
-            issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: "ABCDEFGHIJ",
-            options: .init(seed: 7, calendar: calendar, renewalsMax: 12), start: now,
-            subscriptions: [
-                try subscription(parent, .month, ["A", "B"]),
-                try subscription(other, .year, ["FAR"]),
-            ])
-    }
-
     // MARK: People
 
-    /// Learns both subscriptions, then raises A with the dependent FAR of the other subscription.
-    func raise() async throws {
-        let ids = try scratch.file("ids.txt", "\(Self.parent)\n\(Self.other)\n")
+    /// Learns all subscriptions, then submits and approves rows of id, SKU, price, currency and dependents.
+    func raise(_ rows: [String] = ["\(parent),A,19.99,USD,\(other)/FAR"]) async throws {
+        let ids = try scratch.file("ids.txt", seed.subscriptions.map { $0.id + "\n" }.joined())
         try await command("sync", ids, as: "repricerd")
+        let header = "original_transaction_id,sku,price,currency,dependent_skus"
         let batch = try scratch.file(
-            "batch.csv",
-            """
-            original_transaction_id,sku,price,currency,dependent_skus
-            \(Self.parent),A,19.99,USD,\(Self.other)/FAR
-
-            """)
+            "batch.csv", ([header] + rows).map { $0 + "\n" }.joined())
         try await command("submit", batch, "--name", "spring", as: "ana")
         let id = try await connection { connection in
             try await connection.query("SELECT batch_id FROM repricer.batches").one()
@@ -242,6 +207,13 @@ final class ProcessWorld {
         }
     }
 
+    /// Of a query whose one column is the text `line`.
+    func lines(_ query: String) async throws -> [String] {
+        try await connection { connection in
+            try await connection.query("\(unsafe: query)").map { try $0.text("line") }
+        }
+    }
+
     func stateOfChange() async throws -> String {
         try await connection { connection in
             try await connection.query("SELECT state FROM repricer.price_changes").one()
@@ -276,15 +248,15 @@ final class ProcessWorld {
         return (state as? [String: Any])?[name] as? Int
     }
 
-    /// `code` is what `refuse` answers.
-    func order(fault: String, on endpoint: String = "cancel", code: Int? = nil) async throws {
+    /// `code` is what `refuse` answers; `seconds` is how long the others last, where not as usual.
+    func order(
+        fault: String, on endpoint: String = "cancel", code: Int? = nil, seconds: Int? = nil
+    ) async throws {
         let refusal = code.map { ",\"code\":\($0)" } ?? ""
-        let body = Array(
-            "{\"endpoint\":\"\(endpoint)\",\"kind\":\"\(fault)\",\"count\":1\(refusal)}".utf8)
-        let answer = try await client?.send(
-            HTTPRequest(
-                method: "POST", target: "/sandbox/faults",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body))
+        let time = seconds.map { ",\"seconds\":\($0)" } ?? ""
+        let answer = try await post(
+            "/sandbox/faults",
+            "{\"endpoint\":\"\(endpoint)\",\"kind\":\"\(fault)\",\"count\":1\(refusal)\(time)}")
         #expect(answer?.status == 204)
     }
 

@@ -77,20 +77,12 @@ package struct Canceller: Service {
     }
 
     package func run() async throws {
-        while !Task.isCancelled {
-            do {
-                if try await round() == 0 { try await Task.sleep(for: world.limits.idleWait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                world.log.error(
-                    "cancelling dependents failed; trying again",
-                    ["error": String(describing: error)])
-                world.metrics.increment("repricer_canceller_failures_total")
-                // A cancelled sleep ends the loop above.
-                try? await Task.sleep(for: world.limits.idleWait)
-            }
-        }
+        let metrics = world.metrics
+        await Rounds(
+            log: world.log, failure: "cancelling dependents failed; trying again",
+            idleWait: world.limits.idleWait,
+            count: { metrics.increment("repricer_canceller_failures_total") }
+        ).run(round)
     }
 
     /// Carries open calls on, then looks once at each dependent that is due; returns how many there were.

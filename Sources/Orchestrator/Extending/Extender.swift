@@ -70,17 +70,10 @@ package struct Extender: Service {
     }
 
     package func run() async throws {
-        while !Task.isCancelled {
-            do {
-                if try await round() == 0 { try await Task.sleep(for: world.limits.idleWait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                world.log.error(
-                    "extending failed; trying again", ["error": String(describing: error)])
-                try await Task.sleep(for: world.limits.idleWait)
-            }
-        }
+        await Rounds(
+            log: world.log, failure: "extending failed; trying again",
+            idleWait: world.limits.idleWait
+        ).run(round)
     }
 
     /// Does what is due now; returns how much that was.

@@ -78,22 +78,15 @@ package struct WebhookSender: Service {
 
     package func run() async throws {
         var prunedAt: ContinuousClock.Instant?
-        while !Task.isCancelled {
-            do {
-                if prunedAt.map({ ContinuousClock.now - $0 > limits.pruneEvery }) ?? true {
-                    try await prune()
-                    prunedAt = ContinuousClock.now
-                }
-                if try await round() == 0 { try await Task.sleep(for: limits.idleWait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                log.error(
-                    "delivering webhooks failed; trying again",
-                    ["error": String(describing: error)])
-                // A cancelled sleep ends the loop above.
-                try? await Task.sleep(for: limits.idleWait)
+        await Rounds(
+            log: log, failure: "delivering webhooks failed; trying again",
+            idleWait: limits.idleWait
+        ).run {
+            if prunedAt.map({ ContinuousClock.now - $0 > limits.pruneEvery }) ?? true {
+                try await prune()
+                prunedAt = ContinuousClock.now
             }
+            return try await round()
         }
     }
 

@@ -44,12 +44,6 @@ package struct World: Sendable {
         self.terminations = terminations
     }
 
-    /// Whether messages may carry colour: on a terminal that is not dumb, unless `NO_COLOR` says no.
-    package var usesColour: Bool {
-        isMessagesTerminal && environment["NO_COLOR", default: ""].isEmpty
-            && environment["TERM"] != "dumb"
-    }
-
     /// Writes one line `repricer: …` for a person. A stream that is gone cannot be told so.
     package func say(_ message: String) {
         sayPlainly("repricer: \(message)\n")

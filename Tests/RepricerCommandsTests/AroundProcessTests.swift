@@ -1,0 +1,200 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+@testable import SandboxStore
+
+/// What goes on around a price change, told month by month, through the real programs: the simulated App Store with
+/// months of seconds, `repricer serve`, and people at the command line. The store begins with everybody just
+/// renewed; the first renewal after a call keeps the price and then the subscriber is told, the second one charges.
+@Suite(.database) struct AroundProcessTests {
+    private func states(_ world: ProcessWorld) async throws -> [String] {
+        try await world.lines(
+            """
+            SELECT right(original_transaction_id, 5) || ' ' || sku || ' ' || state
+                || coalesce(' ' || reason, '') AS line
+            FROM repricer.price_changes ORDER BY original_transaction_id, sku
+            """)
+    }
+
+    /// What can't be extended is asked of nobody.
+    private func expectRefusals(_ world: ProcessWorld) async throws {
+        let tooFar = try await world.command(
+            "extend", "one", ProcessWorld.id(1), "--days", "91", "--reason", "outage", as: "ana",
+            exits: .inputRejected)
+        let unknown = try await world.command(
+            "extend", "one", "2000000009990000", "--days", "9", "--reason", "outage", as: "ana",
+            exits: .inputRejected)
+        #expect(tooFar.messages.contains("bad_days"))
+        #expect(unknown.messages.contains("unknown_subscription"))
+        #expect(try await world.calls("extend") == [])
+    }
+
+    /// Six customers, who never answer unless said otherwise:
+    /// 1: B of the same subscription falls with A. 2: consents late, so B stays. 3: B rises by itself, which is
+    /// announced only, and falls with A all the same. 4 and 5: C is alone on the second subscription, found by its
+    /// name: one call. 6 and 7: D has company there: a person's. 8: turned the renewal off when asked.
+    @Test func dependents_ofThoseWhoDecline_fallOnceAndNobodyElses() async throws {
+        let ids = (0...8).map(ProcessWorld.id)
+        let world = try await ProcessWorld.open(
+            .init(subscriptions: [
+                .init(ids[1], ["A", "B"], customer: 1),
+                .init(ids[2], ["A", "B"], customer: 2, answer: .consentsLate),
+                .init(ids[3], ["A", "B", "E"], customer: 3),
+                .init(ids[4], ["A", "B"], customer: 4), .init(ids[5], ["C"], .year, customer: 4),
+                .init(ids[6], ["A", "B"], customer: 6),
+                .init(ids[7], ["D", "X"], .year, customer: 6),
+                .init(ids[8], ["A", "B"], customer: 8, answer: .cancels),
+            ]))
+        defer { world.close() }
+
+        try await world.raise([
+            "\(ids[1]),A,19.99,USD,B", "\(ids[2]),A,19.99,USD,B", "\(ids[3]),A,19.99,USD,B",
+            "\(ids[3]),B,5.49,USD,", "\(ids[4]),A,19.99,USD,C",
+            "\(ids[6]),A,19.99,USD,\(ids[7])/D", "\(ids[8]),A,19.99,USD,B",
+        ])
+        try await world.until(
+            "SELECT count(*) = 7 AS done FROM repricer.price_changes WHERE ended_at IS NOT NULL")
+        try await world.until(
+            """
+            SELECT count(*) = 5 AND bool_and(state NOT IN ('requested', 'cancel_sent')) AS done
+            FROM repricer.dependent_cancellations
+            """)
+
+        let ended = try await states(world)
+        #expect(
+            ended.map { $0.split(separator: " ").prefix(3).joined(separator: " ") } == [
+                "10000 A declined", "20000 A effective", "30000 A declined", "30000 B cancelled",
+                "40000 A declined", "60000 A declined", "80000 A cancelled",
+            ])
+        #expect(
+            try await world.lines(
+                """
+                SELECT right(original_transaction_id, 5) || ' ' || dependent_sku || ' ' || state AS line
+                FROM repricer.dependent_cancellations ORDER BY original_transaction_id
+                """) == [
+                    "10000 B confirmed", "30000 B confirmed", "40000 C confirmed",
+                    "60000 \(ids[7])/D discrepancy", "80000 B confirmed",
+                ])
+        #expect(try await world.calls("cancel") == [200])
+        #expect(try await world.number("cancelledTwice") == 0)
+    }
+
+    /// Eight subscribers are asked at their first renewal; then each one's app, or our server, does something.
+    @Test func interactions_whileConsentIsAwaited_moveOurChanges() async throws {
+        let ids = (0...8).map(ProcessWorld.id)
+        let world = try await ProcessWorld.open(
+            .init(
+                month: 5,
+                subscriptions: (1...8).map {
+                    .init(ids[$0], ["A", "B"], customer: $0)
+                }))
+        defer { world.close() }
+        try await world.raise((1...8).map { "\(ids[$0]),A,19.99,USD," })
+        try await world.until(
+            "SELECT count(*) = 8 AS done FROM repricer.price_changes WHERE consent_asked_at IS NOT NULL"
+        )
+
+        func items(_ fields: String) -> String { ",\"items\":[{\"currentSKU\":\"A\",\(fields)}]" }
+        try await world.act(ids[1], "turn_off")
+        try await world.act(ids[1], "reactivate", ",\"items\":[\"A\",\"B\"]")
+        try await world.act(
+            ids[2], "modify", items("\"SKU\":\"PREMIUM\",\"price\":29990"))
+        try await world.act(
+            ids[3], "modify",
+            ",\"retainBillingCycle\":false" + items("\"SKU\":\"A\",\"price\":19990"))
+        try await world.act(ids[4], "modify", ",\"retainBillingCycle\":false")
+        try await world.act(ids[5], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
+        try await world.act(
+            ids[6], "modify",
+            items("\"SKU\":\"A\",\"price\":19990,\"offer\":{\"price\":990,\"periodCount\":9}"))
+        try await world.act(ids[7], "refund")
+        try await world.act(
+            ids[8], "modify", items("\"SKU\":\"A\",\"price\":19990"))
+        try await world.until(
+            """
+            SELECT count(*) = 8 AS done FROM repricer.price_changes
+            WHERE ended_at IS NOT NULL OR reason = 'postponed_by_offer'
+            """)
+
+        #expect(
+            try await states(world) == [
+                "10000 A effective", "20000 A invalidated item_replaced", "30000 A effective",
+                "40000 A invalidated cycle_reset", "50000 A declined",
+                "60000 A scheduled postponed_by_offer", "70000 A cancelled refunded_or_revoked",
+                "80000 A effective",
+            ])
+        #expect(
+            try await world.lines(
+                "SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku")
+                == [
+                    "A2"
+                ])
+    }
+
+    /// The first subscription is extended by itself, and its open increase moves along; then all are, of whom some
+    /// fail; the failed ones anew. A stranger's mass extension is told too, and is none of ours.
+    @Test func extensions_ofOneOfAllAndOfTheFailed_areProvedByWhatIsTold() async throws {
+        let ids = (0...9).map(ProcessWorld.id)
+        let product = "com.example.stream.subscription"
+        let request = "019a0000-0000-7000-8000-000000000001"
+        let world = try await ProcessWorld.open(
+            .init(
+                subscriptions: (1...9).map {
+                    .init(ids[$0], ["A", "B"], .year, customer: $0)
+                }, massFailurePercent: 40))
+        defer { world.close() }
+        try await world.raise(["\(ids[1]),A,5.49,USD,"])
+        try await world.until(
+            "SELECT state = 'scheduled' AS done FROM repricer.price_changes")
+        let due = "SELECT due_effective_at::text AS line FROM repricer.price_changes"
+        let before = try await world.lines(due)
+
+        try await expectRefusals(world)
+        try await world.command(
+            "extend", "one", ids[1], "--days", "30", "--reason", "outage", as: "ana")
+        try await world.until(
+            "SELECT check_result = 'clean' AS done FROM report.renewal_extension WHERE kind = 'one'"
+        )
+        try await world.until(
+            "SELECT due_effective_at > '\(try #require(before.first))' AS done FROM repricer.price_changes"
+        )
+
+        // The first notification comes when the summary was told already.
+        try await world.order(fault: "delay", on: "notifications", seconds: 3)
+        try await world.command(
+            "extend", "all", "--product", product, "--days", "10", "--reason", "outage",
+            "--request-id", request, as: "ana")
+        try await world.command("approve", request, as: "ana", exits: .approvalNeededOrRefused)
+        #expect(try await world.calls("extendAll") == [])
+        try await world.command("approve", request, as: "ben")
+        try await world.until(
+            """
+            SELECT check_result = 'clean' AND extended + failed = 9 AND apple_extended = extended
+                AND failed BETWEEN 1 AND 8 AS done
+            FROM report.renewal_extension WHERE kind = 'all'
+            """)
+
+        try await world.command("extend", "retry-failed", request, as: "ana")
+        try await world.until(
+            """
+            SELECT retried = failed AND retried_extended = failed AS done
+            FROM report.renewal_extension WHERE kind = 'all'
+            """)
+        #expect(Set(try await world.calls("extend")) == [200])
+        #expect(try await world.references("extendAll") == [request])
+
+        try await world.callAsAnother(
+            "/inApps/v1/subscriptions/extend/mass",
+            "{\"extendByDays\":1,\"extendReasonCode\":0,\"requestIdentifier\":\"theirs\",\"productId\":\"\(product)\"}"
+        )
+        try await world.until(
+            "SELECT count(*) = 1 AS done FROM report.renewal_extension WHERE kind = 'foreign'")
+        #expect(
+            try await world.lines(
+                "SELECT kind || ' ' || check_result AS line FROM report.renewal_extension WHERE kind IN ('one', 'all') ORDER BY 1"
+            )
+                == ["all clean", "one clean"])
+    }
+}
