@@ -242,10 +242,16 @@ final class ProcessWorld {
             .split(separator: "\n").count { $0.contains("\"endpoint\":\"\(endpoint)\"") }
     }
 
-    func number(_ name: String) async throws -> Int? {
-        let state = try JSONSerialization.jsonObject(
-            with: Data(try await get("/sandbox/state").utf8))
-        return (state as? [String: Any])?[name] as? Int
+    func number(_ name: String) async throws -> Int? { try await state()?[name] as? Int }
+
+    /// Items whose increase has this status at the store.
+    func increases(_ status: String) async throws -> Int? {
+        (try await state()?["openIncreases"] as? [String: Any])?[status] as? Int
+    }
+
+    private func state() async throws -> [String: Any]? {
+        try JSONSerialization.jsonObject(with: Data(try await get("/sandbox/state").utf8))
+            as? [String: Any]
     }
 
     /// `code` is what `refuse` answers; `seconds` is how long the others last, where not as usual.
@@ -266,7 +272,7 @@ final class ProcessWorld {
     }
 
     /// Asks again and again, at the edge of processes; a minute at most.
-    private func eventually(_ what: String, _ isTrue: () async throws -> Bool) async throws {
+    func eventually(_ what: String, _ isTrue: () async throws -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(60)
         while ContinuousClock.now < deadline {
             if (try? await isTrue()) == true { return }
