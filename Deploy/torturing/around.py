@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 
-from look import LONG_PAUSE, change_of, fates_of
+from look import LONG_PAUSE, change_of, fates_of, is_definite
 
 # What a dead process held is somebody else's after so long.
 TAKEOVER_MAX = 30_000
@@ -98,6 +98,7 @@ def cancelled_once(look):
                 wrong.append(f"{id}: {len(sent)} calls, {known[id]['attempts']} attempts")
         if len(first) > 1:
             wrong.append(f"{target}: cancelled {len(first)} times: {', '.join(sorted(first))}")
+        wrong += [f"{target}: {problem}" for problem in unproved_cancels(look, target, calls)]
         for call in calls:
             earlier = [other for id, other in first.items()
                        if id != call["id"] and other["began"] < call["began"]]
@@ -119,6 +120,21 @@ def cancelled_once(look):
                 if look.owners[change["subscription"]]["customer"] != look.owners[target]["customer"]:
                     wrong.append(f"{target}: cancelled for {change['id']}, another customer's")
     return counted, wrong
+
+
+def unproved_cancels(look, target, calls):
+    """A new id only after somebody knew that the earlier one had no effect."""
+    for before, after in zip(calls, calls[1:]):
+        if before["id"] == after["id"]:
+            continue
+        lost = [call for call in calls if call["id"] == before["id"] and call["began"] < after["began"]
+                and not (is_definite(call) and look.was_heard(call))]
+        if not lost:
+            continue
+        since = max(call["began"] for call in lost)
+        if not any(since <= read["began"] <= after["began"] and read["fault"] in (None, "late", "slow")
+                   and look.was_heard(read) for read in look.reads_of[target]):
+            yield f"{after['id']} follows {before['id']}, whose call {lost[-1]['call']} had no answer, and nobody looked"
 
 
 def elsewhere_settled(look):
@@ -415,6 +431,18 @@ def records(look, call):
     return [entry for entry in rows if entry["id"] == call["id"]]
 
 
+def learned(look, call, settled):
+    """When the ledger can have heard the statement that settled a request: told, or read in the history.
+
+    A statement that settles bears its own date, which may lie before the very call.
+    """
+    told = [business_as_real(look, call, look.told[event["uuid"]]) for event in look.events_of[call["subscription"]]
+            if event["at"] >= settled and event["uuid"] in look.told]
+    return told + [read["began"] for read in look.calls_at["history"]
+                   if read["answer"] == 200 and read["fault"] is None
+                   and read["began"] > business_as_real(look, call, settled)]
+
+
 def contacts(look, call):
     """Instants of the machine at which somebody went on with what a call had left: call, look, or settlement."""
     found = [other["began"] for other in siblings(look, call) if other["began"] > call["began"]]
@@ -424,6 +452,8 @@ def contacts(look, call):
         settled = entry.get("settled_at") or entry.get("completed_at")
         if settled is not None:
             found.append(business_as_real(look, call, settled))
+            if settled < call["at"]:
+                found += learned(look, call, settled)
     return found
 
 
@@ -473,6 +503,11 @@ def takeovers(look):
     gone = [at for at, _ in deaths(look)]
     for call, at in left_behind(look):
         later = [instant for instant in contacts(look, call) if instant > at]
+        settled = min((entry["settled_at"] for entry in records(look, call) if entry.get("settled_at")), default=None)
+        if settled is not None and settled < call["at"] and any(
+                instant <= at for instant in learned(look, call, settled)):
+            # The call was one too many already: what it was to find out had been told before its sender died.
+            continue
         next_at = min(later, default=look.real_end)
         allowed = TAKEOVER_MAX + look.was_away(at, next_at) + look.stood_still(at, next_at, LONG_PAUSE)
         allowed += silent_until(look, at, next_at)

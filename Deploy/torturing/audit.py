@@ -282,15 +282,17 @@ def rate_kept(look, window, factor):
                 index += 1
                 continue
             # One finding a crowd: from its first call to the last that is in no kept window.
-            first, narrowest, is_late = index, window, look.is_real
+            first, narrowest, is_late, is_paused = index, window, look.is_real, True
             while index + allowed < len(arrivals) and (
                     arrivals[index + allowed] - arrivals[index] < window):
                 narrowest = min(narrowest, arrivals[index + allowed] - arrivals[index])
-                is_late = is_late and was_late(look, arrivals, index, allowed, window)
+                is_late = is_late and was_late(arrivals, index, allowed, window)
+                is_paused = is_paused and was_paused(look, arrivals, index, allowed, window)
                 index += 1
             last = index + allowed - 1
             if is_late:
-                look.excused["rate"] += 1
+                look.excused["rate" if is_paused else "rate without a measured pause"] += 1
+                look.latest = max(look.latest, window - narrowest)
                 continue
             wrong.append(
                 f"{endpoint}: {last - first + 1} calls from {arrivals[first]} to {arrivals[last]}, at the"
@@ -298,21 +300,26 @@ def rate_kept(look, window, factor):
     return counted, wrong
 
 
-def was_late(look, arrivals, index, allowed, window):
+def was_late(arrivals, index, allowed, window):
     """Whether the first call of a narrow window arrived late, rather than that a call was too many.
 
-    Calls leave at instants that lie evenly apart, never earlier. So one that is late comes after a longer pause, and
-    with a few calls before it the rate is kept; and the machine must have kept processes waiting just before it.
+    Calls leave at instants that lie evenly apart, never earlier. So one that is late, by a busy machine or by the making
+    of its connection, comes after a longer pause: with a few calls before it the rate is kept.
     """
-    missing = window - (arrivals[index + allowed] - arrivals[index])
+    if window - (arrivals[index + allowed] - arrivals[index]) > LATE_WITHIN:
+        return False
+    return index < LATE_TOGETHER or any(
+        arrivals[index + allowed] - arrivals[index - back] >= window + back * window // allowed
+        for back in range(1, LATE_TOGETHER + 1))
+
+
+def was_paused(look, arrivals, index, allowed, window):
+    """Whether the machine was measured to keep processes waiting for long enough just before a late call."""
     waits = [min(to, arrivals[index] + STAMPED_IN) - max(since, arrivals[index] - LATE_WITHIN)
              for since, to in look.stalls
              if since < arrivals[index] + STAMPED_IN and to > arrivals[index] - LATE_WITHIN]
-    if missing > max(TURNS * max(waits, default=0), sum(waits)):
-        return False
-    return any(
-        arrivals[index + allowed] - arrivals[index - back] >= window + back * window // allowed
-        for back in range(1, LATE_TOGETHER + 1) if index >= back) or index < LATE_TOGETHER
+    missing = window - (arrivals[index + allowed] - arrivals[index])
+    return missing <= max(TURNS * max(waits, default=0), sum(waits))
 
 
 def silence_kept(look):
@@ -573,6 +580,12 @@ def longest_wait(look):
     return round(longest / 1000, 1)
 
 
+def latest_call(look):
+    """By how much the latest call missed its place, as far as a window shows it."""
+    rate_second(look)
+    return look.latest
+
+
 def figures(evidence):
     """Counts that say how much of the trouble reached the product."""
     look = Look(evidence)
@@ -584,6 +597,7 @@ def figures(evidence):
         "calls_with_fault": sum(call["fault"] is not None for call in look.calls),
         "applied": sum(1 for _ in look.first_applications()),
         "events": len(look.events),
+        "latest_call_milliseconds": latest_call(look),
         "longest_wait_for_retry_seconds": longest_wait(look),
         "takeovers": len(list(around.takeovers(look))),
         "longest_takeover_seconds": round(max(

@@ -127,6 +127,14 @@ DELIVERIES = """SELECT aggregateid AS subscription, position, state, attempts, l
 INBOX = "SELECT original_transaction_id AS subscription, notification_uuid, error FROM repricer.inbox"
 
 
+def taken(deliveries):
+    found = {}
+    for record in deliveries:
+        if record["result"] == "SUCCESS":
+            found.setdefault(record["uuid"], record["at"])
+    return found
+
+
 def timed(rows, *keys):
     """The rows with these columns as UTC milliseconds."""
     for row in rows:
@@ -160,9 +168,8 @@ def gather(world, trouble):
         "hooks": lines(world.hooks.path),
         "secret": world.hooks.secret,
         "owners": owners(f"{folder}/store.json"),
-        "told": sorted({
-            record["uuid"] for record in lines(f"{folder}/deliveries.ndjson")
-            if record["result"] == "SUCCESS"}),
+        # When the receiver took each notification first, by the business clock.
+        "told": taken(lines(f"{folder}/deliveries.ndjson")),
         "asked": world.asked,
         "inbox": cluster.rows(INBOX),
         "files": {name: file_rows(path) for name, path in world.submitted},

@@ -22,10 +22,10 @@ DRAIN_MAX = 10_000
 # Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
 # connection, store's connection, handler; and as a crowd has two ends, one may be late where the other was not.
 TURNS = 6
-# Pauses that make a call late lie so shortly before its stamp, or reach so far beyond it.
+# No call is later than this; pauses that make it late lie so shortly before its stamp, or reach so far beyond it.
 LATE_WITHIN = 250
 STAMPED_IN = 5
-# So many calls one after the other may be late by the same pause.
+# So many calls one after the other may be late together.
 LATE_TOGETHER = 4
 
 
@@ -48,7 +48,7 @@ class Look:
         self.hooks, self.secret = evidence["hooks"], evidence["secret"]
         self.owners, self.asked = evidence["owners"], evidence["asked"]
         # Notifications that the receiver answered with 200: those the ledger must have heard of.
-        self.told = set(evidence["told"])
+        self.told = evidence["told"]
         self.speed = evidence["speed"]
         self.inbox = evidence["inbox"]
         self.files = evidence["files"]
@@ -70,6 +70,8 @@ class Look:
         self.stops, self.is_real = evidence["stops"], evidence["is_real"]
         # Findings that the machine's own pauses explain, by check.
         self.excused = collections.Counter()
+        # Milliseconds, of calls that were late and none too many.
+        self.latest = 0
         self.request_by_id = {request["id"]: request for request in self.requests}
         self.change_by_id = {change["id"]: change for change in self.changes}
         self.events_of = collections.defaultdict(list)

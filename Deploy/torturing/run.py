@@ -207,7 +207,7 @@ def close(world, trouble):
     world.ended_at, world.real_end = store_now(world), round(time.time() * 1000)
     world.store.stop()
     end = time.time() + 30
-    while time.time() < end and not world._is_folded():
+    while time.time() < end and not (world._is_folded() and world._is_told()):
         time.sleep(0.1)
     for replica in world.replicas:
         began = time.time()

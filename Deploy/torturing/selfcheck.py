@@ -185,7 +185,7 @@ def healthy():
             {"subscription": "60000", "id": "extend-1", "is_single": True, "outcome": "extended"},
             {"subscription": "60000", "id": "all-1", "is_single": False, "outcome": "extended"},
             {"subscription": "70000", "id": "all-1", "is_single": False, "outcome": "failed"}],
-        "told": [], "speed": 1, "real_end": RENEWAL + 10 * DAY,
+        "told": {}, "speed": 1, "real_end": RENEWAL + 10 * DAY,
         "inbox": [],
         "files": {"spring": [
             {"line": 2, "subscription": "20000", "sku": "A", "price": 1500, "dependents": []},
@@ -354,8 +354,8 @@ def decrease_declined(world):
 def burst(world):
     """rate_second"""
     world["calls"] += [
-        {**call(10 + n, "id-1", 20_000 + n * 333, "A", 1500, repeated=True), "endpoint": "status"}
-        for n in range(4)]
+        {**call(10 + n, "id-1", 20_000 + n * 300, "A", 1500, repeated=True), "endpoint": "status"}
+        for n in range(12)]
 
 
 def long_burst(world):
@@ -486,7 +486,7 @@ def known_and_not_folded(world):
     """ends_equal"""
     world["changes"][0].update(state="accepted", ended_at=None, effective_at=None)
     world["end"] = RENEWAL + 500
-    world["told"] = [event["uuid"] for event in world["events"]]
+    world["told"] = {event["uuid"]: event["at"] for event in world["events"]}
 
 
 def cancel_of(world, subscription):
@@ -521,6 +521,14 @@ def cancelled_without_cause(world):
 def cancelled_twice(world):
     """cancelled_once"""
     world["calls"][-5].update(id="cancel-2", repeated=False)
+    world["cancels"].append({**world["cancels"][0], "id": "cancel-2"})
+
+
+def cancelled_anew_without_a_look(world):
+    """cancelled_once"""
+    first, second = [made for made in world["calls"] if made["endpoint"] == "cancel"]
+    first.update(applied=False, answer=None, fault="reset_before")
+    second.update(id="cancel-2", repeated=False)
     world["cancels"].append({**world["cancels"][0], "id": "cancel-2"})
 
 

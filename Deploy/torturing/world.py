@@ -467,6 +467,9 @@ class World:
     def _is_folded(self):
         return self.cluster.sql("SELECT count(*) FROM repricer.inbox") == ["0"]
 
+    def _is_told(self):
+        return self.cluster.sql("SELECT count(*) FROM repricer.webhook_deliveries WHERE state = 'pending'") == ["0"]
+
     def _write_settings(self, name, user, port, client=None):
         path = f"{self.folder}/{name}.env"
         with open(self.store.settings_file) as file:

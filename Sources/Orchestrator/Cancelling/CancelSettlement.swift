@@ -11,7 +11,7 @@ import ServiceKit
 /// | an answer, and the renewal is still on | look, then a person | look, then a person |
 /// | a look that shows nothing applied | | the same id once more |
 /// | not sent, 429, our key refused | put back: judged anew, new id | the same id later |
-/// | a stale token | put back: judged anew, new id | look, then a person |
+/// | a stale token | put back: judged anew, new id | look, then put back |
 /// | another refusal | look, then a person | look, then a person |
 /// | no answer, 5xx | the same id; after three, looks between | likewise |
 struct CancelSettlement: Sendable {
@@ -53,9 +53,11 @@ struct CancelSettlement: Sendable {
         // By this answer, or by a notification that overtook it.
         if let over, let proof { return .proved(evidenceID: proof, detail: over) }
         var random = SystemRandomNumberGenerator()
+        // Looks come quickly at first, however often the call was sent, or taken over from a dead process, before.
         let delay = world.limits.retry.delay(
-            attempt: request.attempts + request.looks, random: &random)
+            attempt: request.nextStep == "look" ? request.looks : request.attempts, random: &random)
         let later = realNow + delay.milliseconds
+        let soon = realNow + world.limits.retry.delay(attempt: 1, random: &random).milliseconds
         func unknown(_ reason: String, _ nextStep: String) -> CancelQueries.Fate {
             .unknown(reason: reason, nextStep: nextStep, nextAttemptAt: later)
         }
@@ -85,7 +87,7 @@ struct CancelSettlement: Sendable {
             case .refresh where request.isFirstAttempt:
                 return .requeued(reason: "stale_token", nextLookAt: realNow)
             case .refresh, .reject, .look, .haltBatch, .haltStorefront:
-                return unknown(refusal.name, "look")
+                return .unknown(reason: refusal.name, nextStep: "look", nextAttemptAt: soon)
             }
         }
     }
@@ -108,6 +110,10 @@ struct CancelSettlement: Sendable {
         guard isLast else {
             return .unknown(
                 reason: "\(code), not seen yet", nextStep: "look", nextAttemptAt: later)
+        }
+        // The call can't succeed as it stands, since the subscription changed: it is judged on what it is now.
+        guard code != Int64(Settlement.staleTokenCode) else {
+            return .requeued(reason: "stale_token", nextLookAt: later)
         }
         let isApplied = code == Self.answeredCode
         return .discrepancy(

@@ -367,6 +367,21 @@ import Testing
         await world.close()
     }
 
+    /// Its first attempt had no answer, and the subscription changed before the second: nothing for a person yet.
+    @Test func cancel_staleTokenOnARetry_isLookedAt_thenJudgedAnewUnderANewID() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore([.unavailable, .refused(.refresh, code: 4_000_082)])
+
+        try await world.run(world.canceller(store), rounds: 16)
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(store.calls.count == 3)
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 2)
+        #expect(store.applied.count == 1)
+        #expect(store.looks.count >= 4)
+        await world.close()
+    }
+
     @Test func cancel_refused_isLookedAtBeforeItIsBelieved_thenForAPerson() async throws {
         let world = try await declined()
         let store = world.cancellingStore(
