@@ -308,9 +308,10 @@ def was_late(arrivals, index, allowed, window):
     """
     if window - (arrivals[index + allowed] - arrivals[index]) > LATE_WITHIN:
         return False
-    return index < LATE_TOGETHER or any(
+    together = max(4, allowed * LATE_TOGETHER // window + 1)
+    return index < together or any(
         arrivals[index + allowed] - arrivals[index - back] >= window + back * window // allowed
-        for back in range(1, LATE_TOGETHER + 1))
+        for back in range(1, together + 1))
 
 
 def was_paused(look, arrivals, index, allowed, window):

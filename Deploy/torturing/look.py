@@ -25,8 +25,8 @@ TURNS = 6
 # No call is later than this; pauses that make it late lie so shortly before its stamp, or reach so far beyond it.
 LATE_WITHIN = 250
 STAMPED_IN = 5
-# So many calls one after the other may be late together.
-LATE_TOGETHER = 4
+# The slots of one reservation lie within this time, and are late together by what its answer took.
+LATE_TOGETHER = 500
 
 
 class Look:

@@ -82,6 +82,12 @@ package struct CallBudget: Sendable {
         }
     }
 
+    /// How many calls a lease can hold at most.
+    var slotsAhead: Int {
+        let ahead = Double(perSecond) * Double(rate.horizonMicros) / 1_000_000
+        return max(1, Int(min(ahead.rounded(.up), 1_000_000)))
+    }
+
     private func real(_ interval: Duration) -> Duration {
         isReal ? interval : clock.realDuration(of: interval)
     }

@@ -184,7 +184,8 @@ package struct Scheduler: Service {
         _ turns: [DueOrder.Turn], _ controls: ControlQueries.Everything, _ out: CallsOut
     ) async throws -> Int {
         let limits = world.limits
-        await world.store.prepare(callsMax(controls))
+        // No more than can leave before the next lease: each costs a handshake, and a new process is to call soon.
+        await world.store.prepare(min(callsMax(controls), prices.slotsAhead))
         let slots = try await prices.lease(callsMax(controls))
         guard slots.granted > 0 else {
             guard slots.lease.blockedUntil == nil else { return 0 }

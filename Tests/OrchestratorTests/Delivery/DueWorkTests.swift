@@ -50,6 +50,19 @@ import Testing
             Set(turns.prefix(urgent).flatMap(\.due).map(\.queue.bucket)) == Set(0..<urgent))
     }
 
+    /// A handshake for each: a process that begins on a busy machine would be long about them before its first call.
+    @Test func connections_areMadeForTheCallsThatARateAllows_notForAWholeClaim() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.approve(try await world.submit([World.row("1")]))
+        let store = SilentStore(to: [], others: world.store)
+
+        _ = try await scheduler(world, store) { $0.changePricePerSecond = 4 }.round()
+
+        #expect(store.prepared == [4])
+        await world.close()
+    }
+
     @Test func calls_ofTwoBatches_leaveInTheOrderOfTheirDeadlines() async throws {
         let world = try await World.make()
         let ids = (1...40).map { "\($0)" }

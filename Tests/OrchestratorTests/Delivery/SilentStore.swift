@@ -6,6 +6,7 @@ final class SilentStore: StoreCalls {
     private struct State {
         var isSilent = true
         var asked = 0
+        var prepared: [Int] = []
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -20,6 +21,13 @@ final class SilentStore: StoreCalls {
 
     /// Calls that it did not answer at once.
     var asked: Int { state.withLock { $0.asked } }
+
+    /// For how many calls connections were to be made ready, each time.
+    var prepared: [Int] { state.withLock { $0.prepared } }
+
+    func prepare(_ calls: Int) async {
+        state.withLock { $0.prepared.append(calls) }
+    }
 
     func answer() {
         let waiting = state.withLock { state in
