@@ -69,7 +69,8 @@ package enum ExtensionCallQueries {
         }
     }
 
-    /// The new renewal date that a notification or a status told since a call was made.
+    /// The new renewal date that a notification or a status told since a call was made, when nothing but the call
+    /// explains it.
     package static func toldSince(
         _ due: Due, on connection: isolated PostgresConnection
     ) throws -> Instant? {
@@ -82,6 +83,25 @@ package enum ExtensionCallQueries {
             ORDER BY told_at DESC LIMIT 1
             """
         ).oneOrNil()?.instant("renewal_at")
+    }
+
+    /// Whether a mass extension may have moved this renewal since the call was first made.
+    package static func massMayHaveMoved(
+        _ due: Due, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: massMayHaveMoved
+            SELECT FROM repricer.mass_extensions m
+            JOIN repricer.subscriptions s USING (product_id)
+            WHERE s.original_transaction_id = \(due.originalTransactionID)
+                AND m.called_at IS NOT NULL AND m.state <> 'refused'
+                AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
+                AND coalesce(m.completed_at + interval '1 day', 'infinity')
+                    >= \(timestamp: due.calledAt)
+            LIMIT 1
+            """
+        ).isEmpty
     }
 
     /// The intent: written and committed before the call. One that was being sent when its process died may have

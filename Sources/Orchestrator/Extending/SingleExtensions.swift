@@ -190,7 +190,8 @@ struct SingleExtensions: Sendable {
     }
 
     /// A refusal of a retry is not believed until the subscription's status was read: the first attempt may have
-    /// been applied, and is in the way of the second.
+    /// been applied, and is in the way of the second. Where a mass extension may have moved the renewal, the status
+    /// proves nothing and the refusal stands: Apple answers a repeated identifier as it answered the first.
     private func doubt(
         _ due: Due, _ claim: Claim, _ code: String, _ detail: String
     ) async throws {
@@ -205,19 +206,18 @@ struct SingleExtensions: Sendable {
             return try await putOff(
                 due, lease, mayBeApplied: true, "refused, and its status is unknown")
         }
-        let facts = try await world.pool.withTransaction { connection in
+        let movedTo = try await world.pool.withTransaction { connection in
             try SubscriptionQueries.lock([id], on: connection)
             try SubscriptionFolder.fold(
                 events.filter { $0.originalTransactionID == id }, on: connection)
-            return try SubscriptionQueries.load([id], on: connection)[id]?.facts
+            let facts = try SubscriptionQueries.load([id], on: connection)[id]?.facts
+            guard try !ExtensionCallQueries.massMayHaveMoved(due, on: connection) else {
+                return Instant?.none
+            }
+            return facts?.renewalMoved(from: due.renewalBefore)
         }
-        if let renewalAt = facts?.renewalAt, let before = due.renewalBefore, renewalAt > before,
-            let purchasedAt = facts?.purchasedAt, purchasedAt < before
-        {
-            return try await settle(
-                due, lease, Ending(.extended, by: .status, effectiveAt: renewalAt))
-        }
-        try await settle(due, lease, refusal)
+        let ending = movedTo.map { Ending(.extended, by: .status, effectiveAt: $0) }
+        try await settle(due, lease, ending ?? refusal)
     }
 
     private func settle(_ due: Due, _ lease: ExtensionLease, _ ending: Ending) async throws {
@@ -245,5 +245,14 @@ struct SingleExtensions: Sendable {
 
     private func count(_ result: String) {
         world.metrics.increment("repricer_extensions_total", labels: ["result": result])
+    }
+}
+
+extension SubscriptionFacts {
+    /// The renewal, where it lies later than it did and in the same period.
+    fileprivate func renewalMoved(from before: Instant?) -> Instant? {
+        guard let renewalAt, let before, renewalAt > before, let purchasedAt, purchasedAt < before
+        else { return nil }
+        return renewalAt
     }
 }

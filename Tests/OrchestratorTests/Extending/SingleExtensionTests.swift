@@ -59,6 +59,54 @@ import Testing
         await world.delivery.close()
     }
 
+    /// The notification may be the mass extension's; the repeated call tells.
+    @Test(arguments: [
+        (ScriptedExtensions.Reply.done, "extended by answer"),
+        (.refused(4_030_005), "refused by answer SubscriptionMaxExtensionError"),
+    ])
+    func lostAnswer_whileAMassExtensionMovesTheRenewal_isAskedForAgain(
+        second: ScriptedExtensions.Reply, end: String
+    ) async throws {
+        let world = try await ExtensionWorld.make([.unavailable])
+        try await world.subscribe("1")
+        try await world.requestOne("1", days: 10)
+        let extender = world.extender()
+        try await world.work(extender)
+        #expect(try await world.callStates() == ["unknown"])
+
+        try await world.requestAll(days: 10)
+        try await world.work(extender)
+        try await world.tellExtended("1", days: 10, at: 60_000)
+        let told = try await world.report().filter { $0.hasPrefix("all") }
+        world.calls.with { $0.replies = [second] }
+        world.pass(.seconds(2))
+        try await world.work(extender)
+
+        #expect(told == ["all running 1/0 - open"])
+        #expect(
+            world.calls.identifiers
+                == [ExtensionWorld.id(1), ExtensionWorld.id(9), ExtensionWorld.id(1)])
+        #expect(try await world.callStates() == [end])
+        await world.delivery.close()
+    }
+
+    /// Another program's extension is no answer to a call of ours.
+    @Test func lostAnswer_whenTheRenewalMovedByOtherDays_isAskedForAgain() async throws {
+        let world = try await ExtensionWorld.make([.unavailable])
+        try await world.subscribe("1")
+        try await world.requestOne("1", days: 10)
+        let extender = world.extender()
+
+        try await world.work(extender)
+        try await world.tellExtended("1", days: 7, at: 1000)
+        world.pass(.seconds(2))
+        try await world.work(extender)
+
+        #expect(world.calls.calls.count == 2)
+        #expect(try await world.callStates() == ["extended by answer"])
+        await world.delivery.close()
+    }
+
     @Test func refusal_ofARetry_isBelievedOnlyAfterTheStatus() async throws {
         let world = try await ExtensionWorld.make([.lost, .refused(4_030_005)])
         try await world.subscribe("1")
