@@ -2221,16 +2221,21 @@ CREATE VIEW repricer.attributed_extensions AS
     COALESCE(c.extension_id, m.extension_id) AS extension_id,
     (c.extension_id IS NOT NULL) AS is_single
    FROM ((repricer.renewal_extensions e
-     LEFT JOIN LATERAL ( SELECT c_1.extension_id
-           FROM repricer.extension_calls c_1
-          WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (e.outcome <> 'failed'::text) AND (c_1.called_at IS NOT NULL) AND (c_1.state <> ALL (ARRAY['refused'::text, 'ineligible'::text])) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at)))
-          ORDER BY c_1.called_at DESC
-         LIMIT 1) c ON (true))
      LEFT JOIN LATERAL ( SELECT m_1.extension_id
            FROM repricer.mass_extensions m_1
-          WHERE ((c.extension_id IS NULL) AND (m_1.product_id = e.product_id) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)))
+          WHERE ((m_1.product_id = e.product_id) AND (m_1.state <> 'refused'::text) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)))
           ORDER BY m_1.called_at DESC
-         LIMIT 1) m ON (true));
+         LIMIT 1) m ON (true))
+     LEFT JOIN LATERAL ( SELECT c_1.extension_id
+           FROM repricer.extension_calls c_1
+          WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (e.outcome <> 'failed'::text) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND
+                CASE
+                    WHEN (c_1.state = 'extended'::text) THEN ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at))
+                    WHEN (c_1.state = ANY (ARRAY['sending'::text, 'unknown'::text])) THEN (((m.extension_id IS NULL) OR (m.extension_id = c_1.mass_extension_id)) AND (e.renewal_at = (e.renewal_before + ((c_1.extend_by_days)::double precision * '24:00:00'::interval))))
+                    ELSE false
+                END)
+          ORDER BY c_1.called_at DESC
+         LIMIT 1) c ON (true));
 
 CREATE TABLE repricer.extension_summaries (
     notification_uuid text NOT NULL,
