@@ -1,6 +1,7 @@
 -- A single extension whose answer was lost took the notification of a mass extension for its own: it counted as extended
 -- and was not asked for again. Now an open call has a notification only when nothing else explains it and the days
--- agree; otherwise the call is repeated under its identifier, which Apple answers as the first.
+-- agree; otherwise the call is repeated under its identifier, which Apple answers as the first. And a mass extension
+-- tells each subscription one thing: what follows within its window is another program's.
 -- Locks: none but the view's.
 -- breaking: no
 
@@ -13,6 +14,16 @@ LEFT JOIN LATERAL (
         AND (m.storefronts IS NULL OR e.storefront = ANY (m.storefronts))
         AND e.told_at >= m.called_at - interval '5 minutes'
         AND e.told_at <= coalesce(m.completed_at + interval '1 day', 'infinity')
+        AND NOT EXISTS (
+            SELECT FROM repricer.renewal_extensions p
+            WHERE p.original_transaction_id = e.original_transaction_id
+                AND p.told_at >= m.called_at - interval '5 minutes'
+                AND (p.told_at, p.evidence_id) < (e.told_at, e.evidence_id)
+                AND (p.outcome = 'failed', p.renewal_at) IS DISTINCT FROM (e.outcome = 'failed', e.renewal_at)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.extension_calls o
+                    WHERE o.original_transaction_id = p.original_transaction_id AND o.state = 'extended'
+                        AND o.effective_at = p.renewal_at))
     ORDER BY m.called_at DESC LIMIT 1
 ) m ON true
 LEFT JOIN LATERAL (

@@ -38,15 +38,19 @@ import Testing
     @Test func dependents_ofThoseWhoDecline_fallOnceAndNobodyElses() async throws {
         let ids = (0...8).map(ProcessWorld.id)
         let world = try await ProcessWorld.open(
-            .init(subscriptions: [
-                .init(ids[1], ["A", "B"], customer: 1),
-                .init(ids[2], ["A", "B"], customer: 2, answer: .consentsLate),
-                .init(ids[3], ["A", "B", "E"], customer: 3),
-                .init(ids[4], ["A", "B"], customer: 4), .init(ids[5], ["C"], .year, customer: 4),
-                .init(ids[6], ["A", "B"], customer: 6),
-                .init(ids[7], ["D", "X"], .year, customer: 6),
-                .init(ids[8], ["A", "B"], customer: 8, answer: .cancels),
-            ]))
+            // All calls leave before the first renewal, five a second.
+            .init(
+                month: 6,
+                subscriptions: [
+                    .init(ids[1], ["A", "B"], customer: 1),
+                    .init(ids[2], ["A", "B"], customer: 2, answer: .consentsLate),
+                    .init(ids[3], ["A", "B", "E"], customer: 3),
+                    .init(ids[4], ["A", "B"], customer: 4),
+                    .init(ids[5], ["C"], .year, customer: 4),
+                    .init(ids[6], ["A", "B"], customer: 6),
+                    .init(ids[7], ["D", "X"], .year, customer: 6),
+                    .init(ids[8], ["A", "B"], customer: 8, answer: .cancels),
+                ]))
         defer { world.close() }
 
         try await world.raise([
@@ -122,7 +126,7 @@ import Testing
         #expect(
             try await states(world) == [
                 "10000 A effective", "20000 A invalidated item_replaced", "30000 A effective",
-                "40000 A invalidated cycle_reset", "50000 A declined",
+                "40000 A invalidated cycle_reset", "50000 A declined item_missing_at_renewal",
                 "60000 A scheduled postponed_by_offer", "70000 A cancelled refunded_or_revoked",
                 "80000 A effective",
             ])

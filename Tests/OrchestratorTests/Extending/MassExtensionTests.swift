@@ -15,6 +15,33 @@ import Testing
         return world
     }
 
+    /// Within a day of its end another program extends all: nothing of that is counted as ours.
+    @Test func completeMassExtension_whenAnotherProgramExtends_countsItsOwnAlone() async throws {
+        let world = try await ExtensionWorld.make()
+        for id in ["1", "2"] { try await world.subscribe(id) }
+        try await world.requestAll(days: 10)
+        let extender = world.extender()
+        try await world.work(extender)
+        try await world.tellExtended("1", days: 10, at: 1000)
+        try await world.tellFailed("2", at: 1000)
+        try await world.receiveSummary(9, succeeded: 1, failed: 1)
+        world.calls.with {
+            $0.massStatus = MassExtensionStatus(
+                isComplete: true,
+                completedAt: DeliveryWorld.start.advanced(by: 2000), succeeded: 1, failed: 1)
+        }
+        world.pass(.seconds(60))
+        try await world.work(extender)
+        let ours = try await world.report()
+
+        try await world.tellFailed("1", at: 90_000)
+        try await world.tellExtended("2", days: 1, at: 90_000)
+
+        #expect(ours == ["all complete 1/1 1/1 clean"])
+        #expect(try await world.report() == ours)
+        await world.delivery.close()
+    }
+
     @Test func massExtension_withoutASecondUser_isNeverCalled() async throws {
         let world = try await world()
         try await world.requestAll(isApproved: false)
