@@ -2223,7 +2223,11 @@ CREATE VIEW repricer.attributed_extensions AS
    FROM ((repricer.renewal_extensions e
      LEFT JOIN LATERAL ( SELECT m_1.extension_id
            FROM repricer.mass_extensions m_1
-          WHERE ((m_1.product_id = e.product_id) AND (m_1.state <> 'refused'::text) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)))
+          WHERE ((m_1.product_id = e.product_id) AND (m_1.state <> 'refused'::text) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.renewal_extensions p
+                  WHERE ((p.original_transaction_id = e.original_transaction_id) AND (p.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (ROW(p.told_at, p.evidence_id) < ROW(e.told_at, e.evidence_id)) AND (((p.outcome = 'failed'::text) IS DISTINCT FROM (e.outcome = 'failed'::text)) OR (p.renewal_at IS DISTINCT FROM e.renewal_at)) AND (NOT (EXISTS ( SELECT
+                           FROM repricer.extension_calls o
+                          WHERE ((o.original_transaction_id = p.original_transaction_id) AND (o.state = 'extended'::text) AND (o.effective_at = p.renewal_at))))))))))
           ORDER BY m_1.called_at DESC
          LIMIT 1) m ON (true))
      LEFT JOIN LATERAL ( SELECT c_1.extension_id
