@@ -128,12 +128,12 @@ def unproved_cancels(look, target, calls):
         if before["id"] == after["id"]:
             continue
         lost = [call for call in calls if call["id"] == before["id"] and call["began"] < after["began"]
-                and not (is_definite(call) and look.was_heard(call))]
+                and not (is_definite(call) and look.was_heard(call, after["began"]))]
         if not lost:
             continue
         since = max(call["began"] for call in lost)
         if not any(since <= read["began"] <= after["began"] and read["fault"] in (None, "late", "slow")
-                   and look.was_heard(read) for read in look.reads_of[target]):
+                   and look.was_heard(read, after["began"]) for read in look.reads_of[target]):
             yield f"{after['id']} follows {before['id']}, whose call {lost[-1]['call']} had no answer, and nobody looked"
 
 
@@ -467,23 +467,20 @@ def unused_leases(look, call):
 
 
 def deaths(look):
-    """(client, instant) of every replica that was killed or ended with calls out."""
-    return sorted(
-        (absence["from"], client) for client, absences in look.absences.items()
-        for absence in absences if absence["why"] in ("kill", "drain"))
+    """When each process of a replica ended, by itself or killed: by (client, life)."""
+    return {
+        (client, absence["life"]): absence["from"] for client, absences in look.absences.items()
+        for absence in absences if absence["why"] in ("kill", "drain")}
 
 
 def left_behind(look):
     """(call, death) of each call that changes something and whose sender died before it could hear the answer."""
     gone = deaths(look)
-    by_client = collections.defaultdict(list)
-    for at, client in gone:
-        by_client[client].append(at)
     for call in look.calls:
         if call["endpoint"] not in ("changePrice", "cancel", "extend", "extendAll"):
             continue
         end = call["ended"] if call["ended"] is not None else float("inf")
-        at = next((at for at in by_client[call["client"]] if call["began"] - 500 <= at), None)
+        at = gone.get((call["client"], call["life"]))
         if at is not None and at < end and at < call["began"] + 30_000:
             yield call, at
 
@@ -500,7 +497,7 @@ def silent_until(look, since, until):
 
 def takeovers(look):
     """(call, death, seconds that nobody went on with it, seconds that were allowed) of what the dead left."""
-    gone = [at for at, _ in deaths(look)]
+    gone = sorted(deaths(look).values())
     for call, at in left_behind(look):
         later = [instant for instant in contacts(look, call) if instant > at]
         settled = min((entry["settled_at"] for entry in records(look, call) if entry.get("settled_at")), default=None)

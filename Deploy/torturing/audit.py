@@ -133,17 +133,17 @@ def unproved(look, earlier, later):
     calls = look.by_id.get(earlier["id"], [])
     if any(call["applied"] for call in calls):
         return "which was applied"
+    next_calls = look.by_id.get(later["id"], [])
+    until = min((call["began"] for call in next_calls), default=float("inf"))
     # A refusal that its sender did not live to read says nothing to anybody.
-    lost = [call for call in calls if not (is_definite(call) and look.was_heard(call))]
+    lost = [call for call in calls if not (is_definite(call) and look.was_heard(call, until))]
     if not lost:
         return None
     last = max(call["began"] for call in lost)
-    next_calls = look.by_id.get(later["id"], [])
-    until = min((call["began"] for call in next_calls), default=float("inf"))
     reads = [
         read for read in look.reads_of[earlier["subscription"]]
         if last <= read["began"] <= until and read["fault"] in (None, "late", "slow")
-        and look.was_heard(read)]
+        and look.was_heard(read, until)]
     if reads:
         return None
     return f"whose call {lost[-1]['call']} had no answer, and nobody looked"

@@ -37,6 +37,11 @@ def milliunits(text):
     return int(whole) * 1000 + int((rest + "000")[:3])
 
 
+def caller(key_id):
+    """Which replica called and which of its processes, as world.py puts both into the key's name."""
+    return {"client": key_id[-4:-3], "life": int(key_id[-3:]) if key_id[-3:].isdigit() else 0}
+
+
 def calls_of(wire, journal):
     """Calls as the wire saw them, with what the store made of each; in the order of arrival."""
     calls = {}
@@ -46,7 +51,7 @@ def calls_of(wire, journal):
                 "call": edge["call"], "endpoint": edge["endpoint"], "at": edge["at"],
                 "began": edge["realAt"], "ended": None,
                 "subscription": subscription_of(edge["transactionId"]),
-                "client": (edge.get("keyId") or "")[-1:], "retry_after": None,
+                **caller(edge.get("keyId") or ""), "retry_after": None,
                 "id": edge.get("requestReferenceId"), "answer": None, "applied": False,
                 "repeated": False, "fault": None, "code": None, "items": [], "effects": {},
                 "applied_at": None, "body": None}

@@ -25,6 +25,8 @@ TURNS = 6
 # No call is later than this; pauses that make it late lie so shortly before its stamp, or reach so far beyond it.
 LATE_WITHIN = 250
 STAMPED_IN = 5
+# A request that its sender wrote before it stood still is read by the store in this time.
+READ_LATE = 500
 # The slots of one reservation lie within this time, and are late together by what its answer took.
 LATE_TOGETHER = 500
 
@@ -106,23 +108,37 @@ class Look:
         """How long PostgreSQL was away between two instants."""
         return sum(max(0, min(to, end) - max(since, begin)) for since, to in self.outages)
 
-    def gone_during(self, call, until):
-        """The first absence of the caller between the call's arrival and an instant; None where it was there.
+    def absences_of(self, call, until):
+        """When the process that called was gone or stood still, between the call's arrival and an instant.
 
-        A request may still be read by the store just after its sender's end.
+        A request may still be read by the store after its sender's end, or while it stands still.
         """
-        found = [absence for absence in self.absences[call["client"]]
-                 if call["began"] - 500 <= absence["from"] < until]
-        return min(found, key=lambda absence: absence["from"], default=None)
+        return sorted(
+            (absence for absence in self.absences[call["client"]]
+             if absence["life"] == call["life"] and absence["from"] < until
+             and (absence["why"] != "freeze" or call["began"] - READ_LATE <= absence["from"])),
+            key=lambda absence: absence["from"])
 
-    def was_heard(self, call):
-        """Whether the caller can have read the answer."""
-        return call["ended"] is not None and (
-            call["ended"] - call["began"] < CLIENT_DEADLINE
-            and self.gone_during(call, call["ended"]) is None)
+    def gone_during(self, call, until):
+        """The first of these absences that took the call from its sender; None where none did."""
+        return next((absence for absence in self.absences_of(call, until) if not is_short(absence)), None)
+
+    def was_heard(self, call, before=float("inf")):
+        """Whether the caller can have read the answer by some instant; who stood still for a moment reads it then."""
+        if call["ended"] is None or call["ended"] - call["began"] >= CLIENT_DEADLINE:
+            return False
+        moments = [absence["to"] for absence in self.absences_of(call, call["ended"]) if is_short(absence)]
+        read_at = max([call["ended"], *moments])
+        return read_at <= before and self.gone_during(call, read_at) is None
 
     def was_applied(self, request_id):
         return any(call["applied"] for call in self.by_id.get(request_id, []))
+
+
+def is_short(absence):
+    """One that stood still, and whose leases lasted for longer."""
+    return (absence["why"] == "freeze" and absence["to"] is not None
+            and absence["to"] - absence["from"] < LEASE_LEFT)
 
 
 def is_definite(call):

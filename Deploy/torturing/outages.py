@@ -42,7 +42,8 @@ class Outages:
 
     def dead(self, replica, why="kill"):
         self.absences.append(
-            {"client": replica.client, "why": why, "from": round(time.time() * 1000), "to": None})
+            {"client": replica.client, "life": replica.life, "why": why,
+             "from": round(time.time() * 1000), "to": None})
 
     # What delivery did.
 

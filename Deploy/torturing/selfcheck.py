@@ -20,7 +20,7 @@ def call(number, id, at, sku, price, applied=True, **other):
     made = {
         "call": number, "endpoint": "changePrice", "at": at, "began": at, "ended": at + 20,
         "subscription": "20000", "id": id, "answer": 200 if applied else 400, "applied": applied,
-        "repeated": False, "fault": None, "code": None, "applied_at": at, "client": "P",
+        "repeated": False, "fault": None, "code": None, "applied_at": at, "client": "P", "life": 2,
         "retry_after": None, "body": None,
         "items": [{"sku": sku, "price": price, "dependents": []}] if applied else [],
         "effects": {sku: {"needsConsent": price > 5000}}}
@@ -192,7 +192,12 @@ def healthy():
             {"line": 3, "subscription": "30000", "sku": "B", "price": 9000,
              "dependents": ["C", "40000/E", "F"]},
             {"line": 4, "subscription": "30000", "sku": "D", "price": 1000, "dependents": []}]},
-        "absences": [], "outages": [], "stops": [], "stalls": [], "is_real": True,
+        # The process before this one died just before a call of this one; and this one stood still for a moment while
+        # it waited for a refusal.
+        "absences": [
+            {"client": "P", "life": 1, "why": "kill", "from": 4060, "to": None},
+            {"client": "P", "life": 2, "why": "freeze", "from": 4510, "to": 4600}],
+        "outages": [], "stops": [], "stalls": [], "is_real": True,
         "limits": {"changePrice": 3, "status": 3, "extendAll+extendStatus": 1}, "grace": 1000, "end": RENEWAL + 10 * DAY}
 
 
@@ -282,13 +287,13 @@ def overlap_inside(world):
 
 def overlap_with_the_living(world):
     """no_overlap"""
-    world["absences"].append({"client": "Q", "why": "kill", "from": 1100, "to": None})
+    world["absences"].append({"client": "Q", "life": 2, "why": "kill", "from": 1100, "to": None})
     world["calls"][1].update(began=2500, ended=2600)
 
 
 def overlap_before_the_lease_ends(world):
     """no_overlap"""
-    world["absences"].append({"client": "P", "why": "freeze", "from": 1100, "to": 30_000})
+    world["absences"].append({"client": "P", "life": 2, "why": "freeze", "from": 1100, "to": 30_000})
     world["calls"][1].update(began=2500, ended=2600)
 
 
@@ -297,7 +302,7 @@ def look_that_nobody_heard(world):
     world["calls"][2].update(answer=None, fault="reset_before", code=None, ended=4510)
     world["calls"].append({
         **call(6, None, 4600, "", 0), "endpoint": "status", "items": [], "subscription": "30000"})
-    world["absences"].append({"client": "P", "why": "kill", "from": 4610, "to": None})
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 4610, "to": None})
 
 
 def send_without_attempt(world):
@@ -307,7 +312,7 @@ def send_without_attempt(world):
 
 def zombie(world):
     """zombies_silent"""
-    world["absences"].append({"client": "P", "why": "freeze", "from": 2000, "to": 15_000})
+    world["absences"].append({"client": "P", "life": 2, "why": "freeze", "from": 2000, "to": 15_000})
     world["calls"][1].update(client="Q")
     world["calls"].append(call(6, "id-1", 15_010, "A", 1500, repeated=True))
 
@@ -449,7 +454,22 @@ def pause_of_nobody(world):
 
 def refusal_that_nobody_heard(world):
     """one_id_an_intent"""
-    world["absences"].append({"client": "P", "why": "kill", "from": 4510, "to": None})
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 4510, "to": None})
+
+
+def refusal_read_past_the_lease(world):
+    """one_id_an_intent"""
+    world["absences"][1]["to"] = 16_000
+
+
+def refusal_read_after_the_next_call(world):
+    """one_id_an_intent"""
+    world["absences"][1]["to"] = 5100
+
+
+def refusal_of_a_call_read_late(world):
+    """one_id_an_intent"""
+    world["calls"][2]["life"] = 1
 
 
 def refusal_of_a_retry_believed(world):
@@ -718,13 +738,13 @@ def all_looked_at_too_often(world):
 
 def left_by_the_dead(world):
     """taken_over"""
-    world["absences"].append({"client": "P", "why": "kill", "from": 2000, "to": None})
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 2000, "to": None})
     world["calls"][1].update(at=33_000, began=33_000, ended=33_020)
 
 
 def cancel_left_by_the_dead(world):
     """taken_over"""
-    world["absences"].append({"client": "P", "why": "kill", "from": FALL + 1010, "to": None})
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": FALL + 1010, "to": None})
     made = [made for made in world["calls"] if made["endpoint"] == "cancel"][1]
     made.update(began=FALL + 40_000, ended=FALL + 40_020)
     world["cancels"][0]["settled_at"] = FALL + 40_020
@@ -732,7 +752,7 @@ def cancel_left_by_the_dead(world):
 
 def extension_left_by_the_dead(world):
     """taken_over"""
-    world["absences"].append({"client": "P", "why": "kill", "from": 40_010, "to": None})
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 40_010, "to": None})
     extension_of(world)[1].update(began=95_000, ended=95_020)
     world["extensions"][0]["settled_at"] = 95_020
 
@@ -740,7 +760,7 @@ def extension_left_by_the_dead(world):
 def left_beside_other_deaths(world):
     """taken_over"""
     left_by_the_dead(world)
-    world["absences"] += [{"client": "Q", "why": "kill", "from": 3000 + 1000 * n, "to": None} for n in range(9)]
+    world["absences"] += [{"client": "Q", "life": 2, "why": "kill", "from": 3000 + 1000 * n, "to": None} for n in range(9)]
 
 
 def told_lies():

@@ -123,7 +123,8 @@ class Trouble:
 
     def _absent(self, replica, why):
         self.absences.append(
-            {"client": replica.client, "why": why, "from": round(time.time() * 1000), "to": None})
+            {"client": replica.client, "life": replica.life, "why": why,
+             "from": round(time.time() * 1000), "to": None})
         return self.absences[-1]
 
     def _with_cluster(self, what, act):

@@ -233,8 +233,10 @@ class Replica:
         self.number, self.program, self.settings = number, program, settings
         self.port, self.log = port, log
         self.process = None
-        # What its tokens name as their key: so that the store's journal tells who called.
-        self.client = client_of(number)
+        # Its tokens name both as their key, so that the store's journal tells who called: which replica, and which
+        # of the processes that follow one another there.
+        self.client, self.life = client_of(number), 0
+        self.key_id = key_id_in(settings)
         self.clock_library, self.clock = clock_library, f"{settings}.clock"
         # Who kills, freezes or ends it holds this; `back_at` is when it is to come back or to go on.
         self.lock = threading.Lock()
@@ -242,7 +244,9 @@ class Replica:
         self.set_clock(0)
 
     def start(self):
-        environment = dict(os.environ)
+        self.life += 1
+        environment = {
+            **os.environ, "REPRICER_KEY_ID": f"{self.key_id[:-4]}{self.client}{self.life % 1000:03}"}
         if self.clock_library:
             environment |= {
                 "LD_PRELOAD": self.clock_library, "STEPPED_CLOCK": self.clock}
@@ -346,6 +350,12 @@ class Door:
 
     def close(self):
         self.listener.close()
+
+
+def key_id_in(settings):
+    """The key id of a settings file."""
+    with open(settings) as file:
+        return re.search(r"(?m)^REPRICER_KEY_ID=(.*)$", file.read()).group(1)
 
 
 def client_of(number):
@@ -452,7 +462,7 @@ class World:
         for number in range(self.plan.replicas):
             port = free_port(ports)
             settings = self._write_settings(
-                f"replica{number}", "repricerd", port, client=client_of(number))
+                f"replica{number}", "repricerd", port)
             replica = Replica(
                 number, f"{self.programs}/repricer", settings, port,
                 f"{self.folder}/replica{number}.log", self.clock_library)
@@ -470,12 +480,10 @@ class World:
     def _is_told(self):
         return self.cluster.sql("SELECT count(*) FROM repricer.webhook_deliveries WHERE state = 'pending'") == ["0"]
 
-    def _write_settings(self, name, user, port, client=None):
+    def _write_settings(self, name, user, port):
         path = f"{self.folder}/{name}.env"
         with open(self.store.settings_file) as file:
             text = file.read()
-        if client:
-            text = re.sub(r"(?m)^(REPRICER_KEY_ID=.*).$", rf"\g<1>{client}", text)
         text += f"REPRICER_LISTEN=127.0.0.1:{port}\n"
         text += f"REPRICER_DATABASE_URL={self.cluster.urls[user]}\n"
         text += f"REPRICER_MIGRATIONS={self.root}/Migrations\n"

@@ -85,23 +85,29 @@ package enum ExtensionCallQueries {
         ).oneOrNil()?.instant("renewal_at")
     }
 
-    /// Whether a mass extension may have moved this renewal since the call was first made.
-    package static func massMayHaveMoved(
+    /// The days of each mass extension that may have moved this renewal beyond what was known of it when the call was
+    /// made; the newest eight. Word of one may be late for as long as Apple repeats a notification, which is a week.
+    package static func massesThatMayHaveMoved(
         _ due: Due, on connection: isolated PostgresConnection
-    ) throws -> Bool {
-        try !connection.query(
+    ) throws -> [Int] {
+        try connection.query(
             """
-            -- name: massMayHaveMoved
-            SELECT FROM repricer.mass_extensions m
+            -- name: massesThatMayHaveMoved
+            SELECT m.extend_by_days FROM repricer.mass_extensions m
             JOIN repricer.subscriptions s USING (product_id)
             WHERE s.original_transaction_id = \(due.originalTransactionID)
                 AND m.called_at IS NOT NULL AND m.state <> 'refused'
                 AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
-                AND coalesce(m.completed_at + interval '1 day', 'infinity')
+                AND coalesce(m.completed_at + interval '8 days', 'infinity')
                     >= \(timestamp: due.calledAt)
-            LIMIT 1
+                AND NOT EXISTS (
+                    SELECT FROM repricer.attributed_extensions a
+                    WHERE a.original_transaction_id = s.original_transaction_id
+                        AND a.extension_id = m.extension_id
+                        AND a.renewal_at <= \(timestamp: due.renewalBefore?.milliseconds))
+            ORDER BY m.called_at DESC LIMIT 8
             """
-        ).isEmpty
+        ).map { try $0.int("extend_by_days") }
     }
 
     /// The intent: written and committed before the call. One that was being sent when its process died may have

@@ -8,13 +8,14 @@ import Testing
 
     private func check(_ key: ES256PrivateKey) -> BearerCheck {
         BearerCheck(
-            key: key.publicKey, keyID: "KEY", issuerID: "issuer", bundleID: "com.example.stream",
+            key: key.publicKey, keyID: "STOREKEY01", issuerID: "issuer",
+            bundleID: "com.example.stream",
             leewaySeconds: 60)
     }
 
     static func token(
         _ key: ES256PrivateKey,
-        head: String = "{\"alg\":\"ES256\",\"kid\":\"KEY\",\"typ\":\"JWT\"}",
+        head: String = "{\"alg\":\"ES256\",\"kid\":\"STOREKEY01\",\"typ\":\"JWT\"}",
         iss: String = "issuer", aud: String = "appstoreconnect-v1",
         bid: String = "com.example.stream", iat: Int64? = now, exp: Int64 = now + 300
     ) throws -> String {
@@ -43,9 +44,9 @@ import Testing
         let tokens: [String?] = [
             nil, "", "Bearer ", "Bearer a.b.c", "Basic eDp5",
             try Self.token(.generate()),
-            try Self.token(key, head: "{\"alg\":\"none\",\"kid\":\"KEY\",\"typ\":\"JWT\"}"),
+            try Self.token(key, head: "{\"alg\":\"none\",\"kid\":\"STOREKEY01\",\"typ\":\"JWT\"}"),
             try Self.token(key, head: "{\"alg\":\"ES256\",\"kid\":\"OTHER\",\"typ\":\"JWT\"}"),
-            try Self.token(key, head: "{\"alg\":\"ES256\",\"kid\":\"KEY\"}"),
+            try Self.token(key, head: "{\"alg\":\"ES256\",\"kid\":\"STOREKEY01\"}"),
             try Self.token(key, iss: "other"), try Self.token(key, aud: "other"),
             try Self.token(key, bid: "other"),
             try Self.token(key, iat: now - 600, exp: now - 120),

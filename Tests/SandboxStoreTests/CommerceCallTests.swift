@@ -102,7 +102,7 @@ import Testing
         let store = StoreFile(
             identity: .init(
                 bundleID: "com.example.stream", appAppleID: 7, environment: "Production"),
-            issuerID: "issuer", keyID: "KEY",
+            issuerID: "issuer", keyID: "STOREKEY01",
             options: .init(seed: 7, calendar: BillingCalendar()),
             start: Fixture.instant("2026-01-12"), subscriptions: [Fixture.subscription()])
         let body = Self.bytes(

@@ -70,7 +70,7 @@ import Testing
         let store = StoreFile(
             identity: .init(
                 bundleID: "com.example.stream", appAppleID: 7, environment: "Production"),
-            issuerID: "issuer", keyID: "KEY",
+            issuerID: "issuer", keyID: "STOREKEY01",
             options: .init(seed: 7, calendar: BillingCalendar()), start: Self.start,
             subscriptions: [Fixture.subscription()])
         let clock = ManualClock(now)
@@ -86,7 +86,7 @@ import Testing
         let routes = Routes(
             keeper: keeper, courier: courier, statements: statements,
             bearer: BearerCheck(
-                key: keys.apiKey.publicKey, keyID: "KEY", issuerID: "issuer",
+                key: keys.apiKey.publicKey, keyID: "STOREKEY01", issuerID: "issuer",
                 bundleID: "com.example.stream", leewaySeconds: 60),
             clockSpecification: "2026-01-12T00:00:00Z@1@0", log: .silent)
         let tls = try keys.authority.serverIdentity(

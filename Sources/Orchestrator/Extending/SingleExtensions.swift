@@ -190,8 +190,8 @@ struct SingleExtensions: Sendable {
     }
 
     /// A refusal of a retry is not believed until the subscription's status was read: the first attempt may have
-    /// been applied, and is in the way of the second. Where a mass extension may have moved the renewal, the status
-    /// proves nothing and the refusal stands: Apple answers a repeated identifier as it answered the first.
+    /// been applied, and is in the way of the second. Where the status proves nothing the refusal stands: Apple answers
+    /// a repeated identifier as it answered the first.
     private func doubt(
         _ due: Due, _ claim: Claim, _ code: String, _ detail: String
     ) async throws {
@@ -211,10 +211,9 @@ struct SingleExtensions: Sendable {
             try SubscriptionFolder.fold(
                 events.filter { $0.originalTransactionID == id }, on: connection)
             let facts = try SubscriptionQueries.load([id], on: connection)[id]?.facts
-            guard try !ExtensionCallQueries.massMayHaveMoved(due, on: connection) else {
-                return Instant?.none
-            }
-            return facts?.renewalMoved(from: due.renewalBefore)
+            let masses = try ExtensionCallQueries.massesThatMayHaveMoved(due, on: connection)
+            return facts?.renewalMoved(
+                from: due.renewalBefore, days: due.days, besideMassesOf: masses)
         }
         let ending = movedTo.map { Ending(.extended, by: .status, effectiveAt: $0) }
         try await settle(due, lease, ending ?? refusal)
@@ -249,10 +248,18 @@ struct SingleExtensions: Sendable {
 }
 
 extension SubscriptionFacts {
-    /// The renewal, where it lies later than it did and in the same period.
-    fileprivate func renewalMoved(from before: Instant?) -> Instant? {
+    /// The renewal, where it lies later than it did, in the same period, and only an extension by so many days
+    /// explains by how much: neither another program's nor mass extensions, of any of these days, explain it alone.
+    fileprivate func renewalMoved(
+        from before: Instant?, days: Int, besideMassesOf masses: [Int]
+    ) -> Instant? {
         guard let renewalAt, let before, renewalAt > before, let purchasedAt, purchasedAt < before
         else { return nil }
-        return renewalAt
+        let day = Instant.millisecondsPerDay
+        // To the nearest day: a change of the clocks in between is not a day.
+        let moved = Int((renewalAt.milliseconds - before.milliseconds + day / 2) / day)
+        var byMasses: Set = [0]
+        for mass in masses { byMasses.formUnion(byMasses.map { $0 + mass }) }
+        return !byMasses.contains(moved) && byMasses.contains(moved - days) ? renewalAt : nil
     }
 }

@@ -6,8 +6,9 @@ struct BearerCheck: Sendable {
     static let lifetimeSecondsMax: Int64 = 3600
 
     var key: ES256PublicKey
-    /// The last character may be any: an auditor tells callers apart by it, each calling with an id of its own.
+    /// Its end may be any: an auditor tells callers apart by it, each process calling with an id of its own.
     var keyID: String
+    static let ownCharacters = 4
     var issuerID: String
     var bundleID: String
     /// Two programs on one fast clock read it moments apart, which are hours of store time.
@@ -18,7 +19,9 @@ struct BearerCheck: Sendable {
         // A token that cannot be read is one that is not accepted.
         guard let token = try? CompactJWS(parsing: String(header.dropFirst(7)), limit: 16 * 1024),
             let head = JSONValue.parse(token.header)?.object,
-            head["alg"]?.string == "ES256", head["kid"]?.string?.dropLast() == keyID.dropLast(),
+            head["alg"]?.string == "ES256",
+            head["kid"]?.string?.dropLast(BearerCheck.ownCharacters)
+                == keyID.dropLast(BearerCheck.ownCharacters),
             head["typ"]?.string == "JWT",
             key.isValid(signature: token.signature, over: token.signingInput),
             let claims = JSONValue.parse(token.payload)?.object

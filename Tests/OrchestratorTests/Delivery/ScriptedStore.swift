@@ -23,6 +23,8 @@ final class ScriptedStore: StoreCalls {
         var looksThrottledUntil: Instant?
         /// Storefronts without a price: their calls are refused with 4000134.
         var unpriced: Set<String> = []
+        /// What a status says of these subscriptions' renewals.
+        var renewals: [String: Instant] = [:]
         var applied: [String: PriceChangeIntent] = [:]
         /// The last one of each subscription.
         var latest: [String: PriceChangeIntent] = [:]
@@ -51,6 +53,11 @@ final class ScriptedStore: StoreCalls {
 
     /// Calls for these storefronts are refused from now on.
     func setUnpriced(_ storefronts: Set<String>) { state.withLock { $0.unpriced = storefronts } }
+
+    /// From now on a status tells this renewal of a subscription that no call of ours has changed.
+    func setRenewal(_ transactionID: String, at renewal: Instant) {
+        state.withLock { $0.renewals[transactionID] = renewal }
+    }
 
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
@@ -124,7 +131,8 @@ final class ScriptedStore: StoreCalls {
             key: .init(signedAt: now(), evidenceID: "status:\(now().milliseconds)"),
             source: .status, originalTransactionID: transactionID, status: 1,
             renewal: RenewalStatement(
-                autoRenewStatus: 1, consistencyToken: "of the status",
+                autoRenewStatus: 1, renewalAt: state.withLock { $0.renewals[transactionID] },
+                consistencyToken: "of the status",
                 items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) }))
     }
 }

@@ -124,6 +124,42 @@ import Testing
         await world.delivery.close()
     }
 
+    /// Days of mass extensions, days by which the renewal moved, whether that proves ten days of our own.
+    @Test(arguments: [
+        ([], 10, true), ([], 7, false), ([7], 7, false), ([7], 17, true), ([7], 10, true),
+        ([10], 10, false), ([10], 20, true), ([3, 7], 10, false), ([3, 7], 13, true),
+    ])
+    func refusal_ofARetry_whileTheRenewalMoved_isBelievedUnlessItsOwnDaysExplainIt(
+        masses: [Int], moved: Int64, isProved: Bool
+    ) async throws {
+        let world = try await ExtensionWorld.make()
+        try await world.subscribe("1")
+        let extender = world.extender()
+        for (number, days) in masses.enumerated() {
+            try await world.requestAll(20 + number, days: days)
+            try await world.work(extender)
+            try await world.receiveSummary(
+                20 + number, succeeded: 1, failed: 0, uuid: "summary-\(number)")
+            try await world.work(extender)
+        }
+        try await world.requestOne("1", days: 10)
+        world.calls.with { $0.replies = [.unavailable, .refused(4_030_005)] }
+        try await world.work(extender)
+        let lost = try await world.callStates()
+
+        world.delivery.store.setRenewal(
+            "1", at: ExtensionWorld.renewal.advanced(by: moved * 86_400_000))
+        world.pass(.seconds(2))
+        try await world.work(extender)
+
+        #expect(lost == ["unknown"])
+        #expect(
+            try await world.callStates() == [
+                isProved ? "extended by status" : "refused by answer SubscriptionMaxExtensionError"
+            ])
+        await world.delivery.close()
+    }
+
     /// Once the key is refused one call a minute asks for all.
     @Test func refusedKey_ofAnExtension_haltsTheServiceUntilACallIsHeard() async throws {
         let world = try await ExtensionWorld.make([.refused(4_010_000), .refused(4_010_000)])
