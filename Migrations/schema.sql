@@ -179,6 +179,7 @@ BEGIN
             v_line, p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    PERFORM record_dependent_claims(p_batch_id);
     v_fault := dependents_elsewhere_fault(p_batch_id);
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -323,35 +324,41 @@ CREATE FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) RETURNS tex
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-WITH named AS (
-    SELECT c.line, c.original_transaction_id AS id, c.change_id, n.name, split_part(n.name, '/', 1) AS carrier,
-        substr(n.name, strpos(n.name, '/') + 1) AS sku
-    FROM price_changes c, unnest(c.dependent_skus) AS n (name)
+WITH ours AS (
+    SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
     WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
-        AND n.name ~ '^[0-9]+/.'
 ), claims AS (
-    SELECT d.* FROM dependent_claims d
+    SELECT d.*, coalesce(o.current_sku, o.sku) AS parent FROM dependent_claims d
     JOIN price_changes o ON o.original_transaction_id = d.claimed_by AND o.change_id = d.change_id
         AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+), named AS (
+    SELECT c.line, c.id, c.change_id, c.sku AS parent, d.original_transaction_id || '/' || d.sku AS name,
+        d.original_transaction_id AS carrier, d.sku
+    FROM ours c JOIN claims d ON d.claimed_by = c.id AND d.change_id = c.change_id
 ), faults AS (
-    SELECT p.line, format('%s is not recorded in dependent_claims', p.name) AS said FROM named p
-    WHERE NOT EXISTS (
-        SELECT FROM dependent_claims d
-        WHERE d.original_transaction_id = p.carrier AND d.sku = p.sku AND d.claimed_by = p.id
-            AND d.change_id = p.change_id)
+    SELECT c.line, format('%s is not recorded in dependent_claims', n.name) AS said
+    FROM ours c, unnest(c.dependent_skus) AS n (name)
+    WHERE n.name ~ '^[0-9]+/.' AND NOT EXISTS (
+        SELECT FROM named d WHERE d.id = c.id AND d.change_id = c.change_id AND d.name = n.name)
     UNION ALL
     SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by)
     FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
         AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
     UNION ALL
-    SELECT p.line, format('%s is a %s in an open change of its own subscription', p.name, r.role)
+    SELECT p.line, CASE r.role
+        WHEN 'parent' THEN format('dependents form a chain %s → %s → %s', p.parent, p.name, (
+            SELECT min(l.sku) FROM dependency_roles l
+            WHERE l.original_transaction_id = p.carrier AND l.change_id = r.change_id AND l.role = 'dependent'))
+        ELSE format('%s is a %s in an open change of its own subscription', p.name, r.role) END
     FROM named p JOIN dependency_roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
     UNION ALL
-    SELECT c.line, format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by)
+    SELECT c.line, CASE r.role
+        WHEN 'parent' THEN format('dependents form a chain %s/%s → %s → %s', d.claimed_by, d.parent, r.sku,
+            (SELECT min(n.name) FROM unnest(c.dependent_skus) AS n (name)))
+        ELSE format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by) END
     FROM claims d
     JOIN dependency_roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
-    JOIN price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
-    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
+    JOIN ours c ON c.id = r.original_transaction_id AND c.change_id = r.change_id
 )
 SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
 $$;
@@ -590,6 +597,38 @@ $_$;
 CREATE FUNCTION repricer.rate_clock() RETURNS bigint
     LANGUAGE sql
     RETURN ((EXTRACT(epoch FROM clock_timestamp()) * (1000000)::numeric))::bigint;
+
+CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
+        RETURN;
+    END IF;
+    -- One approval at a time: two that record side by side would not see each other's claims.
+    PERFORM pg_advisory_xact_lock(hashtextextended('repricer.dependent_claims', 0));
+    WITH named AS (
+        SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
+            n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
+        FROM price_changes c
+        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+            AND s.app_account_token IS NOT NULL,
+            unnest(c.dependent_skus) AS n (name)
+        WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND n.name !~ '^[0-9]+/.'
+            AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                'pending_consent', 'accepted')
+    )
+    INSERT INTO dependent_claims (original_transaction_id, sku, claimed_by, change_id)
+        SELECT o.original_transaction_id, n.sku, n.id, n.change_id
+        FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
+        JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
+            AND o.items @> n.item AND o.auto_renews IS NOT FALSE
+            AND coalesce(o.status IN (1, 3, 4), true)
+        ON CONFLICT DO NOTHING;
+END
+$$;
 
 CREATE FUNCTION repricer.record_rules_import(p_revision integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2813,7 +2852,7 @@ CREATE TABLE repricer.dependent_claims (
     change_id uuid NOT NULL
 );
 
-COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents on another subscription: SUBSCRIPTION/SKU. Counts while the change is open.';
+COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
 
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 
@@ -3407,6 +3446,8 @@ GRANT ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with t
 
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.record_rules_import(p_revision integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repricer_pricing;

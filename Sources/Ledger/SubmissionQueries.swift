@@ -28,8 +28,8 @@ package struct SubmissionCopy: Sendable {
         try addRole("parent", of: plan.sku, plan, changeID)
         for sku in plan.dependentSKUs {
             try addRole("dependent", of: sku, plan, changeID)
-            try addClaim(on: DependentReference(sku), plan, changeID)
         }
+        for place in Set(plan.dependentPlaces) { try addClaim(on: place, plan, changeID) }
     }
 
     /// The columns in the order of `copyChanges`. What a row that can go never lacks is not

@@ -112,12 +112,58 @@ package enum SubscriptionQueries {
         return skus
     }
 
+    /// One of several subscriptions of a customer.
+    package struct Sibling: Sendable {
+        package var originalTransactionID: String
+        package var carried: Set<String>
+        /// Set to renew; none where the subscription ended or its renewal is off.
+        package var renewing: Set<String>
+
+        /// Whether a row of this subscription that names the SKU alone means an item of it.
+        package func hasOwn(_ sku: String) -> Bool {
+            (renewing.isEmpty ? carried : renewing).contains(sku)
+        }
+    }
+
+    /// The subscriptions of customers who have several, by customer token; others are left out.
+    package static func siblings(
+        ofCustomers tokens: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: [Sibling]] {
+        let rows = try connection.query(
+            """
+            -- name: siblingsOfCustomers
+            SELECT s.app_account_token, s.original_transaction_id,
+                ARRAY(SELECT item ->> 'sku' FROM jsonb_array_elements(s.items) item
+                    WHERE item ->> 'sku' IS NOT NULL) AS carried,
+                ARRAY(SELECT item ->> 'sku' FROM jsonb_array_elements(s.items) item
+                    WHERE item ->> 'sku' IS NOT NULL AND item -> 'renews' = 'true'::jsonb
+                        AND s.auto_renews IS NOT FALSE AND coalesce(s.status IN (1, 3, 4), true)
+                ) AS renewing
+            FROM (
+                SELECT app_account_token, original_transaction_id, items, auto_renews, status,
+                    count(*) OVER (PARTITION BY app_account_token) AS held
+                FROM repricer.subscriptions WHERE app_account_token = ANY (\(tokens)::text[])
+            ) s
+            WHERE s.held > 1
+            ORDER BY s.app_account_token, s.original_transaction_id
+            """)
+        var siblings: [String: [Sibling]] = [:]
+        for row in rows {
+            siblings[try row.text("app_account_token"), default: []].append(
+                Sibling(
+                    originalTransactionID: try row.text("original_transaction_id"),
+                    carried: Set(try row.texts("carried")),
+                    renewing: Set(try row.texts("renewing"))))
+        }
+        return siblings
+    }
+
     /// What subscriptions that rows name as `SUBSCRIPTION/SKU` say of these items.
     package struct Carrier: Sendable {
         package var customer: String?
         package var renewing: Set<String>
-        /// Parts that its items play in open changes: `parent` or `dependent`.
-        package var roles: [String: String]
+        /// The parts that its items play in open changes of it.
+        package var roles: [String: DependentObstacle]
     }
 
     package static func carriers(
@@ -133,12 +179,16 @@ package enum SubscriptionQueries {
         let rows = try connection.query(
             """
             -- name: rolesOfCarriers
-            SELECT original_transaction_id, sku, role FROM repricer.dependency_roles
-            WHERE original_transaction_id = ANY (\(ids)::text[])
+            SELECT r.original_transaction_id, r.sku, r.role, ARRAY(
+                SELECT d.sku FROM repricer.dependency_roles d
+                WHERE d.original_transaction_id = r.original_transaction_id
+                    AND d.change_id = r.change_id AND d.role = 'dependent' ORDER BY d.sku) AS dependents
+            FROM repricer.dependency_roles r WHERE r.original_transaction_id = ANY (\(ids)::text[])
             """)
         for row in rows {
             carriers[try row.text("original_transaction_id")]?.roles[try row.text("sku")] =
-                try row.text("role")
+                try row.text("role") == "parent"
+                ? .parent(try row.texts("dependents")) : .dependent
         }
         return carriers
     }

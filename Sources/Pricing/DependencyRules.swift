@@ -21,45 +21,38 @@ struct DependencyRules {
         }
     }
 
-    func fault(
-        of row: BatchRow, known: Set<String>, obstacles: [String: DependentObstacle] = [:],
-        claims: [String: [DependentClaim]] = [:]
-    ) -> RowFault? {
-        own(row) ?? foreign(row, obstacles) ?? unknown(row, known) ?? shared(row)
-            ?? sharedElsewhere(row, obstacles) ?? claimed(row, claims) ?? chained(row)
-            ?? chainedElsewhere(row, obstacles) ?? chainedByClaim(row, claims)
+    func fault(of row: BatchRow, known: Set<String>, context: JudgeContext = JudgeContext())
+        -> RowFault?
+    {
+        let obstacles = context.obstacles
+        return own(row) ?? foreign(row, obstacles) ?? unknown(row, known) ?? shared(row)
+            ?? sharedElsewhere(row, obstacles) ?? claimed(row, context) ?? chained(row)
+            ?? chainedElsewhere(row, obstacles) ?? chainedByClaim(row, context)
     }
 
     /// A dependent of this row that another subscription names as its own.
-    private func claimed(_ row: BatchRow, _ claims: [String: [DependentClaim]]) -> RowFault? {
+    private func claimed(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
         for sku in row.dependentSKUs {
-            guard let others = Self.claims(on: sku, of: row, claims) else { continue }
+            let others = context.claims(on: sku, of: row)
+            guard !others.isEmpty else { continue }
             return RowFault(
-                .dependentShared, "\(sku) also depends on \(others)",
+                .dependentShared,
+                "\(sku) also depends on \(others.prefix(10).joined(separator: " and "))",
                 remedy: "let it depend on one of them only")
         }
         return nil
     }
 
     /// This row's item falls with one of another subscription, and has dependents itself.
-    private func chainedByClaim(_ row: BatchRow, _ claims: [String: [DependentClaim]]) -> RowFault?
-    {
-        guard let others = Self.claims(on: row.sku, of: row, claims) else { return nil }
-        return RowFault(
-            .dependentChained,
-            "\(row.sku) depends on \(others) and has dependents: a chain",
-            remedy: "a dependent may not have dependents of its own")
+    private func chainedByClaim(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
+        guard let parent = context.claims(on: row.sku, of: row).first else { return nil }
+        return Self.chain([parent, row.sku] + row.dependentSKUs.sorted().prefix(1))
     }
 
-    /// Who of other subscriptions names the item, in words; nil: nobody.
-    private static func claims(
-        on sku: String, of row: BatchRow, _ claims: [String: [DependentClaim]]
-    ) -> String? {
-        guard !claims.isEmpty else { return nil }
-        let found = claims[DependentReference(sku).placed(on: row.originalTransactionID).text] ?? []
-        let others = found.filter { $0.originalTransactionID != row.originalTransactionID }
-        guard !others.isEmpty else { return nil }
-        return Set(others.map(\.text)).sorted().prefix(10).joined(separator: " and ")
+    private static func chain(_ path: [String]) -> RowFault {
+        RowFault(
+            .dependentChained, "dependents form a chain \(path.joined(separator: " → "))",
+            remedy: "a dependent may not have dependents of its own")
     }
 
     private func foreign(_ row: BatchRow, _ obstacles: [String: DependentObstacle]) -> RowFault? {
@@ -85,12 +78,11 @@ struct DependencyRules {
     private func chainedElsewhere(
         _ row: BatchRow, _ obstacles: [String: DependentObstacle]
     ) -> RowFault? {
-        guard let sku = row.dependentSKUs.first(where: { obstacles[$0] == .parent }) else {
-            return nil
+        for sku in row.dependentSKUs {
+            guard case .parent(let last) = obstacles[sku] else { continue }
+            return Self.chain([row.sku, sku] + last.sorted().prefix(1))
         }
-        return RowFault(
-            .dependentChained, "dependents form a chain \(row.sku) → \(sku) → its own dependents",
-            remedy: "a dependent may not have dependents of its own")
+        return nil
     }
 
     private func own(_ row: BatchRow) -> RowFault? {
@@ -121,13 +113,11 @@ struct DependencyRules {
     private func chained(_ row: BatchRow) -> RowFault? {
         let isParentOfParent = row.dependentSKUs.contains { $0 != row.sku && dependents[$0] != nil }
         guard isParentOfParent || parents[row.sku] != nil else { return nil }
-        return RowFault(
-            .dependentChained, "dependents form a chain \(chain(through: row.sku))",
-            remedy: "a dependent may not have dependents of its own")
+        return Self.chain(chain(through: row.sku))
     }
 
     /// The chain from its first parent to its last dependent; a circle is shown once around.
-    private func chain(through sku: String) -> String {
+    private func chain(through sku: String) -> [String] {
         var path = [sku]
         while let first = path.first, let parent = parents[first]?.min(), !path.contains(parent) {
             path.insert(parent, at: 0)
@@ -136,11 +126,31 @@ struct DependencyRules {
             path.append(next)
             if path.dropLast().contains(next) { break }
         }
-        return path.joined(separator: " → ")
+        return path
     }
 
     private func next(after sku: String) -> String? {
         guard let candidates = dependents[sku]?.sorted() else { return nil }
         return candidates.first { dependents[$0] != nil } ?? candidates.first
+    }
+}
+
+extension JudgeContext {
+    /// Where the dependents of a row live that are on other subscriptions.
+    func places(of row: BatchRow) -> [DependentReference] {
+        row.dependentSKUs.flatMap { name in
+            DependentReference(name).originalTransactionID == nil
+                ? places[name] ?? [] : [DependentReference(name)]
+        }
+    }
+
+    /// Who of other subscriptions names the item of a row's subscription, or of the place that the name has, in
+    /// words and in order.
+    fileprivate func claims(on name: String, of row: BatchRow) -> [String] {
+        guard !claims.isEmpty else { return [] }
+        let id = row.originalTransactionID
+        let found = (places[name] ?? [DependentReference(name).placed(on: id)])
+            .flatMap { claims[$0.text] ?? [] }
+        return Set(found.filter { $0.originalTransactionID != id }.map(\.text)).sorted()
     }
 }

@@ -58,6 +58,7 @@ package struct Judge: Sendable {
         let timeline = forecast(&plan, rowCase, renewals)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
+        plan.dependentPlaces = rowCase.context.places(of: rowCase.row)
         // Without these no call can be made, and a row must never go half known.
         guard let timeline, plan.storefront != nil else {
             let missing = timeline == nil ? "when this subscription renews" : "its storefront"

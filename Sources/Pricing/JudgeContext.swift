@@ -7,6 +7,8 @@ package struct JudgeContext: Hashable, Sendable {
     package var siblingSKUs: Set<String>
     /// What hinders dependents on other subscriptions, by the name that a row gives them.
     package var obstacles: [String: DependentObstacle]
+    /// Where dependents that rows name by a SKU alone live, by that SKU: only those that this subscription lacks.
+    package var places: [String: [DependentReference]]
     /// Who elsewhere names an item as its dependent, by `SUBSCRIPTION/SKU`: in the batch, or by an open change.
     package var claims: [String: [DependentClaim]]
     /// Earlier increases of this subscription, of any of its items.
@@ -14,12 +16,14 @@ package struct JudgeContext: Hashable, Sendable {
 
     package init(
         openChanges: [OpenChange] = [], siblingSKUs: Set<String> = [],
-        obstacles: [String: DependentObstacle] = [:], claims: [String: [DependentClaim]] = [:],
+        obstacles: [String: DependentObstacle] = [:],
+        places: [String: [DependentReference]] = [:], claims: [String: [DependentClaim]] = [:],
         increaseHistory: [PastIncrease] = []
     ) {
         self.openChanges = openChanges
         self.siblingSKUs = siblingSKUs
         self.obstacles = obstacles
+        self.places = places
         self.claims = claims
         self.increaseHistory = increaseHistory
     }
@@ -75,8 +79,8 @@ package struct DependentClaim: Hashable, Sendable {
 package enum DependentObstacle: Hashable, Sendable {
     /// Its subscription is another customer's.
     case foreign
-    /// It has dependents of its own: a chain.
-    case parent
+    /// It has these dependents of its own: a chain.
+    case parent([String])
     /// It depends on another item already.
     case dependent
 }

@@ -25,6 +25,8 @@ package struct PlanRow: Hashable, Sendable {
     package var sendBy: Instant?
     package var effectiveAt: Instant?
     package var dependentSKUs: [String] = []
+    /// Where dependents that live on other subscriptions of the customer were found, however the row names them.
+    package var dependentPlaces: [DependentReference] = []
     package var expectedPrice: Int64?
     package var effectiveOnOrAfter: CivilDate?
 

@@ -127,8 +127,7 @@ extension RowCase {
     private var dependent: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
         return dependencies.fault(
-            of: row, known: renewingSKUs.union(context.siblingSKUs),
-            obstacles: context.obstacles, claims: context.claims)
+            of: row, known: renewingSKUs.union(context.siblingSKUs), context: context)
     }
 
     private var notActive: RowFault? {

@@ -268,8 +268,8 @@ import Testing
         let expected = [
             "2: dependent_shared: 19/B also depends on 2/A (line 3); \(one)",
             "3: dependent_shared: 19/B also depends on 1/A (line 2); \(one)",
-            "4: dependent_chained: dependents form a chain A → 19/C → its own dependents; \(none)",
-            "5: dependent_chained: C depends on 3/A (line 4) and has dependents: a chain; \(none)",
+            "4: dependent_chained: dependents form a chain A → 19/C → D; \(none)",
+            "5: dependent_chained: dependents form a chain 3/A (line 4) → C → D; \(none)",
             "6: dependent_unknown: 18/A is on the subscription of another customer; "
                 + "remove it from dependent_skus",
         ]
@@ -279,6 +279,52 @@ import Testing
         #expect(planned.code == .inputRejected)
         #expect(submitted.code == .inputRejected)
         #expect(submitted.messages.contains("\(file):\(expected[0])"))
+    }
+
+    @Test func plan_ofAChainOverSubscriptionsNamedBySKUAlone_refusesItInABatchAndOverOpenChanges()
+        async throws
+    {
+        let (environment, folder) = try await office()
+        let file = "\(folder)/batch.csv"
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET app_account_token = 'customer'
+                WHERE original_transaction_id IN ('1', '19');
+            UPDATE repricer.subscriptions SET items = replace(replace(items::text,
+                '"A"', '"P"'), '"B"', '"Q"')::jsonb WHERE original_transaction_id = '19'
+            """)
+        await connection.close()
+        let rows = ["1,A,12.99,USD,,P,", "19,P,12.99,USD,,Q,"]
+        func run(_ rows: [String], _ arguments: String...) async throws -> (ExitCode, [String]) {
+            try (Self.header + rows.joined(separator: "\n") + "\n")
+                .write(toFile: file, atomically: true, encoding: .utf8)
+            let outcome = await RepricerCommandsTests.run(
+                [arguments[0], file] + arguments.dropFirst(), environment: environment)
+            return (
+                outcome.code,
+                outcome.messages.split(separator: "\n").map {
+                    String($0.dropFirst(file.count + 1))
+                }
+            )
+        }
+
+        let planned = try await run(rows, "plan")
+        let opened = try await run([rows[0]], "submit", "--name", "open")
+        let overOpen = try await run([rows[1]], "submit", "--name", "chain")
+
+        let none = "a dependent may not have dependents of its own"
+        #expect(
+            planned.1 == [
+                "2: dependent_chained: dependents form a chain A → P → Q; \(none)",
+                "3: dependent_chained: dependents form a chain 1/A (line 2) → P → Q; \(none)",
+            ])
+        #expect(opened.0 == .done)
+        #expect(overOpen.0 == .inputRejected)
+        #expect(
+            overOpen.1.first
+                == "2: dependent_chained: dependents form a chain 1/A (an open change) → P → Q; \(none)"
+        )
     }
 
     private func cells(_ path: String) throws -> [[String]] {

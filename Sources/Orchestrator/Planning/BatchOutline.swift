@@ -19,6 +19,7 @@ package struct BatchOutline: Sendable {
         var dependents: UInt32
     }
 
+    private static let noDependents: UInt32 = 0
     private var mentions: [Mention] = []
     private var keys = SubscriptionKeys()
     private var skus = Interner<String>()
@@ -31,6 +32,7 @@ package struct BatchOutline: Sendable {
     package init(_ input: BatchInput, rules: RulesInForce) throws(BatchFileError) {
         let source = DigestingByteSource(try input.open())
         var reader = try BatchFileReader(source: source, file: input.path, rules: rules)
+        // The first number is `noDependents`.
         _ = dependents.number(of: [])
         while let entry = try reader.next() {
             rowCount += 1
@@ -61,8 +63,8 @@ package struct BatchOutline: Sendable {
     /// The rows that name this item, written `SUBSCRIPTION/SKU`, as their dependent.
     func claims(on name: String) -> [DependentClaim] { claimsByName[name] ?? [] }
 
-    /// The other rows beside which a row must be judged, itself included, in the order of lines; empty for a row
-    /// that is alone with its subscription, unless a row of another one names an item of it.
+    /// The other rows beside which a row must be judged, itself included, in the order of lines; may be empty for a
+    /// row that is alone with its subscription and has no dependents.
     func company(of id: String) -> [BatchMention] {
         guard let key = keys.key(of: id) else { return [] }
         var low = 0
@@ -83,7 +85,8 @@ package struct BatchOutline: Sendable {
         return company
     }
 
-    /// Forgets the rows that share their subscription with no other, and whose items no other names.
+    /// Forgets the rows that share their subscription with no other, have no dependents, and whose items no other
+    /// names by their subscription.
     private mutating func keepOnlyCompany() {
         mentions.sort { ($0.subscription, $0.line) < ($1.subscription, $1.line) }
         var kept = 0
@@ -97,7 +100,8 @@ package struct BatchOutline: Sendable {
             }
             // `kept` never overtakes the group that is copied to it.
             let isKept =
-                end - start > 1 || claimedSubscriptions.contains(mentions[start].subscription)
+                end - start > 1 || mentions[start].dependents != Self.noDependents
+                || claimedSubscriptions.contains(mentions[start].subscription)
             for index in start..<end where isKept {
                 mentions[kept] = mentions[index]
                 kept += 1

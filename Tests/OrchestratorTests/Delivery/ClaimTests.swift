@@ -72,8 +72,8 @@ import Testing
 
         #expect(
             faults == [
-                "dependent_chained: dependents form a chain A → 3/FAR → its own dependents",
-                "dependent_chained: FAR depends on 1/A (line 2) and has dependents: a chain",
+                "dependent_chained: dependents form a chain A → 3/FAR → NEAR",
+                "dependent_chained: dependents form a chain 1/A (line 2) → FAR → NEAR",
             ])
         await world.close()
     }
@@ -88,7 +88,7 @@ import Testing
         #expect(try await faults(world, second) == [Self.shared + "1/A (an open change)"])
         #expect(
             try await faults(world, chain) == [
-                "dependent_chained: FAR depends on 1/A (an open change) and has dependents: a chain"
+                "dependent_chained: dependents form a chain 1/A (an open change) → FAR → NEAR"
             ])
         #expect(
             try await faults(world, own) == [
@@ -109,7 +109,7 @@ import Testing
         let faults = try await faults(world, [World.row("1", dependents: ["3/FAR"])])
 
         #expect(
-            faults == ["dependent_chained: dependents form a chain A → 3/FAR → its own dependents"])
+            faults == ["dependent_chained: dependents form a chain A → 3/FAR → NEAR"])
         await world.close()
     }
 
@@ -172,10 +172,10 @@ import Testing
 
         #expect(
             try await refusal(world, batches[0])?.hasPrefix(
-                "line 2: 3/FAR is a parent in an open change of its own subscription") == true)
+                "line 2: dependents form a chain A → 3/FAR → NEAR") == true)
         #expect(
             try await refusal(world, batches[1])?.hasPrefix(
-                "line 2: FAR is a parent here and depends on an open change of 1") == true)
+                "line 2: dependents form a chain 1/A → FAR → NEAR") == true)
         await world.close()
     }
 
