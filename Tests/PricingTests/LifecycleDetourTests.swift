@@ -256,6 +256,35 @@ private typealias Story = LifecycleStory
         #expect(vanished.state.changes[0].progress.dueAt == Story.renewal)
     }
 
+    /// The answer was lost, the renewal went by at the old price, and only then a statement shows the change.
+    @Test func change_seenScheduledAfterItsRenewal_isDueAtTheNextOne() {
+        let next = Story.start.advanced(by: 61 * Story.day)  // 1 May.
+        func told(
+            _ day: Int64, _ type: String, _ charged: Int64, _ item: RenewalStatement.Item
+        ) -> SubscriptionEvent {
+            var event = Story.event(
+                day, type, purchasedOn: 31, charged: [Story.charged(price: charged)],
+                renewing: [item])
+            event.transaction?.expiresAt = next
+            event.renewal?.renewalAt = next
+            return event
+        }
+        let renewed = told(31, "DID_RENEW", 9990, Story.renewing())
+
+        let late = Story.fold([
+            Story.bought, renewed,
+            told(33, "PRICE_CHANGE", 9990, Story.renewing(status: "SCHEDULED")),
+        ])
+        let charged = Story.fold([
+            Story.bought, told(33, "DID_RENEW", 15990, Story.renewing(price: 15990)),
+        ])
+
+        #expect(line(late.lines) == ["scheduled", "scheduled renewals_moved"])
+        #expect(late.state.changes[0].progress.dueAt == next)
+        #expect(charged.state.changes[0].progress.effectiveAt == Story.at(31))
+        #expect(charged.state.changes[0].progress.dueAt == Story.renewal)
+    }
+
     @Test func change_aRenewalThatWasNeverTold_movesNothing() {
         let due = Story.start.advanced(by: 92 * Story.day)  // 1 June.
         var second = Story.event(

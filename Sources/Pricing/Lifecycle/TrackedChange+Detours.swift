@@ -54,6 +54,17 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
+    /// Seen applied only after the renewal that it was due at, which charged the old price: it is due at the next one.
+    mutating func moveToRenewalStillToCome(_ reading: Reading, _ lines: inout [Transition]) {
+        guard let due = progress.dueAt, let began = reading.facts.purchasedAt, due <= began,
+            isApplied(in: renewalItem(reading)),
+            let running = reading.facts.items.first(where: { $0.sku == sku })?.currentPrice,
+            running != newPrice, let renewal = reading.facts.renewal(around: due), renewal > began
+        else { return }
+        progress.dueAt = renewal
+        lines.append(note("renewals_moved", reading))
+    }
+
     /// An offer was put on the item: the increase takes effect after it, and is communicated anew.
     mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,

@@ -92,6 +92,7 @@ extension TrackedChange {
         progress.scheduledAt = reading.at
         progress.endedAt = nil
         move(to: .scheduled, reading, &lines)
+        moveToRenewalStillToCome(reading, &lines)
     }
 
     /// `priceIncreaseInfo` of the item. A state already passed is not entered again.
