@@ -90,7 +90,8 @@ def cancelled_once(look):
                 wrong.append(f"{target}: cancelled as {call['id']}, which is not stored")
             elif known[call["id"]]["subscription"] != target:
                 wrong.append(f"{target}: {call['id']} is stored for another subscription")
-            if call["applied"] and call["id"] not in first:
+            if call["applied"] and (
+                    call["id"] not in first or call["applied_at"] < first[call["id"]]["applied_at"]):
                 first[call["id"]] = call
         for id in {call["id"] for call in calls} & set(known):
             sent = [call for call in calls if call["id"] == id and call["answer"] != 401]

@@ -93,8 +93,10 @@ class Look:
     def first_applications(self):
         """(call, item) of each change that the store took, once for each id."""
         seen = set()
-        for call in self.price_calls:
-            if call["applied"] and call["id"] not in seen:
+        # A call that the store held back may have arrived first, and been one too many when it came to be read.
+        applied = [call for call in self.price_calls if call["applied"]]
+        for call in sorted(applied, key=lambda call: call["applied_at"]):
+            if call["id"] not in seen:
                 seen.add(call["id"])
                 for item in call["items"]:
                     yield call, item

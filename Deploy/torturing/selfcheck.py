@@ -128,6 +128,9 @@ def healthy():
         call(3, "id-0", 4500, "B", 9000, subscription="30000", applied=False, code=4000082),
         call(4, "id-2", 5000, "B", 9000, subscription="30000")]
     second[1]["items"][0]["dependents"] = ["C"]
+    # Its first sender died, and the store reads that call only after it has asked for consent.
+    second.insert(1, {**copy.deepcopy(second[1]), "call": 26, "began": 4900, "at": 4900, "life": 1, "fault": "slow",
+                      "ended": 2 * DAY + 5, "applied_at": 2 * DAY + 5, "repeated": True})
     look = {**call(5, None, 6000, "", 0), "endpoint": "status", "items": [], "subscription": "30000"}
     other = [item("B", 3000, **asked, increaseStatus="PENDING"), item("C", 1000), item("D", 1000)]
     return {
