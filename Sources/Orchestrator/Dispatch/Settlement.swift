@@ -194,8 +194,8 @@ struct Settlement: Sendable {
     ) -> RequestQueries.Ending {
         var answer = RequestQueries.Answer(httpStatus: reply.httpStatus, body: reply.body)
         var random = SystemRandomNumberGenerator()
-        let delay = retry.delay(attempt: request.attempts + request.looks, random: &random)
-        let later = realNow + delay.milliseconds
+        let attempts = request.attempts + request.looks
+        let later = realNow + retry.delay(attempt: attempts, random: &random).milliseconds
         switch outcome {
         case .done: return RequestQueries.Ending(request, .answered, answer)
         case .rejected(let refusal):
@@ -215,8 +215,11 @@ struct Settlement: Sendable {
         case .stillUnknown(let reason, let errorCode, let nextStep):
             answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason
+            // Looks come quickly at first, however often the call was sent before: others wait for what they show.
+            let look = retry.delay(attempt: max(1, request.looks), random: &random)
+            let nextAt = nextStep == "look" ? realNow + look.milliseconds : later
             return RequestQueries.Ending(
-                request, .unknown(nextStep: nextStep, nextAttemptAt: later), answer)
+                request, .unknown(nextStep: nextStep, nextAttemptAt: nextAt), answer)
         }
     }
 }
