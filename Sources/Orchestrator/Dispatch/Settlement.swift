@@ -188,6 +188,13 @@ struct Settlement: Sendable {
         }
     }
 
+    /// How often the next step was tried in vain. Looks come quickly at first, however often the call was sent, and
+    /// so does the call after a look that the App Store answered: a deadline may be near.
+    private func tries(of request: RequestQueries.Held, _ nextStep: String) -> Int {
+        guard nextStep == "send" else { return max(1, request.looks) }
+        return request.nextStep == "look" ? 1 : request.attempts
+    }
+
     private func ending(
         _ outcome: Outcome, _ request: RequestQueries.Held, _ reply: StoreReply, now: Instant,
         realNow: Int64
@@ -215,11 +222,10 @@ struct Settlement: Sendable {
         case .stillUnknown(let reason, let errorCode, let nextStep):
             answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason
-            // Looks come quickly at first, however often the call was sent before: others wait for what they show.
-            let look = retry.delay(attempt: max(1, request.looks), random: &random)
-            let nextAt = nextStep == "look" ? realNow + look.milliseconds : later
+            let wait = retry.delay(attempt: tries(of: request, nextStep), random: &random)
             return RequestQueries.Ending(
-                request, .unknown(nextStep: nextStep, nextAttemptAt: nextAt), answer)
+                request,
+                .unknown(nextStep: nextStep, nextAttemptAt: realNow + wait.milliseconds), answer)
         }
     }
 }

@@ -2,6 +2,7 @@ import Ledger
 import Orchestrator
 import Postgres
 import Pricing
+import ServiceKit
 import TestSupport
 import Testing
 
@@ -82,6 +83,43 @@ import Testing
         #expect(world.store.calls.count == 3)
         #expect(world.store.looks == 1)
         #expect(try await world.changes() == ["A scheduled"])
+        await world.close()
+    }
+
+    /// Sent in vain nine times: what the next answer asks for does not wait as long as a tenth would.
+    @Test(arguments: [
+        // Refused, so a look; looked at and not applied, so a call.
+        ("send", ScriptedStore.Reply.refused(.refresh, code: 4_000_082), "look"),
+        ("look", .unavailable, "send"),
+    ])
+    func delivery_answeredAfterManyAttempts_goesOnSoon(
+        step: String, reply: ScriptedStore.Reply, next: String
+    ) async throws {
+        let world = try await World.make([.unavailable, reply])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let scheduler = world.scheduler(
+            retry: Backoff(first: .seconds(1), max: .seconds(600), jitter: 0))
+        try await world.deliver(scheduler)
+        try await world.service.withConnection { connection in
+            _ = try await connection.execute(
+                "UPDATE repricer.price_change_requests SET attempts = 9, next_step = \(step)")
+        }
+
+        world.realClock.advance(by: .seconds(2))
+        try await world.deliver(scheduler)
+
+        let until = world.realClock.nowMilliseconds() + 1000
+        let left = try await world.service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT next_step, next_attempt_at <= \(timestamp: until) AS is_soon
+                FROM repricer.price_change_requests
+                """
+            ).one()
+        }
+        #expect(try left.text("next_step") == next)
+        #expect(try left.bool("is_soon"))
         await world.close()
     }
 

@@ -114,9 +114,12 @@ struct DeliveryWorld {
         return batchID
     }
 
-    func scheduler(calls: (any StoreCalls)? = nil) -> Scheduler {
+    func scheduler(
+        calls: (any StoreCalls)? = nil,
+        retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+    ) -> Scheduler {
         var limits = Scheduler.Limits()
-        limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        limits.retry = retry
         limits.failureWait = .zero
         // A crowded machine is no reason to hold a call back.
         limits.leavesWithin = .seconds(7)
