@@ -3208,9 +3208,6 @@ ALTER TABLE ONLY repricer.price_change_requests
     ADD CONSTRAINT price_change_requests_pkey PRIMARY KEY (original_transaction_id, request_reference_id);
 
 ALTER TABLE ONLY repricer.price_changes
-    ADD CONSTRAINT price_changes_line UNIQUE (original_transaction_id, batch_id, line);
-
-ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id);
 
 ALTER TABLE ONLY repricer.rate_limits
@@ -3301,7 +3298,7 @@ CREATE INDEX outbox_by_time ON repricer.outbox USING btree ("timestamp");
 
 CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
-CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (lease_until) WHERE (settled_at IS NULL);
 
 CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((state = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
 

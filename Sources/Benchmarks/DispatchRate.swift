@@ -7,15 +7,16 @@ import ServiceKit
 import Synchronization
 
 /// Price changes a second from queued to stored answer, by the scheduler of `serve` against an App Store that
-/// answers at once. `rate=` is the limit in calls a second; `calls=` ends the run; `lanes=`, `claim=` and
+/// answers at once. `rate=` is the limit in calls a second, 0 for none; `calls=` ends the run; `lanes=`, `claim=` and
 /// `replicas=` size it.
 /// Prints one JSON object.
 enum DispatchRate {
     static func run(_ options: Options) async throws {
         let calls = try options.integer("calls")
         let store = InstantStore()
+        let rate = try options.integer("rate")
         var limits = Scheduler.Limits()
-        limits.changePricePerSecond = try options.integer("rate")
+        limits.changePricePerSecond = rate > 0 ? rate : nil
         limits.lanes = try options.integer("lanes", 1)
         limits.requestsPerClaim = try options.integer("claim", limits.requestsPerClaim)
         let conninfo = try options.text("database")
@@ -41,7 +42,7 @@ enum DispatchRate {
         for replica in replicas { await replica.pool.close() }
         print(
             figures(
-                store.instants, settledIn: seconds, cpu: used, limit: limits.changePricePerSecond))
+                store.instants, settledIn: seconds, cpu: used, limit: rate))
     }
 
     /// What one process of `serve` has: connections and memory of its own.

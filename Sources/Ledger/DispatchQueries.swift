@@ -38,7 +38,11 @@ package enum DispatchQueries {
         let rows = try connection.query(
             """
             -- name: openChanges
-            SELECT c.*, to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
+            SELECT c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
+                c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
+                c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
+                c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,
+                to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
                 b.is_paused OR c.wave > b.released_wave OR b.halted_storefronts ? c.storefront
                     AS is_held_back, b.grouping
             FROM repricer.price_changes c
@@ -50,7 +54,7 @@ package enum DispatchQueries {
                 AND NOT (\(withoutInFlight) AND EXISTS (
                     SELECT 1 FROM repricer.price_change_requests r
                     WHERE r.original_transaction_id = c.original_transaction_id
-                        AND r.state IN ('sending', 'unknown')))
+                        AND r.state IN ('sending', 'unknown') OFFSET 0))
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
             """)
         var changes: [String: [OpenChange]] = [:]

@@ -30,6 +30,15 @@ package enum DueQueries {
         }
     }
 
+    /// Subscriptions with their facts, read under the lock.
+    package struct Locked: Sendable {
+        /// The most urgent first.
+        package var ids: [String] = []
+        package var stored: [String: SubscriptionQueries.Stored] = [:]
+        /// Why a row can't be read: one must not stop the others.
+        package var unreadable: [String: String] = [:]
+    }
+
     /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
     /// are known to be awake.
     package static func wake(
@@ -126,33 +135,38 @@ package enum DueQueries {
         """
     }
 
+    /// How many changes are looked at beyond those that are wanted. Where a large claim finds more locked, what it
+    /// misses is claimed in the next round.
+    private static func spare(_ limit: Int) -> Int { min(limit, 50) }
+
     /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
     /// while everything is paused. One with a call in flight, or with notifications not yet folded, waits: its facts
     /// are not the newest.
     package static func lock(
         _ due: [Due], until: Int64?, limit: Int, realNow: Int64,
         on connection: isolated PostgresConnection
-    ) throws -> [String] {
+    ) throws -> Locked {
         let rows = try connection.query(
             """
             -- name: lockDueSubscriptions
-            SELECT s.original_transaction_id
+            SELECT s.*
             FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
             JOIN repricer.batches b ON \(fragment: isLive)
             CROSS JOIN LATERAL (
                 SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
                 WHERE \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
                     AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
+                    -- OFFSET 0: asked for each change by itself, never of all at once.
                     AND NOT EXISTS (
                         SELECT 1 FROM repricer.price_change_requests r
                         WHERE r.original_transaction_id = c.original_transaction_id
-                            AND r.state IN ('sending', 'unknown'))
+                            AND r.state IN ('sending', 'unknown') OFFSET 0)
                     AND NOT EXISTS (
                         SELECT 1 FROM repricer.inbox i
                         WHERE i.original_transaction_id = c.original_transaction_id
-                            AND i.error IS NULL)
-                -- Twice as many as wanted: another process may have locked some.
-                ORDER BY c.send_by LIMIT 2 * \(limit)
+                            AND i.error IS NULL OFFSET 0)
+                -- More than wanted: another process may have locked some.
+                ORDER BY c.send_by LIMIT \(limit + spare(limit))
             ) c
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id
@@ -160,8 +174,17 @@ package enum DueQueries {
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED
             """)
-        var seen: Set<String> = []
-        return try rows.map { try $0.text("original_transaction_id") }
-            .filter { seen.insert($0).inserted }
+        var locked = Locked()
+        for row in rows {
+            let id = try row.text("original_transaction_id")
+            guard locked.stored[id] == nil && locked.unreadable[id] == nil else { continue }
+            locked.ids.append(id)
+            do {
+                locked.stored[id] = try SubscriptionQueries.read(row)
+            } catch  where isDataFault(error) {
+                locked.unreadable[id] = "\(error)"
+            }
+        }
+        return locked
     }
 }

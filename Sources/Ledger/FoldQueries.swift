@@ -10,7 +10,12 @@ package enum FoldQueries {
         let rows = try connection.query(
             """
             -- name: sentChanges
-            SELECT * FROM repricer.price_changes
+            SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
+                accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at,
+                planned_effective_at, sku, dependent_skus, current_sku, current_dependent_skus,
+                called_sku, called_dependent_skus, former_skus, current_price_milliunits,
+                new_price_milliunits, request_reference_id, undoes_change_id
+            FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND sent_at IS NOT NULL
             ORDER BY original_transaction_id, change_id
             """)

@@ -10,9 +10,11 @@ package struct FoldWrites: Sendable {
     package mutating func append(_ one: SubscriptionFold) { folded.append(one) }
 
     /// To be sent in one pipeline; in this order.
-    package func statements() throws -> [SQL] {
+    ///
+    /// - Parameter holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
+    package func statements(holdsCalls: Bool = false) -> [SQL] {
         guard !folded.isEmpty else { return [] }
-        var statements = [try SubscriptionQueries.save(folded.map(\.state))]
+        var statements = [SubscriptionQueries.save(folded.map(\.state))]
         for one in folded {
             statements += one.state.renames.filter { $0.holds(in: one.state.facts) }
                 .flatMap { Self.renameUnsent(one.id, $0) }
@@ -39,8 +41,11 @@ package struct FoldWrites: Sendable {
         statements += ExtensionFoldQueries.save(folded)
         let touched = folded.filter { !$0.moved.isEmpty }
         if !touched.isEmpty {
-            statements.append(Self.releaseRoles(touched.map(\.id)))
-            statements.append(Self.closeRequests(touched))
+            let ended = touched.filter {
+                $0.moved.contains { $0.progress.endedAt != nil } || !$0.reopened.isEmpty
+            }
+            if !ended.isEmpty { statements.append(Self.releaseRoles(ended.map(\.id))) }
+            if !holdsCalls { statements.append(Self.closeRequests(touched)) }
         }
         statements += folded.flatMap { one in one.reopened.map { Self.restoreRoles(one.id, $0) } }
         return statements
@@ -140,24 +145,31 @@ package struct FoldWrites: Sendable {
     /// See `SubscriptionFold.correction`. Nothing where no line contradicts.
     private static func correctHistory(_ folded: [SubscriptionFold]) -> SQL {
         let moved = folded.flatMap { fold in
-            fold.moved.map { (id: fold.id, changeID: $0.changeID, latest: fold.latest) }
+            fold.moved.map {
+                (id: fold.id, changeID: $0.changeID, state: $0.progress.state, latest: fold.latest)
+            }
         }
         return """
             -- name: correctHistory
             INSERT INTO repricer.price_change_history
                 (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT c.original_transaction_id, c.change_id,
-                newest.occurred_at + interval '1 millisecond', c.state, t.evidence_kind, t.evidence_id,
+            SELECT t.id, t.change_id,
+                newest.occurred_at + interval '1 millisecond', t.state, t.evidence_kind, t.evidence_id,
                 \(SubscriptionFold.correctionReason)::text || newest.state
             FROM unnest(
                 \(moved.map(\.id))::text[], \(uuids: moved.map(\.changeID))::uuid[],
+                \(moved.map(\.state.rawValue))::text[],
                 \(texts: moved.map { $0.latest?.source.rawValue })::text[],
                 \(texts: moved.map { $0.latest?.key.evidenceID })::text[]
-            ) AS t (id, change_id, evidence_kind, evidence_id)
-            JOIN repricer.price_changes c
-                ON c.original_transaction_id = t.id AND c.change_id = t.change_id,
+            ) AS t (id, change_id, state, evidence_kind, evidence_id)
+            -- One step of the index for nearly all: their newest line says their state.
+            JOIN LATERAL (
+                SELECT h.state FROM repricer.price_change_history h
+                WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                ORDER BY h.occurred_at DESC LIMIT 1
+            ) line ON line.state <> t.state,
             LATERAL (
-                SELECT h.occurred_at, h.state, bool_or(h.state = c.state) OVER () AS holds
+                SELECT h.occurred_at, h.state, bool_or(h.state = t.state) OVER () AS holds
                 FROM repricer.price_change_history h
                 WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
                     AND h.occurred_at = (

@@ -1,19 +1,19 @@
 /// Writes JSON into one buffer. A member that is nil is left out, as `Codable` leaves it out.
-struct JSONWriter {
+package struct JSONWriter {
     private var bytes: [UInt8] = []
     private var needsComma = false
 
-    init() { bytes.reserveCapacity(1024) }
+    package init() { bytes.reserveCapacity(1024) }
 
-    var text: String { String(decoding: bytes, as: UTF8.self) }
+    package var text: String { String(decoding: bytes, as: UTF8.self) }
 
-    mutating func object(_ members: (inout JSONWriter) -> Void) {
+    package mutating func object(_ members: (inout JSONWriter) -> Void) {
         open(UInt8(ascii: "{"))
         members(&self)
         close(UInt8(ascii: "}"))
     }
 
-    mutating func list<Element>(
+    package mutating func list<Element>(
         _ elements: [Element], _ write: (Element, inout JSONWriter) -> Void
     ) {
         open(UInt8(ascii: "["))
@@ -21,37 +21,37 @@ struct JSONWriter {
         close(UInt8(ascii: "]"))
     }
 
-    mutating func key(_ name: StaticString, _ value: (inout JSONWriter) -> Void) {
+    package mutating func key(_ name: StaticString, _ value: (inout JSONWriter) -> Void) {
         label(name)
         value(&self)
     }
 
-    mutating func text(_ name: StaticString, _ value: String?) {
+    package mutating func text(_ name: StaticString, _ value: String?) {
         guard let value else { return }
         label(name)
         quoted(value)
     }
 
-    mutating func number(_ name: StaticString, _ value: Int64?) {
+    package mutating func number(_ name: StaticString, _ value: Int64?) {
         guard let value else { return }
         label(name)
         digits(value)
         needsComma = true
     }
 
-    mutating func flag(_ name: StaticString, _ value: Bool?) {
+    package mutating func flag(_ name: StaticString, _ value: Bool?) {
         guard let value else { return }
         label(name)
         bytes.append(contentsOf: (value ? "true" : "false").utf8)
         needsComma = true
     }
 
-    mutating func texts(_ name: StaticString, _ values: [String]) {
+    package mutating func texts(_ name: StaticString, _ values: [String]) {
         label(name)
         list(values) { $1.quoted($0) }
     }
 
-    mutating func list<Element>(
+    package mutating func list<Element>(
         _ name: StaticString, _ elements: [Element], _ write: (Element, inout JSONWriter) -> Void
     ) {
         label(name)

@@ -127,8 +127,7 @@ extension RequestQueries {
                 UPDATE repricer.price_changes c SET state = 'unknown', reason = t.reason,
                     state_since = \(timestamp: at)::timestamptz
                 FROM \(fragment: changes(of: endings))
-                WHERE c.original_transaction_id = t.id AND c.request_reference_id = t.request
-                    AND c.state IN ('sending', 'unknown')
+                WHERE \(fragment: isOpen)
                 RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
                     c.request_reference_id
             )
@@ -150,8 +149,7 @@ extension RequestQueries {
                 state_since = \(timestamp: at)::timestamptz,
                 goes_alone = c.goes_alone OR t.goes_alone
             FROM \(fragment: changes(of: endings)), repricer.batches b
-            WHERE b.batch_id = c.batch_id AND c.original_transaction_id = t.id
-                AND c.request_reference_id = t.request AND c.state IN ('sending', 'unknown')
+            WHERE b.batch_id = c.batch_id AND \(fragment: isOpen)
             RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
                 c.request_reference_id
         )
@@ -167,8 +165,7 @@ extension RequestQueries {
                 ended_at = \(timestamp: at)::timestamptz,
                 state_since = \(timestamp: at)::timestamptz
             FROM \(fragment: changes(of: endings))
-            WHERE c.original_transaction_id = t.id AND c.request_reference_id = t.request
-                AND c.state IN ('sending', 'unknown')
+            WHERE \(fragment: isOpen)
             RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
                 c.request_reference_id
         )
@@ -176,16 +173,32 @@ extension RequestQueries {
         """
     }
 
+    /// The attempts `t` with each open change that they carry. Found by the subscription, one by one: how many are open
+    /// changes faster than statistics, and a plan that starts from the state reads all that moved since the last vacuum.
     private static func changes(of endings: [Ending]) -> SQL {
         """
-        unnest(\(endings.map(\.request.originalTransactionID))::text[],
-            \(uuids: endings.map(\.request.requestReferenceID))::uuid[],
-            \(texts: endings.map(\.reason))::text[],
-            \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
-            \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[]
-        ) AS t (id, request, reason, next_attempt_at, goes_alone)
+        (
+            SELECT e.*, p.change_id FROM unnest(\(endings.map(\.request.originalTransactionID))::text[],
+                \(uuids: endings.map(\.request.requestReferenceID))::uuid[],
+                \(texts: endings.map(\.reason))::text[],
+                \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
+                \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[]
+            ) AS e (id, request, reason, next_attempt_at, goes_alone)
+            CROSS JOIN LATERAL (
+                SELECT p.change_id FROM repricer.price_changes p
+                WHERE p.original_transaction_id = e.id AND p.request_reference_id = e.request
+                    AND p.state IN ('sending', 'unknown')
+                OFFSET 0
+            ) p
+        ) t
         """
     }
+
+    /// The change `c` is the one that `t` names, and is still open: not asked in words that an index on states answers.
+    private static let isOpen: SQL = """
+        c.original_transaction_id = t.id AND c.change_id = t.change_id
+            AND c.request_reference_id = t.request AND (c.state IN ('sending', 'unknown')) IS TRUE
+        """
 
     /// A line of history for each change that the statement before it moved, and for no other.
     private static func recordMoved(at: Int64) -> SQL {

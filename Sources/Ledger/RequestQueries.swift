@@ -112,7 +112,7 @@ package enum RequestQueries {
             -- name: waitingRequests
             WITH first AS MATERIALIZED (
                 SELECT lease_until FROM repricer.price_change_requests
-                WHERE state IN ('sending', 'unknown')
+                WHERE settled_at IS NULL
                     AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
                 ORDER BY lease_until LIMIT 1
             )
@@ -147,7 +147,7 @@ package enum RequestQueries {
                 AND p.request_reference_id = r.request_reference_id
                 AND p.state IN ('sending', 'unknown')
         ) c
-        WHERE r.state IN ('sending', 'unknown') AND r.lease_until <= \(timestamp: realNow)
+        WHERE r.settled_at IS NULL AND r.lease_until <= \(timestamp: realNow)
             AND (r.next_attempt_at IS NULL OR r.next_attempt_at <= \(timestamp: realNow))
         """
     }
@@ -171,7 +171,7 @@ package enum RequestQueries {
                     ON r.original_transaction_id = d.original_transaction_id
                         AND r.request_reference_id = d.request_reference_id
                 WHERE d.is_look = \(looking) AND (d.is_look OR NOT d.is_paused)
-                    AND r.state IN ('sending', 'unknown') AND r.lease_until <= \(timestamp: realNow)
+                    AND r.settled_at IS NULL AND r.lease_until <= \(timestamp: realNow)
                 ORDER BY r.lease_until LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.price_change_requests r
@@ -208,14 +208,13 @@ package enum RequestQueries {
         -- name: renewLeases
         WITH free AS (
             SELECT r.original_transaction_id, r.request_reference_id
-            FROM repricer.price_change_requests r
-            JOIN unnest(\(requests.map(\.originalTransactionID))::text[],
-                \(uuids: requests.map(\.requestReferenceID))::uuid[],
-                \(requests.map(\.fence))::bigint[]) AS held (id, request, fence)
-                ON r.original_transaction_id = held.id AND r.request_reference_id = held.request
-                    AND r.fence = held.fence
-            WHERE r.state IN ('sending', 'unknown') AND r.next_attempt_at IS NULL
-            FOR UPDATE OF r SKIP LOCKED
+            FROM \(fragment: fenced(requests))
+            CROSS JOIN LATERAL (
+                SELECT r.original_transaction_id, r.request_reference_id
+                FROM repricer.price_change_requests r
+                WHERE \(fragment: isHeld) AND r.next_attempt_at IS NULL
+                FOR UPDATE SKIP LOCKED
+            ) r
         )
         UPDATE repricer.price_change_requests r SET lease_until = \(timestamp: until)
         FROM free
@@ -232,17 +231,31 @@ package enum RequestQueries {
         let rows = try connection.query(
             """
             -- name: heldRequests
-            SELECT r.request_reference_id FROM repricer.price_change_requests r
-            JOIN unnest(\(requests.map(\.originalTransactionID))::text[],
-                \(uuids: requests.map(\.requestReferenceID))::uuid[],
-                \(requests.map(\.fence))::bigint[]) AS t (id, request, fence)
-                ON r.original_transaction_id = t.id AND r.request_reference_id = t.request
-                    AND r.fence = t.fence
-            WHERE r.state IN ('sending', 'unknown')
-            ORDER BY r.original_transaction_id FOR UPDATE OF r
+            SELECT r.request_reference_id
+            FROM (SELECT * FROM \(fragment: fenced(requests)) ORDER BY id) t
+            CROSS JOIN LATERAL (
+                SELECT r.request_reference_id FROM repricer.price_change_requests r
+                WHERE \(fragment: isHeld)
+                FOR UPDATE
+            ) r
             """)
         return Set(try rows.map { try $0.text("request_reference_id") })
     }
+
+    private static func fenced(_ requests: [Held]) -> SQL {
+        """
+        unnest(\(requests.map(\.originalTransactionID))::text[],
+            \(uuids: requests.map(\.requestReferenceID))::uuid[],
+            \(requests.map(\.fence))::bigint[]) AS t (id, request, fence)
+        """
+    }
+
+    /// The intent `r` is open, and its lease is `t`'s. Asked for each `t` by itself, so that it is found by its key: how many
+    /// are open changes faster than statistics, and a plan that starts from them reads all that ended since the last vacuum.
+    private static let isHeld: SQL = """
+        r.original_transaction_id = t.id AND r.request_reference_id = t.request AND r.fence = t.fence
+        AND r.state IN ('sending', 'unknown')
+        """
 
     /// How an attempt ended, as stored with the intent.
     package struct Answer: Sendable {
@@ -274,7 +287,8 @@ package enum RequestQueries {
             WHERE NOT EXISTS (
                 SELECT 1 FROM repricer.price_changes c
                 WHERE c.original_transaction_id = t.id AND c.request_reference_id = t.request
-                    AND c.state IN ('sending', 'unknown'))
+                    AND c.state IN ('sending', 'unknown')
+                OFFSET 0)
             """)
         return Set(try rows.map { try $0.text("request") })
     }

@@ -29,6 +29,24 @@ enum StatementText {
         return json.text
     }
 
+    /// As `subscriptions.increases` keeps them.
+    static func text(_ increases: [RecordedIncrease]) -> String {
+        var json = JSONWriter()
+        json.list(increases) { increase, json in
+            json.object {
+                $0.text("sku", increase.sku)
+                $0.number("price", increase.price)
+                $0.number("communicatedAt", increase.communicatedAt?.milliseconds)
+                $0.number("effectiveAt", increase.effectiveAt?.milliseconds)
+                $0.text("origin", increase.origin?.rawValue)
+                $0.number("consentAskedAt", increase.consentAskedAt?.milliseconds)
+                $0.number("acceptedAt", increase.acceptedAt?.milliseconds)
+                $0.number("refusedAt", increase.refusedAt?.milliseconds)
+            }
+        }
+        return json.text
+    }
+
     private static func write(_ transaction: TransactionStatement, _ json: inout JSONWriter) {
         json.object {
             $0.text("transactionID", transaction.transactionID)

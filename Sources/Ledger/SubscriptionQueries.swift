@@ -53,14 +53,25 @@ package enum SubscriptionQueries {
             """)
     }
 
+    /// Locks them all, waiting for whoever holds them, and reads them as `loadReadable` does.
+    package static func lockAndLoad(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> (stored: [String: Stored], unreadable: [String: String]) {
+        let rows = try connection.query(
+            """
+            -- name: lockAndLoadSubscriptions
+            SELECT * FROM repricer.subscriptions
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+            ORDER BY original_transaction_id
+            FOR UPDATE
+            """)
+        return try readable(rows)
+    }
+
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Stored] {
-        let loaded = try loadReadable(ids, on: connection)
-        if let first = loaded.unreadable.first {
-            throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
-        }
-        return loaded.stored
+        try stored(loadReadable(ids, on: connection))
     }
 
     /// As `load`, and by id why a row can't be read: one must not stop the others.
@@ -73,6 +84,21 @@ package enum SubscriptionQueries {
             SELECT * FROM repricer.subscriptions
             WHERE original_transaction_id = ANY (\(ids)::text[])
             """)
+        return try readable(rows)
+    }
+
+    private static func stored(
+        _ loaded: (stored: [String: Stored], unreadable: [String: String])
+    ) throws -> [String: Stored] {
+        if let first = loaded.unreadable.first {
+            throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
+        }
+        return loaded.stored
+    }
+
+    private static func readable(
+        _ rows: Rows
+    ) throws -> (stored: [String: Stored], unreadable: [String: String]) {
         var stored: [String: Stored] = [:]
         var unreadable: [String: String] = [:]
         stored.reserveCapacity(rows.count)
@@ -93,6 +119,7 @@ package enum SubscriptionQueries {
     package static func renewingSKUs(
         ofCustomers tokens: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Set<String>] {
+        guard !tokens.isEmpty else { return [:] }
         let rows = try connection.query(
             """
             -- name: renewingSKUsOfCustomers
@@ -193,7 +220,7 @@ package enum SubscriptionQueries {
         return carriers
     }
 
-    private static func read(_ row: Row) throws -> Stored {
+    static func read(_ row: Row) throws -> Stored {
         var facts = SubscriptionFacts(
             originalTransactionID: try row.text("original_transaction_id"))
         facts.status = try row.intOrNil("status")
@@ -229,7 +256,7 @@ package enum SubscriptionQueries {
     }
 
     /// Writes back what a fold made of subscriptions.
-    package static func save(_ states: [SubscriptionState]) throws -> SQL {
+    package static func save(_ states: [SubscriptionState]) -> SQL {
         let facts = states.map(\.facts)
         return """
             -- name: saveSubscriptions
@@ -264,7 +291,7 @@ package enum SubscriptionQueries {
                 \(timestamps: facts.map { $0.renewalAt?.milliseconds })::timestamptz[],
                 \(texts: facts.map(\.consistencyToken))::text[],
                 \(jsons: facts.map { StatementText.text($0.items) })::jsonb[],
-                \(jsons: try states.map { try JSONText.encode($0.increases) })::jsonb[],
+                \(jsons: states.map { StatementText.text($0.increases) })::jsonb[],
                 \(states.map { arrayText($0.seenSKUs) })::text[],
                 \(timestamps: facts.map { $0.signedAt?.milliseconds })::timestamptz[],
                 \(timestamps: states.map { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],

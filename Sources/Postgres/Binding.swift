@@ -56,97 +56,111 @@ struct Binding: Sendable {
     }
 
     static func textArray(_ values: [String?]) -> Binding {
-        array(values, type: .textArray, element: .text, encode: encodeText)
+        array(values, type: .textArray, element: .text, write: writeText)
     }
 
     static func int8Array(_ values: [Int64?]) -> Binding {
-        array(values, type: .int8Array, element: .int8) { $0.bigEndianBytes }
+        array(values, type: .int8Array, element: .int8) { $1.append(bigEndian: $0) }
     }
 
     static func boolArray(_ values: [Bool?]) -> Binding {
-        array(values, type: .boolArray, element: .bool) { [$0 ? 1 : 0] }
+        array(values, type: .boolArray, element: .bool) { $1.append($0 ? 1 : 0) }
     }
 
     static func byteaArray(_ values: [[UInt8]?]) -> Binding {
-        array(values, type: .byteaArray, element: .bytea) { $0 }
+        array(values, type: .byteaArray, element: .bytea) { $1.append(contentsOf: $0) }
     }
 
     static func timestampArray(_ values: [Int64?]) -> Binding {
         array(values, type: .timestamptzArray, element: .timestamptz) {
-            value throws(PostgresError) in
+            value, bytes throws(PostgresError) in
             guard let microseconds = PostgresTime.microseconds(fromUnixMilliseconds: value) else {
                 throw .timeOutOfRange
             }
-            return microseconds.bigEndianBytes
+            bytes.append(bigEndian: microseconds)
         }
     }
 
     static func uuidArray(_ values: [String?]) -> Binding {
-        array(values, type: .uuidArray, element: .uuid) { value throws(PostgresError) in
-            guard let bytes = uuidBytes(value) else {
+        array(values, type: .uuidArray, element: .uuid) { value, bytes throws(PostgresError) in
+            guard writeUUID(value, to: &bytes) else {
                 throw PostgresError(.unrepresentableValue, "a bound value is not a UUID")
             }
-            return bytes
         }
     }
 
     static func jsonbArray(_ values: [String?]) -> Binding {
-        array(values, type: .jsonbArray, element: .jsonb) { value throws(PostgresError) in
+        array(values, type: .jsonbArray, element: .jsonb) { value, bytes throws(PostgresError) in
             // The binary jsonb format is a version byte and the text.
-            [1] + (try encodeText(value))
+            bytes.append(1)
+            try writeText(value, to: &bytes)
         }
     }
 
-    private static func encodeText(_ value: String) throws(PostgresError) -> [UInt8] {
-        guard !value.utf8.contains(0) else { throw .nulInText }
-        return Array(value.utf8)
+    private static func writeText(
+        _ value: String, to bytes: inout [UInt8]
+    ) throws(PostgresError) {
+        var value = value
+        let hasNUL = value.withUTF8 { text in
+            bytes.append(contentsOf: text)
+            return text.contains(0)
+        }
+        if hasNUL { throw .nulInText }
     }
 
     /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then
-    /// each element with its length (-1 is NULL).
+    /// each element with its length (-1 is NULL). Thousands are sent for a claim, so all go into one buffer.
     private static func array<Element>(
         _ values: [Element?], type: TypeID, element: TypeID,
-        encode: (Element) throws(PostgresError) -> [UInt8]
+        write: (Element, inout [UInt8]) throws(PostgresError) -> Void
     ) -> Binding {
         var bytes: [UInt8] = []
         let isEmpty = values.isEmpty
-        bytes += Int32(isEmpty ? 0 : 1).bigEndianBytes
-        bytes += Int32(values.contains { $0 == nil } ? 1 : 0).bigEndianBytes
-        bytes += element.rawValue.bigEndianBytes
+        bytes.reserveCapacity(20 + values.count * 24)
+        bytes.append(bigEndian: Int32(isEmpty ? 0 : 1))
+        bytes.append(bigEndian: Int32(values.contains { $0 == nil } ? 1 : 0))
+        bytes.append(bigEndian: element.rawValue)
         guard !isEmpty else { return Binding(type: type, value: .binary(bytes)) }
-        bytes += Int32(clamping: values.count).bigEndianBytes
-        bytes += Int32(1).bigEndianBytes
+        bytes.append(bigEndian: Int32(clamping: values.count))
+        bytes.append(bigEndian: Int32(1))
         for value in values {
             guard let value else {
-                bytes += Int32(-1).bigEndianBytes
+                bytes.append(bigEndian: Int32(-1))
                 continue
             }
+            let start = bytes.count
+            bytes.append(bigEndian: Int32(0))
             do throws(PostgresError) {
-                let encoded = try encode(value)
-                bytes += Int32(clamping: encoded.count).bigEndianBytes
-                bytes += encoded
+                try write(value, &bytes)
             } catch {
                 return Binding(type: type, value: .refused(error))
             }
+            bytes.set(bigEndian: Int32(clamping: bytes.count - start - 4), at: start)
         }
         return Binding(type: type, value: .binary(bytes))
     }
 
-    /// The 16 bytes of the 8-4-4-4-12 form, in either case.
-    static func uuidBytes(_ text: String) -> [UInt8]? {
-        let characters = Array(text.utf8)
-        guard characters.count == 36 else { return nil }
-        var digits: [UInt8] = []
-        digits.reserveCapacity(32)
-        for (index, character) in characters.enumerated() {
-            if [8, 13, 18, 23].contains(index) {
-                guard character == UInt8(ascii: "-") else { return nil }
-            } else {
-                guard let digit = Hex.value(of: character) else { return nil }
-                digits.append(digit)
+    /// The 16 bytes of the 8-4-4-4-12 form, in either case; false, with whatever was written, when it is not one.
+    private static func writeUUID(_ text: String, to bytes: inout [UInt8]) -> Bool {
+        var text = text
+        return text.withUTF8 { characters in
+            guard characters.count == 36 else { return false }
+            var high: UInt8?
+            for (index, character) in characters.enumerated() {
+                if index == 8 || index == 13 || index == 18 || index == 23 {
+                    guard character == UInt8(ascii: "-") else { return false }
+                    continue
+                }
+                guard let digit = Hex.value(of: character) else { return false }
+                if let first = high {
+                    bytes.append(first << 4 | digit)
+                    high = nil
+                } else {
+                    high = digit
+                }
             }
+            return true
         }
-        return stride(from: 0, to: 32, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 }
 
@@ -155,6 +169,19 @@ extension PostgresError {
         .nulInText, "a bound text holds U+0000, which PostgreSQL cannot store")
     static let timeOutOfRange = PostgresError(
         .unrepresentableValue, "a bound instant is outside PostgreSQL's range")
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(bigEndian value: some FixedWidthInteger) {
+        Swift.withUnsafeBytes(of: value.bigEndian) { append(contentsOf: $0) }
+    }
+
+    /// Overwrites what stands at `start`, where it has room.
+    fileprivate mutating func set(bigEndian value: some FixedWidthInteger, at start: Int) {
+        Swift.withUnsafeBytes(of: value.bigEndian) { new in
+            for (index, byte) in new.enumerated() { self[start + index] = byte }
+        }
+    }
 }
 
 extension FixedWidthInteger {

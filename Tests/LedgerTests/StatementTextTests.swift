@@ -30,6 +30,24 @@ import Testing
         }
     }
 
+    @Test func increases_readBackAsWritten_andAsCodableReadsThem() throws {
+        let increases = [
+            RecordedIncrease(sku: "A\"\\\n", price: 9990),
+            RecordedIncrease(
+                sku: "B", price: -1, communicatedAt: Instant(milliseconds: 1),
+                effectiveAt: Instant(milliseconds: 2), origin: .elsewhere,
+                consentAskedAt: Instant(milliseconds: 3), acceptedAt: Instant(milliseconds: 4),
+                refusedAt: Instant(milliseconds: 5)),
+        ]
+        let text = StatementText.text(increases)
+
+        #expect(try JSONText.decode([RecordedIncrease].self, text) == increases)
+        let plain = StatementText.text(Array(increases.dropFirst()))
+        let read = Array(plain.utf8).withUnsafeBytes { StoredItems.increases($0) }
+        #expect(read == Array(increases.dropFirst()))
+        #expect(StatementText.text([RecordedIncrease]()) == "[]")
+    }
+
     @Test func statement_withEveryKindOfCharacter_readsBack() throws {
         var event = try #require(RandomStory(seed: 1).events.first)
         event.type = "\u{1}\"\\/\n é 🎬 \u{2028}"

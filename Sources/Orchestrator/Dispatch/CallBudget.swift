@@ -22,14 +22,15 @@ package struct CallBudget: Sendable {
 
     let pool: LedgerPool
     let endpoint: String
-    let perSecond: Int
+    /// nil: no limit. Only for measuring what the rest of the road takes.
+    let perSecond: Int?
     let clock: any WallClock
     /// A longer silence ends the run instead of being waited out.
     let silenceMax: Duration
     let wait: Wait
 
     package init(
-        pool: LedgerPool, endpoint: String, perSecond: Int, clock: any WallClock,
+        pool: LedgerPool, endpoint: String, perSecond: Int?, clock: any WallClock,
         silenceMax: Duration = .seconds(3600), wait: @escaping Wait = CallBudget.sleep
     ) {
         self.pool = pool
@@ -48,6 +49,7 @@ package struct CallBudget: Sendable {
     private var isReal: Bool { clock is SystemClock }
 
     private var rate: CallRate {
+        let perSecond = perSecond ?? .max
         guard !isReal else {
             return CallRate(
                 endpoint: endpoint, perSecond: perSecond, horizonMicros: Self.horizon.microseconds)
@@ -64,6 +66,7 @@ package struct CallBudget: Sendable {
     package func lease(
         _ wanted: Int, on connection: isolated LedgerConnection
     ) throws -> CallSlots {
+        guard perSecond != nil else { return unlimited(wanted) }
         let nowMicros = isReal ? nil : clock.nowMilliseconds() &* 1000
         let lease = try RateQueries.lease(
             rate, wanted: wanted, nowMicros: nowMicros, on: connection)
@@ -77,15 +80,23 @@ package struct CallBudget: Sendable {
 
     /// Reserves up to `wanted` slots, perhaps none.
     package func lease(_ wanted: Int) async throws -> CallSlots {
-        try await pool.withConnection { connection in
+        guard perSecond != nil else { return unlimited(wanted) }
+        return try await pool.withConnection { connection in
             try await connection.read { try lease(wanted, on: $0) }
         }
     }
 
     /// How many calls a lease can hold at most.
     var slotsAhead: Int {
+        guard let perSecond else { return .max }
         let ahead = Double(perSecond) * Double(rate.horizonMicros) / 1_000_000
         return max(1, Int(min(ahead.rounded(.up), 1_000_000)))
+    }
+
+    private func unlimited(_ wanted: Int) -> CallSlots {
+        CallSlots(
+            RateQueries.Lease(granted: wanted, firstAtMicros: 0, delayMicros: 0),
+            first: .now, spacing: .zero, tolerance: nil, wait: wait)
     }
 
     private func real(_ interval: Duration) -> Duration {
@@ -121,6 +132,7 @@ package struct CallBudget: Sendable {
     /// Waits until half a horizon of slots lies free behind those of the lease: claims of one call each would cost
     /// more than the calls.
     package func pace(after slots: CallSlots) async throws {
+        guard perSecond != nil else { return }
         let end = slots.end - real(.microseconds(rate.horizonMicros / 2))
         let early = end - ContinuousClock.now
         if early > .zero { try await wait(min(early, Self.pauseMax)) }

@@ -211,11 +211,11 @@ struct CallRound: Sendable {
         let now = Instant(milliseconds: world.clock.nowMilliseconds())
         let ours = try await settlement.settle(
             attempts, now: now, realNow: world.realClock.nowMilliseconds())
-        for attempt in attempts {
-            let isOurs = ours.contains(attempt.request.requestReferenceID)
-            world.metrics.increment(
-                "repricer_calls_total",
-                labels: ["result": isOurs ? attempt.label : "lease_lost"])
+        let results = attempts.map { attempt in
+            ours.contains(attempt.request.requestReferenceID) ? attempt.label : "lease_lost"
+        }
+        for (result, calls) in Dictionary(results.map { ($0, 1) }, uniquingKeysWith: +) {
+            world.metrics.increment("repricer_calls_total", labels: ["result": result], by: calls)
         }
     }
 

@@ -32,11 +32,11 @@ struct Claimer: Sendable {
         _ turn: DueOrder.Turn, limit: Int, now: Instant, realNow: Int64
     ) async throws -> Claim {
         try await pool.withTransaction { connection in
-            let ids = try DueQueries.lock(
+            let locked = try DueQueries.lock(
                 turn.due, until: turn.until, limit: limit, realNow: realNow, on: connection)
-            guard !ids.isEmpty else { return Claim() }
-            let open = try DispatchQueries.openChanges(ids, on: connection)
-            let (stored, unreadable) = try SubscriptionQueries.loadReadable(ids, on: connection)
+            guard !locked.ids.isEmpty else { return Claim() }
+            let (stored, unreadable) = (locked.stored, locked.unreadable)
+            let open = try DispatchQueries.openChanges(locked.ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
             let carriers = try carriers(of: open, on: connection)
@@ -50,7 +50,7 @@ struct Claimer: Sendable {
                 DispatchQueries.putOff($0, until: realNow + Self.unreadableWait)
             }
             claim.judged += unreadable.count
-            for id in ids {
+            for id in locked.ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
                 let judged = judged(changes, subscription, siblings, carriers, by: judge, late)
                 claim.judged += judged.count
@@ -139,7 +139,7 @@ struct Claimer: Sendable {
             originalTransactionID: facts.originalTransactionID,
             requestReferenceID: intent.requestReferenceID,
             changeIDs: group.map(\.change.changeID), transactionID: intent.transactionID,
-            call: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+            call: intent.text)
         return (request, intent)
     }
 }

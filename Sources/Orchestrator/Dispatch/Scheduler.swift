@@ -17,6 +17,7 @@ package struct Scheduler: Service {
     private let dueWork = DueWork()
     private let prices: CallBudget
     private let statuses: CallBudget
+    private let claimSize: ClaimSize
 
     package struct World: Sendable {
         package var pool: LedgerPool
@@ -50,7 +51,8 @@ package struct Scheduler: Service {
     }
 
     package struct Limits: Sendable {
-        package var changePricePerSecond = 50
+        /// nil: no limit. Only for measuring what the rest of the road takes.
+        package var changePricePerSecond: Int? = 50
         /// Looks at a status; the canceller spends of the same.
         package var statusPerSecond = 50
         /// Claims that are made at a time. More than one is for thousands of calls a second.
@@ -98,6 +100,8 @@ package struct Scheduler: Service {
         statuses = CallBudget(
             pool: world.pool, endpoint: Canceller.endpoint,
             perSecond: world.limits.statusPerSecond, clock: world.clock, wait: world.wait)
+        claimSize = ClaimSize(
+            most: world.limits.requestsPerClaim, aim: world.limits.leavesWithin / 2)
     }
 
     package func run() async throws {
@@ -198,8 +202,10 @@ package struct Scheduler: Service {
         for turn in turns where free > 0 && ContinuousClock.now < until {
             let started = ContinuousClock.now
             let claim = try await claimer.claim(
-                turn, limit: free, now: Instant(milliseconds: world.clock.nowMilliseconds()),
+                turn, limit: min(free, claimSize.next),
+                now: Instant(milliseconds: world.clock.nowMilliseconds()),
                 realNow: world.realClock.nowMilliseconds())
+            claimSize.note(claim.requests.count, took: .now - started)
             judged += claim.judged
             free -= claim.requests.count
             round(

@@ -31,13 +31,17 @@ struct Settlement: Sendable {
     func settle(_ attempts: [Attempt], now: Instant, realNow: Int64) async throws -> Set<String> {
         try await pool.withTransaction { connection in
             let requests = attempts.map(\.request)
-            try SubscriptionQueries.lock(
+            let locked = try SubscriptionQueries.lockAndLoad(
                 requests.map(\.originalTransactionID), on: connection)
             let ours = try RequestQueries.held(of: requests, on: connection)
             let held = attempts.filter { ours.contains($0.request.requestReferenceID) }
             guard !held.isEmpty else { return ours }
-            try SubscriptionFolder.fold(held.flatMap(\.statements), on: connection)
-            let settled = try RequestQueries.settled(among: held.map(\.request), on: connection)
+            let folded = try SubscriptionFolder.fold(
+                held.flatMap(\.statements),
+                // One that can't be read is the fault of those alone whose answer it must take in.
+                into: locked.unreadable.isEmpty ? locked.stored : nil, holdsCalls: true,
+                on: connection)
+            let settled = try settled(among: held.map(\.request), folded, on: connection)
             let halting = held.compactMap { attempt in
                 attempt.answer.haltsBatch.map { (attempt.request, Int64($0.code)) }
             }
@@ -56,6 +60,28 @@ struct Settlement: Sendable {
             _ = try connection.pipeline(endings.statements(at: now.milliseconds))
             return ours
         }
+    }
+
+    /// Those whose changes a fold has settled, this one or an earlier one; by request id.
+    private func settled(
+        among requests: [RequestQueries.Held], _ folded: [String: [TrackedChange]],
+        on connection: isolated LedgerConnection
+    ) throws -> Set<String> {
+        var settled: Set<String> = []
+        var others: [RequestQueries.Held] = []
+        for request in requests {
+            guard let changes = folded[request.originalTransactionID] else {
+                others.append(request)
+                continue
+            }
+            let isOpen = changes.contains { change in
+                change.requestReferenceID == request.requestReferenceID
+                    && (change.progress.state == .sending || change.progress.state == .unknown)
+            }
+            if !isOpen { settled.insert(request.requestReferenceID) }
+        }
+        guard !others.isEmpty else { return settled }
+        return try settled.union(RequestQueries.settled(among: others, on: connection))
     }
 
     /// Settles an attempt whose answer can't be stored: nobody knows, and the changes say so. It is looked at

@@ -1,3 +1,4 @@
+import Ledger
 package import Pricing
 
 /// What a request says, kept as JSON with the intent: a retry sends the very same words.
@@ -16,6 +17,29 @@ package struct PriceChangeIntent: Hashable, Sendable, Codable {
         /// Milliunits.
         package var price: Int64
         package var dependentSKUs: [String]
+    }
+}
+
+extension PriceChangeIntent {
+    /// As it is kept with the intent: what `Codable` reads.
+    var text: String {
+        var json = JSONWriter()
+        json.object { json in
+            json.text("originalTransactionID", originalTransactionID)
+            json.text("transactionID", transactionID)
+            json.text("requestReferenceID", requestReferenceID)
+            json.text("consistencyToken", consistencyToken)
+            json.text("currency", currency)
+            json.text("storefront", storefront)
+            json.list("items", items) { item, json in
+                json.object {
+                    $0.text("sku", item.sku)
+                    $0.number("price", item.price)
+                    $0.texts("dependentSKUs", item.dependentSKUs)
+                }
+            }
+        }
+        return json.text
     }
 }
 

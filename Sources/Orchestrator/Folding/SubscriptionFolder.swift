@@ -8,19 +8,26 @@ package enum SubscriptionFolder {
     /// their subscription fold again from the beginning, once for all of them: any order of arrival ends the same.
     /// One kept before changes nothing.
     ///
+    /// Returns the changes that were ever sent of the subscriptions that it folded, by subscription, as they are now.
     /// Throws `LedgerError` where a statement names no moment or no subscription that can be stored.
+    ///
+    /// - Parameters:
+    ///   - stored: The subscriptions as they were read under the lock; nil: they are read here.
+    ///   - holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
+    @discardableResult
     package static func fold(
-        _ told: [SubscriptionEvent], on connection: isolated LedgerConnection
-    ) throws {
-        guard !told.isEmpty else { return }
+        _ told: [SubscriptionEvent], into stored: [String: SubscriptionQueries.Stored]? = nil,
+        holdsCalls: Bool = false, on connection: isolated LedgerConnection
+    ) throws -> [String: [TrackedChange]] {
+        guard !told.isEmpty else { return [:] }
         let storable = try told.map { event throws(LedgerError) in
             do { return try event.storable() } catch { throw .unreadable("a statement: \(error)") }
         }
         let arrived = try EventQueries.insert(storable, on: connection)
-        guard !arrived.isEmpty else { return }
+        guard !arrived.isEmpty else { return [:] }
         let byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
         let ids = byID.keys.sorted()
-        let stored = try SubscriptionQueries.load(ids, on: connection)
+        let stored = try stored ?? SubscriptionQueries.load(ids, on: connection)
         let changes = try FoldQueries.sentChanges(ids, on: connection)
         let cancellations = try FoldQueries.cancellations(ids, on: connection)
         let ownCancels = try FoldQueries.ownCancels(ids, on: connection)
@@ -31,6 +38,7 @@ package enum SubscriptionFolder {
         let everything = late.isEmpty ? [:] : try EventQueries.all(late, on: connection)
 
         var writes = FoldWrites()
+        var folded: [String: [TrackedChange]] = [:]
         for id in ids {
             let known = stored[id]
             let before = SubscriptionState(
@@ -38,9 +46,12 @@ package enum SubscriptionFolder {
                 increases: known?.increases ?? [], seenSKUs: known?.seenSKUs ?? [],
                 changes: changes[id] ?? [], cancellations: cancellations[id] ?? [],
                 ownCancels: ownCancels[id] ?? [], foldedThrough: known?.foldedThrough)
-            writes.append(
-                SubscriptionFold(before, arrived: byID[id, default: []], all: everything[id]))
+            let fold = SubscriptionFold(
+                before, arrived: byID[id, default: []], all: everything[id])
+            folded[id] = fold.state.changes
+            writes.append(fold)
         }
-        _ = try connection.pipeline(try writes.statements())
+        _ = try connection.pipeline(writes.statements(holdsCalls: holdsCalls))
+        return folded
     }
 }

@@ -188,16 +188,17 @@ struct Live: Sendable {
         let environment = try configuration.required(configuration.environment, .environment)
         var looking = Canceller.Limits()
         var limits = Scheduler.Limits()
-        limits.changePricePerSecond =
-            try configuration.required(configuration.changePriceRate, .changePriceRate).perSecond
+        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
+            .perSecond
+        limits.changePricePerSecond = rate
         limits.statusPerSecond =
             try configuration.required(configuration.statusRate, .statusRate).perSecond
         // A call that waits for a connection would miss its instant, and leave beside another's; the canceller has
         // its connections of the same client.
         limits.callsOutMax = Self.callsMax - 2 * looking.dependentsPerRound
         if clock is SystemClock {
-            limits.lanes = min(limits.lanes, max(1, limits.changePricePerSecond / 500))
-            limits.requestsPerClaim = min(500, max(25, limits.changePricePerSecond / 2))
+            limits.lanes = min(limits.lanes, max(1, rate / 500))
+            limits.requestsPerClaim = min(500, max(25, rate / 2))
         }
         limits.idleWait = idleWait
         var folding = Projector.Limits()

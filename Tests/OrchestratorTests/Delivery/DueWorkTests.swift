@@ -1,3 +1,4 @@
+import Foundation
 import Ledger
 import Orchestrator
 import Pricing
@@ -111,6 +112,22 @@ import Testing
         #expect(read.due == 0)
         #expect(read.rows <= 68, "one a queue")
         await world.close()
+    }
+
+    /// A retry says what the first call said: the stored text is read by `Codable`.
+    @Test(arguments: [nil, "token \"1\""])
+    func intent_asStored_readsBack(token: String?) throws {
+        let intent = PriceChangeIntent(
+            originalTransactionID: "1", transactionID: "1", requestReferenceID: "id",
+            consistencyToken: token, currency: "USD", storefront: "USA",
+            items: [
+                .init(sku: "é\\\u{1}", price: 9990, dependentSKUs: ["B", "C\n"]),
+                .init(sku: "D", price: 1, dependentSKUs: []),
+            ])
+
+        let read = try JSONDecoder().decode(PriceChangeIntent.self, from: Data(intent.text.utf8))
+
+        #expect(read == intent)
     }
 
     /// The next claim does not wait for the calls of the one before.

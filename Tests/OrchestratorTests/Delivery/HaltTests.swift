@@ -425,7 +425,8 @@ import Testing
                 DueQueries.queues(on: connection).map { (queue: $0, floor: nil) },
                 realNow: realNow, on: connection)
             let locked = try DueQueries.lock(
-                due, until: nil, limit: 25, realNow: realNow, on: connection)
+                due, until: nil, limit: 25, realNow: realNow, on: connection
+            ).ids
             return (due, locked)
         }
 

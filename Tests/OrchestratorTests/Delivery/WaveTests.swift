@@ -185,7 +185,8 @@ import Testing
                 DueQueries.queues(on: connection).map { (queue: $0, floor: nil) },
                 realNow: realNow, on: connection)
             let ids = try DueQueries.lock(
-                due, until: nil, limit: 25, realNow: realNow, on: connection)
+                due, until: nil, limit: 25, realNow: realNow, on: connection
+            ).ids
             let read = try connection.query(
                 """
                 SELECT idx_tup_fetch + seq_tup_read AS rows FROM pg_stat_xact_user_tables
