@@ -8,7 +8,7 @@ import Testing
 @Suite struct AppStoreClientTests {
     private func change(_ answer: ScriptedHTTP.Answer) async throws -> CallOutcome<SignedAnswer> {
         try await AppStoreClient.make(ScriptedHTTP(answer))
-            .changePrice(transactionID: subscription, request: .example)
+            .changePrice(transactionID: subscription, request: .example())
     }
 
     private func answer(_ json: JSON) throws -> ScriptedHTTP.Answer {
@@ -26,7 +26,7 @@ import Testing
         let http = ScriptedHTTP(refusal(400, 4_000_101))
 
         _ = try await AppStoreClient.make(http)
-            .changePrice(transactionID: subscription, request: .example)
+            .changePrice(transactionID: subscription, request: .example())
 
         let request = try #require(http.sent.first)
         #expect(request.method == "POST")
@@ -46,18 +46,20 @@ import Testing
 
     @Test func changePrice_whenOptionalsAreSet_sendsThemAndNothingElse() async throws {
         let http = ScriptedHTTP(refusal(400, 4_000_101))
-        let call = PriceChangeCall(
-            requestReferenceID: "r", consistencyToken: "1.2/3",
+        let reference = "7c80bb86-f892-4b21-a919-1357811d6c4f"
+        let call = try PriceChangeCall(
+            requestReferenceID: reference, consistencyToken: "1.2/3",
             items: [.init(sku: "A", priceMilliunits: .max)])
 
-        _ = try await AppStoreClient.make(http).changePrice(transactionID: "a/b?", request: call)
+        _ = try await AppStoreClient.make(http).changePrice(transactionID: "12", request: call)
 
         let request = try #require(http.sent.first)
-        #expect(request.target.hasSuffix("/changePrice/a%2Fb%3F"))
+        #expect(request.target.hasSuffix("/changePrice/12"))
         #expect(
             String(decoding: request.body, as: UTF8.self)
                 == #"{"items":[{"SKU":"A","price":9223372036854775807}],"#
-                + #""requestInfo":{"consistencyToken":"1.2/3","requestReferenceId":"r"}}"#)
+                + #""requestInfo":{"consistencyToken":"1.2/3","requestReferenceId":"\#(reference)"}}"#
+        )
     }
 
     @Test func changePrice_whenAnswered_isVerifiedAndMapped() async throws {
@@ -77,7 +79,9 @@ import Testing
         #expect(value.signedRenewalInfo == renewal)
         #expect(value.event.source == .response)
         #expect(value.event.type == nil)
-        #expect(value.event.key.evidenceID == PriceChangeCall.example.requestReferenceID)
+        #expect(
+            try value.event.key.evidenceID
+                == PriceChangeCall.example().requestInfo.requestReferenceId)
         #expect(value.event.key.signedAt == Instant(milliseconds: signingTime + 1))
         #expect(value.event.originalTransactionID == subscription)
         #expect(value.event.renewal?.items?.first?.increaseStatus == "PENDING")
@@ -206,9 +210,9 @@ import Testing
 
         let first = try await AppStoreClient.make(once)
             .changePrice(
-                transactionID: subscription, request: .example, leavingBefore: bound)
+                transactionID: subscription, request: .example(), leavingBefore: bound)
         let second = try await AppStoreClient.make(always)
-            .changePrice(transactionID: subscription, request: .example)
+            .changePrice(transactionID: subscription, request: .example())
 
         guard case .answered = first, case .refused(let code, _, _) = second else {
             Issue.record("\(first) \(second)")

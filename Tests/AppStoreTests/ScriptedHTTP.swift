@@ -46,11 +46,14 @@ extension AppStoreClient {
 
 extension PriceChangeCall {
     /// The documentation's example.
-    static let example = PriceChangeCall(
-        requestReferenceID: "7c80bb86-f892-4b21-a919-1357811d6c4f", currency: "USD",
-        storefront: "USA",
-        items: [
-            .init(
-                sku: "AD_FREE_1M", priceMilliunits: 12_990, dependentSKUs: ["ADVANCED_FEATURES_1M"])
-        ])
+    static func example() throws -> PriceChangeCall {
+        try PriceChangeCall(
+            requestReferenceID: "7c80bb86-f892-4b21-a919-1357811d6c4f", currency: "USD",
+            storefront: "USA",
+            items: [
+                .init(
+                    sku: "AD_FREE_1M", priceMilliunits: 12_990,
+                    dependentSKUs: ["ADVANCED_FEATURES_1M"])
+            ])
+    }
 }

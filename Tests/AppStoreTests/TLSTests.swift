@@ -31,7 +31,7 @@ import Testing
                 let http = try HTTPClient(baseURL: "https://\(host):\(port)", extraCAFile: file)
                 outcomes.append(
                     try await AppStoreClient.make(http)
-                        .changePrice(transactionID: subscription, request: .example))
+                        .changePrice(transactionID: subscription, request: .example()))
                 http.close()
             }
             return outcomes

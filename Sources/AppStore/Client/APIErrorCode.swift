@@ -16,7 +16,10 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
     package var httpStatus: Int { isBareStatus ? rawValue : rawValue / 10_000 }
 
     /// The App Store's name; nil for codes that are not documented.
-    package var name: String? { Self.names[rawValue] ?? Self.serverAPINames[rawValue] }
+    package var name: String? {
+        self == .invalidRequest
+            ? "invalid_request" : Self.names[rawValue] ?? Self.serverAPINames[rawValue]
+    }
 
     /// What the code says to a person, and what to do; nil where only the App Store's own message
     /// tells.
@@ -25,10 +28,16 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
     /// True for codes that the page of Change Subscription Price lists.
     package var isListedForPriceChange: Bool { Self.listedForPriceChange.contains(rawValue) }
 
-    package var description: String { name.map { "\(rawValue) \($0)" } ?? "\(rawValue)" }
+    package var description: String {
+        self == .invalidRequest ? "invalid_request" : documented
+    }
+
+    private var documented: String { name.map { "\(rawValue) \($0)" } ?? "\(rawValue)" }
 }
 
 extension APIErrorCode {
+    /// None of the App Store's: our own check, before anything was sent.
+    package static let invalidRequest = APIErrorCode(rawValue: 0)
     package static let invalidConsistencyToken = APIErrorCode(rawValue: 4_000_082)
     package static let repeatedRequestReferenceID = APIErrorCode(rawValue: 4_000_097)
     package static let alreadyCommunicated = APIErrorCode(rawValue: 4_000_205)
@@ -61,7 +70,9 @@ extension APIErrorCode {
 
     /// - Parameter onRetry: True when an earlier try of the same intent may have arrived.
     package func disposition(onRetry: Bool) -> Disposition {
-        if self == .alreadyCommunicated { return onRetry ? .look : .reject }
+        if self == .alreadyCommunicated || self == .invalidRequest {
+            return onRetry ? .look : .reject
+        }
         if let documented = Self.dispositions[rawValue] { return documented }
         // The twins of "not found" that the App Store Server API calls retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }

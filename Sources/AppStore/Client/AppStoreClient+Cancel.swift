@@ -1,20 +1,18 @@
-internal import FoundationEssentials
 internal import HTTP
 
-/// One Cancel a Subscription request, before it is encoded.
-package struct CancelCall: Hashable, Sendable {
-    /// Stored before the first send; repeated only while the outcome is unknown.
-    package var requestReferenceID: String
-    /// The last one seen in renewal info: a subscription that changed since is not cancelled.
-    package var consistencyToken: String?
+/// One Cancel a Subscription request, checked before it is encoded.
+package struct CancelCall: Hashable, Sendable, Encodable {
+    /// Its consistency token is the last one seen: a subscription that changed since is not cancelled.
+    package let requestInfo: CommerceRequestInfo
     /// ISO 3166-1 alpha-3.
-    package var storefront: String?
+    package let storefront: String?
 
     package init(
         requestReferenceID: String, consistencyToken: String? = nil, storefront: String? = nil
-    ) {
-        self.requestReferenceID = requestReferenceID
-        self.consistencyToken = consistencyToken
+    ) throws(RequestFault) {
+        requestInfo = try CommerceRequestInfo(
+            requestReferenceID: requestReferenceID, consistencyToken: consistencyToken)
+        try FieldCheck.storefront(storefront)
         self.storefront = storefront
     }
 }
@@ -30,38 +28,16 @@ extension AppStoreClient {
         transactionID: String, request: CancelCall,
         leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<SignedAnswer> {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        guard let body = try? encoder.encode(WireCancel(request)) else {  // Said in the outcome.
+        if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
+        let path = "/advancedCommerce/v1/subscription/cancel"
+        guard let post = post("\(path)/\(PercentCoding.encode(transactionID))", request) else {
             return .notSent(reason: "the request cannot be encoded")
         }
-        let path = "/advancedCommerce/v1/subscription/cancel"
-        return await call(
-            HTTPRequest(
-                method: "POST", target: "\(path)/\(PercentCoding.encode(transactionID))",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: Array(body)),
-            leavingBefore: leavingBefore
-        ) { body, now throws(AnswerReader.Failure) in
+        return await call(post, leavingBefore: leavingBefore) {
+            body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
-                body, evidenceID: request.requestReferenceID, transactionID: transactionID, now: now
-            )
+                body, evidenceID: request.requestInfo.requestReferenceId,
+                transactionID: transactionID, now: now)
         }
-    }
-}
-
-/// `SubscriptionCancelRequest` as the App Store reads it; absent optionals are left out.
-private struct WireCancel: Encodable {
-    struct RequestInfo: Encodable {
-        var requestReferenceId: String
-        var consistencyToken: String?
-    }
-
-    var requestInfo: RequestInfo
-    var storefront: String?
-
-    init(_ call: CancelCall) {
-        requestInfo = RequestInfo(
-            requestReferenceId: call.requestReferenceID, consistencyToken: call.consistencyToken)
-        storefront = call.storefront
     }
 }

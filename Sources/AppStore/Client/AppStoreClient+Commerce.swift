@@ -31,6 +31,7 @@ extension AppStoreClient {
     package func requestRefund(
         transactionID: String, _ request: RefundRequest
     ) async -> CallOutcome<TransactionReading> {
+        if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
         let path = "/advancedCommerce/v1/transaction/requestRefund"
         guard let post = post("\(path)/\(PercentCoding.encode(transactionID))", request) else {
             return .notSent(reason: "the request cannot be encoded")
@@ -44,6 +45,7 @@ extension AppStoreClient {
         _ name: String, _ transactionID: String, _ request: some Encodable & Sendable,
         _ info: CommerceRequestInfo
     ) async -> CallOutcome<SignedAnswer> {
+        if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
         let path = "/advancedCommerce/v1/subscription/\(name)"
         guard let post = post("\(path)/\(PercentCoding.encode(transactionID))", request) else {
             return .notSent(reason: "the request cannot be encoded")

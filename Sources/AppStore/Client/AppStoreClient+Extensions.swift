@@ -9,6 +9,9 @@ extension AppStoreClient {
         originalTransactionID: String, _ request: ExtensionRequest,
         leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<ExtensionAnswer> {
+        if let fault = FieldCheck.fault(ofTransaction: originalTransactionID) {
+            return .faulty(fault)
+        }
         let path = "/inApps/v1/subscriptions/extend"
         guard
             let put = post(
@@ -51,6 +54,12 @@ extension AppStoreClient {
     package func extensionStatus(
         productID: String, requestIdentifier: String
     ) async -> CallOutcome<MassExtensionStatus> {
+        do throws(RequestFault) {
+            try ExtensionCheck.identifier(requestIdentifier)
+            try FieldCheck.text(productID, "productId", max: ExtensionCheck.productIDMax)
+        } catch {
+            return .faulty(error)
+        }
         let parts = [productID, requestIdentifier].map { PercentCoding.encode($0) }
         let target = "/inApps/v1/subscriptions/extend/mass/\(parts.joined(separator: "/"))"
         return await call(HTTPRequest(method: "GET", target: target)) {

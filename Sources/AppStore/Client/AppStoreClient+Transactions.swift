@@ -9,6 +9,7 @@ extension AppStoreClient {
     package func transactionInfo(
         transactionID: String
     ) async -> CallOutcome<TransactionReading> {
+        if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
         let target = "/inApps/v1/transactions/\(PercentCoding.encode(transactionID))"
         return await call(HTTPRequest(method: "GET", target: target)) {
             body, now throws(AnswerReader.Failure) in
@@ -51,26 +52,50 @@ package struct TransactionHistoryRequest: Hashable, Sendable {
         case descending = "DESCENDING"
     }
 
+    package enum ProductType: String, Hashable, Sendable {
+        case autoRenewable = "AUTO_RENEWABLE"
+        case nonRenewable = "NON_RENEWABLE"
+        case consumable = "CONSUMABLE"
+        case nonConsumable = "NON_CONSUMABLE"
+    }
+
+    package enum Ownership: String, Hashable, Sendable {
+        case purchased = "PURCHASED"
+        case familyShared = "FAMILY_SHARED"
+    }
+
     /// Any transaction id of the customer.
     package let transactionID: String
     package let startAt: Instant?
     package let endAt: Instant?
     package let productIDs: [String]
+    package let productTypes: [ProductType]
+    package let subscriptionGroupIdentifiers: [String]
+    /// nil: bought or shared by the family.
+    package let ownership: Ownership?
     package let sort: Sort
     /// nil: revoked or not.
     package let revoked: Bool?
 
     package init(
         transactionID: String, startAt: Instant? = nil, endAt: Instant? = nil,
-        productIDs: [String] = [], sort: Sort = .ascending, revoked: Bool? = nil
+        productIDs: [String] = [], productTypes: [ProductType] = [],
+        subscriptionGroupIdentifiers: [String] = [], ownership: Ownership? = nil,
+        sort: Sort = .ascending, revoked: Bool? = nil
     ) throws(RequestFault) {
         try FieldCheck.transaction(transactionID)
         if let startAt, let endAt, startAt >= endAt { throw .startNotBeforeEnd }
         for productID in productIDs { try FieldCheck.text(productID, "productId", max: 255) }
+        for group in subscriptionGroupIdentifiers {
+            try FieldCheck.text(group, "subscriptionGroupIdentifier", max: 64)
+        }
         self.transactionID = transactionID
         self.startAt = startAt
         self.endAt = endAt
         self.productIDs = productIDs
+        self.productTypes = productTypes
+        self.subscriptionGroupIdentifiers = subscriptionGroupIdentifiers
+        self.ownership = ownership
         self.sort = sort
         self.revoked = revoked
     }
@@ -81,6 +106,9 @@ package struct TransactionHistoryRequest: Hashable, Sendable {
         if let startAt { parts.append(("startDate", String(startAt.milliseconds))) }
         if let endAt { parts.append(("endDate", String(endAt.milliseconds))) }
         parts += productIDs.map { ("productId", $0) }
+        parts += productTypes.map { ("productType", $0.rawValue) }
+        parts += subscriptionGroupIdentifiers.map { ("subscriptionGroupIdentifier", $0) }
+        if let ownership { parts.append(("inAppOwnershipType", ownership.rawValue)) }
         if let revoked { parts.append(("revoked", revoked ? "true" : "false")) }
         return "?" + parts.map { "\($0)=\(PercentCoding.encode($1))" }.joined(separator: "&")
     }

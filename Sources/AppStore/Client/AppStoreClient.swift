@@ -40,6 +40,7 @@ package struct AppStoreClient: Sendable {
         transactionID: String, request: PriceChangeCall,
         leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<SignedAnswer> {
+        if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
         let body: [UInt8]
         do {
             body = try WirePriceChange(request).encoded()

@@ -15,6 +15,13 @@ package enum CallOutcome<Value: Sendable>: Sendable {
     case notSent(reason: String)
 }
 
+extension CallOutcome {
+    /// A request that the App Store would refuse is refused here and not sent.
+    static func faulty(_ fault: RequestFault) -> CallOutcome {
+        .refused(code: .invalidRequest, message: "not sent: \(fault)", raw: .none)
+    }
+}
+
 extension CallOutcome: Equatable where Value: Equatable {}
 
 /// An answer as it came, bounded, fit for a `text` column.
@@ -22,10 +29,19 @@ package struct RawAnswer: Hashable, Sendable {
     /// Longer bodies are cut here.
     package static let bodyBytesMax = 64 << 10
 
+    /// 0 where nobody was asked.
     package var status: Int
     /// Invalid UTF-8 and U+0000 are replaced by U+FFFD.
     package var body: String
     package var isTruncated: Bool
+
+    static let none = RawAnswer(status: 0, body: "", isTruncated: false)
+
+    private init(status: Int, body: String, isTruncated: Bool) {
+        self.status = status
+        self.body = body
+        self.isTruncated = isTruncated
+    }
 
     package init(_ response: HTTPResponse) {
         status = response.status

@@ -31,7 +31,7 @@ package struct MassExtensionRequest: Hashable, Sendable, Encodable {
         requestIdentifier: String
     ) throws(RequestFault) {
         try ExtensionCheck.identifier(requestIdentifier)
-        try FieldCheck.text(productID, "productId", max: 255)
+        try FieldCheck.text(productID, "productId", max: ExtensionCheck.productIDMax)
         if let storefronts {
             guard !storefronts.isEmpty else { throw .empty(field: "storefrontCountryCodes") }
             for storefront in storefronts { try FieldCheck.storefront(storefront) }
@@ -45,6 +45,9 @@ package struct MassExtensionRequest: Hashable, Sendable, Encodable {
 }
 
 enum ExtensionCheck {
+    /// App Store Connect's own limit is lower.
+    static let productIDMax = 255
+
     static func identifier(_ text: String) throws(RequestFault) {
         guard (1...128).contains(text.utf8.count),
             text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })

@@ -1,4 +1,4 @@
-/// One Change Subscription Price request, before it is encoded.
+/// One Change Subscription Price request, checked before it is encoded.
 package struct PriceChangeCall: Hashable, Sendable {
     package struct Item: Hashable, Sendable {
         package var sku: String
@@ -14,27 +14,51 @@ package struct PriceChangeCall: Hashable, Sendable {
         }
     }
 
-    /// Stored before the first send; repeated only while the outcome is unknown.
-    package var requestReferenceID: String
-    /// The last one seen in renewal info; never made up.
-    package var consistencyToken: String?
-    package var currency: String?
+    package let requestInfo: CommerceRequestInfo
+    package let currency: String?
     /// ISO 3166-1 alpha-3.
-    package var storefront: String?
-    package var items: [Item]
+    package let storefront: String?
+    package let items: [Item]
     /// What the answer's event is called in the evidence; the reference id unless the caller has a
     /// better one.
-    package var evidenceID: String
+    package let evidenceID: String
 
     package init(
         requestReferenceID: String, consistencyToken: String? = nil, currency: String? = nil,
         storefront: String? = nil, items: [Item], evidenceID: String? = nil
-    ) {
-        self.requestReferenceID = requestReferenceID
-        self.consistencyToken = consistencyToken
+    ) throws(RequestFault) {
+        requestInfo = try CommerceRequestInfo(
+            requestReferenceID: requestReferenceID, consistencyToken: consistencyToken)
+        try FieldCheck.currency(currency)
+        try FieldCheck.storefront(storefront)
+        guard !items.isEmpty else { throw .noItems }
+        try FieldCheck.different(items.map(\.sku))
+        for item in items { try item.check() }
+        try Self.checkDependents(of: items)
         self.currency = currency
         self.storefront = storefront
         self.items = items
         self.evidenceID = evidenceID ?? requestReferenceID
+    }
+
+    /// 4000192 and 4000193, within the request.
+    private static func checkDependents(of items: [Item]) throws(RequestFault) {
+        let parents = Set(items.filter { !$0.dependentSKUs.isEmpty }.map(\.sku))
+        var seen: Set<String> = []
+        for sku in items.flatMap({ Set($0.dependentSKUs) }) {
+            guard seen.insert(sku).inserted else { throw .dependentShared(sku: sku) }
+            guard !parents.contains(sku) else { throw .dependentChained(sku: sku) }
+        }
+    }
+}
+
+extension PriceChangeCall.Item {
+    fileprivate func check() throws(RequestFault) {
+        try FieldCheck.sku(sku)
+        guard priceMilliunits >= 0 else { throw .priceNegative(sku: sku) }
+        for dependent in dependentSKUs {
+            try FieldCheck.sku(dependent)
+            guard dependent != sku else { throw .dependsOnItself(sku: sku) }
+        }
     }
 }

@@ -21,6 +21,10 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
     case declineMustBeOfAll
     case allItemsRevoked
     case startNotBeforeEnd
+    case priceNegative(sku: String)
+    case dependsOnItself(sku: String)
+    case dependentShared(sku: String)
+    case dependentChained(sku: String)
 
     package var description: String {
         switch self {
@@ -50,6 +54,10 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
         case .allItemsRevoked:
             "every item would be revoked, and one must stay; revoke the subscription instead"
         case .startNotBeforeEnd: "the start does not lie before the end"
+        case .priceNegative(let sku): "the price of '\(sku)' is below 0"
+        case .dependsOnItself(let sku): "'\(sku)' is its own dependent"
+        case .dependentShared(let sku): "'\(sku)' is the dependent of several items"
+        case .dependentChained(let sku): "'\(sku)' is a dependent and has dependents"
         }
     }
 }
@@ -104,6 +112,16 @@ enum FieldCheck {
         guard !id.isEmpty, id.utf8.count <= 64,
             id.utf8.allSatisfy({ (0x30...0x39).contains($0) })
         else { throw .badTransactionID }
+    }
+
+    /// Nil where the id may be put into a path.
+    static func fault(ofTransaction id: String) -> RequestFault? {
+        do throws(RequestFault) {
+            try transaction(id)
+            return nil
+        } catch {
+            return error
+        }
     }
 
     static func sku(_ sku: String) throws(RequestFault) {

@@ -3,25 +3,19 @@ internal import JSONReading
 
 /// `SubscriptionPriceChangeRequest` as the App Store reads it; absent optionals are left out.
 struct WirePriceChange: Encodable {
-    struct RequestInfo: Encodable {
-        var requestReferenceId: String
-        var consistencyToken: String?
-    }
-
     struct Item: Encodable {
         var SKU: String
         var price: Int64
         var dependentSKUs: [String]?
     }
 
-    var requestInfo: RequestInfo
+    var requestInfo: CommerceRequestInfo
     var currency: String?
     var storefront: String?
     var items: [Item]
 
     init(_ call: PriceChangeCall) {
-        requestInfo = RequestInfo(
-            requestReferenceId: call.requestReferenceID, consistencyToken: call.consistencyToken)
+        requestInfo = call.requestInfo
         currency = call.currency
         storefront = call.storefront
         items = call.items.map {

@@ -33,12 +33,16 @@ extension LiveStoreCalls: CancelCalls {
     package func cancel(
         _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        let outcome = await client.cancel(
-            transactionID: intent.transactionID,
-            request: CancelCall(
+        let call: CancelCall
+        do {
+            call = try CancelCall(
                 requestReferenceID: intent.requestReferenceID,
-                consistencyToken: intent.consistencyToken, storefront: intent.storefront),
-            leavingBefore: leavingBefore)
+                consistencyToken: intent.consistencyToken, storefront: intent.storefront)
+        } catch {
+            return .invalid(error)
+        }
+        let outcome = await client.cancel(
+            transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
         return StoreAnswer(outcome) { [$0.event] }
     }
 }

@@ -11,6 +11,7 @@ import ServiceKit
 /// | an answer, and the renewal is still on | look, then a person | look, then a person |
 /// | a look that shows nothing applied | | the same id once more |
 /// | not sent, 429, our key refused | put back: judged anew, new id | the same id later |
+/// | a request that fails our own checks | a person | look, then a person |
 /// | a stale token | put back: judged anew, new id | look, then put back |
 /// | another refusal | look, then a person | look, then a person |
 /// | no answer, 5xx | the same id; after three, looks between | likewise |
@@ -79,6 +80,10 @@ struct CancelSettlement: Sendable {
         case .refused(let refusal, _):
             if request.nextStep == "look" {
                 return unknown("look refused: \(refusal.name)", "look")
+            }
+            if refusal.isOurs, request.isFirstAttempt {
+                return .discrepancy(
+                    detail: "Cancel a Subscription was \(refusal.message)", isApplied: false)
             }
             switch refusal.meaning {
             case .haltService:

@@ -12,14 +12,19 @@ package struct LiveStoreCalls: StoreCalls {
     package func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        let call = PriceChangeCall(
-            requestReferenceID: intent.requestReferenceID,
-            consistencyToken: intent.consistencyToken,
-            currency: intent.currency, storefront: intent.storefront,
-            items: intent.items.map {
-                PriceChangeCall.Item(
-                    sku: $0.sku, priceMilliunits: $0.price, dependentSKUs: $0.dependentSKUs)
-            })
+        let call: PriceChangeCall
+        do {
+            call = try PriceChangeCall(
+                requestReferenceID: intent.requestReferenceID,
+                consistencyToken: intent.consistencyToken,
+                currency: intent.currency, storefront: intent.storefront,
+                items: intent.items.map {
+                    PriceChangeCall.Item(
+                        sku: $0.sku, priceMilliunits: $0.price, dependentSKUs: $0.dependentSKUs)
+                })
+        } catch {
+            return .invalid(error)
+        }
         let outcome = await client.changePrice(
             transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
         return StoreAnswer(outcome) { [$0.event] }
@@ -36,6 +41,11 @@ package struct LiveStoreCalls: StoreCalls {
 }
 
 extension StoreAnswer {
+    /// The stored intent is one that the App Store would refuse: it is refused here.
+    static func invalid(_ fault: RequestFault) -> StoreAnswer {
+        refused(.invalidRequest, "not sent: \(fault)", StoreReply())
+    }
+
     init<Value>(
         _ outcome: CallOutcome<Value>, events: (Value) -> [SubscriptionEvent]
     ) {
@@ -72,6 +82,7 @@ extension StoreAnswer {
 
 extension StoreReply {
     fileprivate init(_ raw: RawAnswer) {
-        self.init(httpStatus: raw.status, body: raw.body)
+        self.init(
+            httpStatus: raw.status == 0 ? nil : raw.status, body: raw.status == 0 ? nil : raw.body)
     }
 }

@@ -236,7 +236,7 @@ struct Settlement: Sendable {
             answer.message = refusal.message
             log.notice("rejected", ["request": request.requestReferenceID, "code": refusal.name])
             return RequestQueries.Ending(
-                request, .rejected(reason: "\(refusal.code) \(refusal.name)"), answer)
+                request, .rejected(reason: refusal.reason), answer)
         case .requeued(let reason, let goesAlone, let isDelayed, let errorCode):
             answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason

@@ -83,6 +83,7 @@ package struct StoreRefusal: Hashable, Sendable {
         case haltService
     }
 
+    /// 0: our own check, before anything was sent.
     package var code: Int
     package var name: String
     package var message: String
@@ -93,6 +94,14 @@ package struct StoreRefusal: Hashable, Sendable {
         self.name = name
         self.message = message
         self.meaning = meaning
+    }
+
+    /// Whether nobody was asked: the request itself is wrong.
+    package var isOurs: Bool { code == 0 }
+
+    /// What a rejected change carries: code and name; of a request that was never sent, what is wrong with it.
+    var reason: String {
+        isOurs && name != refusedOnRetry ? "\(name): \(message)" : "\(code) \(name)"
     }
 }
 

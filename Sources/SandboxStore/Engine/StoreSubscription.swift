@@ -45,6 +45,7 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     var extendedAt: [Int64]?
     /// A family member's, who shares another's purchase.
     var isFamilyShared: Bool?
+    var ownershipType: String { isFamilyShared == true ? "FAMILY_SHARED" : "PURCHASED" }
     /// Bought as a plain in-app purchase, and not migrated yet: its statements have no `advancedCommerceInfo`.
     var isPlain: Bool?
     /// What customers see of the whole; nil: `StoreNames.usual`.

@@ -78,6 +78,9 @@ struct TransactionQuery: Hashable, Sendable {
     var start: Int64?
     var end: Int64?
     var productIDs: [String]
+    var productTypes: [String]
+    var groups: [String]
+    var ownership: String?
     var isDescending = false
     var revoked: Bool?
     var after: TransactionOrder?
@@ -94,6 +97,17 @@ struct TransactionQuery: Hashable, Sendable {
         if let start, let end, start >= end { throw .startDateAfterEndDate }
         productIDs = query["productId"] ?? []
         guard productIDs.allSatisfy({ !$0.isEmpty }) else { throw .invalidProductID }
+        productTypes = query["productType"] ?? []
+        let types = ["AUTO_RENEWABLE", "NON_RENEWABLE", "CONSUMABLE", "NON_CONSUMABLE"]
+        guard productTypes.allSatisfy({ types.contains($0) }) else { throw .invalidProductType }
+        groups = query["subscriptionGroupIdentifier"] ?? []
+        guard groups.allSatisfy({ !$0.isEmpty }) else { throw .invalidSubscriptionGroup }
+        ownership = query["inAppOwnershipType"]?.first
+        if let ownership {
+            guard ["PURCHASED", "FAMILY_SHARED"].contains(ownership) else {
+                throw .invalidOwnershipType
+            }
+        }
         switch query["sort"]?.first {
         case nil, "ASCENDING": isDescending = false
         case "DESCENDING": isDescending = true
@@ -128,6 +142,10 @@ struct TransactionQuery: Hashable, Sendable {
         if let start, then.purchasedAt < start { return false }
         if let end, then.purchasedAt >= end { return false }
         if !productIDs.isEmpty, !productIDs.contains(then.productID(of: productID)) { return false }
+        // The store sells nothing but subscriptions, all of one group.
+        if !productTypes.isEmpty, !productTypes.contains("AUTO_RENEWABLE") { return false }
+        if !groups.isEmpty, !groups.contains(Statements.subscriptionGroup) { return false }
+        if let ownership, ownership != then.ownershipType { return false }
         guard let revoked else { return true }
         return revoked == (then.revokedAt != nil)
     }

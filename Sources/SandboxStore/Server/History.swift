@@ -158,7 +158,7 @@ struct HistoryPayload: Encodable, Sendable {
 /// `StatusResponse` of Get All Subscription Statuses.
 struct StatusPayload: Encodable, Sendable {
     struct Group: Encodable, Sendable {
-        var subscriptionGroupIdentifier = "21000001"
+        var subscriptionGroupIdentifier = Statements.subscriptionGroup
         var lastTransactions: [Item]
     }
 

@@ -18,6 +18,8 @@ protocol StatementSigner: Sendable {
 /// Turns subscriptions into the payloads that Apple would sign.
 struct Statements: Sendable {
     static let taxCode = "C003-00-1"
+    /// Of all subscriptions.
+    static let subscriptionGroup = "21000001"
 
     var identity: StoreIdentity
     var signer: any StatementSigner
@@ -80,10 +82,11 @@ struct Statements: Sendable {
             webOrderLineItemId: String(subscription.transactionID - 1_000_000_000_000_000),
             bundleId: identity.bundleID,
             productId: subscription.productID(of: identity.productID),
-            subscriptionGroupIdentifier: "21000001", purchaseDate: subscription.purchasedAt,
+            subscriptionGroupIdentifier: Self.subscriptionGroup,
+            purchaseDate: subscription.purchasedAt,
             originalPurchaseDate: subscription.startedAt, expiresDate: subscription.expiresAt,
             appAccountToken: subscription.appAccountToken,
-            inAppOwnershipType: subscription.isFamilyShared == true ? "FAMILY_SHARED" : "PURCHASED",
+            inAppOwnershipType: subscription.ownershipType,
             signedDate: signedAt,
             revocationReason: subscription.revokedAt == nil ? nil : 0,
             revocationDate: subscription.revokedAt, environment: identity.environment,

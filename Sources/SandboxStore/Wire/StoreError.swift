@@ -15,7 +15,10 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case invalidNotificationType = 4_000_018
     case multipleFilters = 4_000_019
     case invalidSort = 4_000_021
+    case invalidProductType = 4_000_022
     case invalidProductID = 4_000_023
+    case invalidSubscriptionGroup = 4_000_024
+    case invalidOwnershipType = 4_000_026
     case emptyStorefronts = 4_000_027
     case invalidStorefront = 4_000_028
     case invalidRevoked = 4_000_030
@@ -127,7 +130,10 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         .paginationTokenExpired: "The pagination token has expired.",
         .invalidNotificationType: "The notification type is not valid.",
         .multipleFilters: "Only one of transaction identifier and type may be given.",
+        .invalidProductType: "The product type is not valid.",
         .invalidProductID: "The product identifier is not valid.",
+        .invalidSubscriptionGroup: "The subscription group identifier is not valid.",
+        .invalidOwnershipType: "The in-app ownership type is not valid.",
         .emptyStorefronts: "The list of storefronts is empty.",
         .invalidStorefront: "The storefront is not valid.",
         .invalidStatus: "The status is not valid.",
