@@ -140,6 +140,29 @@ private typealias Story = LifecycleStory
         #expect(lines(told, [replaced]) == ["invalidated item_replaced"])
     }
 
+    /// Declined in the sheet: the item leaves the renewal, and is not shown when C is added.
+    @Test func modifyKept_declined_isNotShown_andIsDeclinedAtTheRenewalOrBefore() {
+        let both = modified(
+            6, charged: [Story.charged(), Story.charged("B", price: 990)],
+            renewing: [item(.pending), Story.renewing("B", price: 990)])
+        let declined = Story.event(
+            8, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", purchasedOn: 6,
+            charged: [Story.charged(), Story.charged("B", price: 990)],
+            renewing: [Story.renewing("B", price: 990)])
+        let others = [Story.renewing("B", price: 990), Story.renewing("C", price: 490)]
+        let charged = [Story.charged("B", price: 990), Story.charged("C", price: 490)]
+        let stillServed = modified(charged: [Story.charged()] + charged, renewing: others)
+        let gone = modified(charged: charged, renewing: others)
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: charged, renewing: others)
+
+        #expect(lines(.pending, [both, declined, stillServed]) == [])
+        #expect(
+            lines(.pending, [both, declined, stillServed, renewed])
+                == ["declined item_missing_at_renewal"])
+        #expect(lines(.pending, [both, declined, gone]) == ["declined item_missing_at_renewal"])
+    }
+
     @Test(arguments: Told.allCases)
     func modifyKept_offerAdded_isPostponedUntilAfterIt(told: Told) {
         var offered = Story.renewing("A", price: 15990, status: "SCHEDULED")
@@ -164,6 +187,26 @@ private typealias Story = LifecycleStory
             charged: [Story.charged(price: 15990)], renewing: [Story.renewing(price: 15990)])
 
         #expect(lines(told, [reset]) == ["effective"])
+    }
+
+    /// Not communicated is void whatever price is sent: what is charged then is the app's own doing.
+    @Test func modifyReset_notYetCommunicated_sentAtTheHigherPrice_isInvalidated() {
+        let reset = modified(
+            charged: [Story.charged(price: 15990)], renewing: [Story.renewing(price: 15990)])
+
+        #expect(lines(.notYet, [reset]) == ["invalidated cycle_reset"])
+        // Told after all, only late: the verdict follows.
+        let (state, _) = Story.fold(history(.accepted) + [reset])
+        #expect(state.changes[0].progress.state == .effective)
+    }
+
+    /// A renewal whose own notification was lost, and seen first in a later statement, is no reset.
+    @Test func renewal_firstSeenInAModification_isEffectiveThoughNoTellingWasHeardOf() {
+        let seen = Story.event(
+            33, "DID_CHANGE_RENEWAL_PREF", purchasedOn: 31, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing(price: 15990)])
+
+        #expect(lines(.notYet, [seen]) == ["effective"])
     }
 
     @Test(arguments: Told.allCases)

@@ -138,6 +138,80 @@ import Testing
                 ])
     }
 
+    /// Only B's return was agreed to: A is not raised, and drops.
+    @Test func reactivation_withoutTheItem_isNoConsent() async throws {
+        let world = try await ProcessWorld.open(
+            .init(month: 5, subscriptions: [.init(ProcessWorld.id(1), ["A", "B"])]))
+        defer { world.close() }
+        try await world.raise(["\(ProcessWorld.id(1)),A,19.99,USD,"])
+        try await world.eventually("the subscriber is asked") {
+            try await world.increases("PENDING") == 1
+        }
+
+        try await world.act(ProcessWorld.id(1), "turn_off")
+        try await world.act(ProcessWorld.id(1), "reactivate", ",\"items\":[\"B\"]")
+        try await world.until(
+            "SELECT ended_at IS NOT NULL AS done FROM repricer.price_changes")
+
+        #expect(try await states(world) == ["10000 A declined item_missing_at_renewal"])
+    }
+
+    /// Nine subscribers' apps, or our server, do something before anybody is asked, which is at the first renewal: 1 is
+    /// reactivated, 2 gets another item, 3 and 4 replace A, 5 and 6 begin a new cycle, 7 is renamed, 8 gets an offer,
+    /// 9 is migrated.
+    @Test func interactions_beforeAnybodyIsAsked_moveOurChanges() async throws {
+        let ids = (0...9).map(ProcessWorld.id)
+        let world = try await ProcessWorld.open(
+            .init(
+                month: 12,
+                subscriptions: (1...9).map {
+                    .init(ids[$0], ["A", "B"], customer: $0)
+                }))
+        defer { world.close() }
+        try await world.raise((1...9).map { "\(ids[$0]),A,19.99,USD," })
+        try await world.eventually("all calls are taken, and nobody is asked") {
+            try await world.increases("SCHEDULED") == 9
+        }
+
+        func items(_ fields: String) -> String { ",\"items\":[{\(fields)}]" }
+        let reset = ",\"retainBillingCycle\":false"
+        let premium = items("\"currentSKU\":\"A\",\"SKU\":\"PREMIUM\",\"price\":29990")
+        let higher = "\"currentSKU\":\"A\",\"SKU\":\"A\",\"price\":19990"
+        try await world.act(ids[1], "turn_off")
+        try await world.act(ids[1], "reactivate")
+        try await world.act(ids[2], "modify", items("\"SKU\":\"C\",\"price\":990"))
+        try await world.act(ids[3], "modify", premium)
+        try await world.act(ids[4], "modify", reset + premium)
+        try await world.act(ids[5], "modify", reset)
+        try await world.act(ids[6], "modify", reset + items(higher))
+        try await world.act(ids[7], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
+        try await world.act(
+            ids[8], "modify", items(higher + ",\"offer\":{\"price\":990,\"periodCount\":9}"))
+        try await world.act(ids[9], "migrate")
+        try await world.until(
+            """
+            SELECT count(*) FILTER (WHERE state = 'pending_consent') = 4
+                AND count(*) FILTER (WHERE state = 'invalidated') = 4
+                AND bool_or(reason = 'postponed_by_offer') AS done
+            FROM repricer.price_changes
+            """)
+
+        #expect(
+            try await states(world) == [
+                "10000 A pending_consent", "20000 A pending_consent",
+                "30000 A invalidated item_replaced", "40000 A invalidated item_replaced",
+                "50000 A invalidated cycle_reset", "60000 A invalidated cycle_reset",
+                "70000 A pending_consent", "80000 A scheduled postponed_by_offer",
+                "90000 A pending_consent",
+            ])
+        #expect(
+            try await world.lines(
+                """
+                SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku
+                ORDER BY original_transaction_id
+                """) == ["A2", "A_ACA"])
+    }
+
     /// The first subscription is extended by itself, and its open increase moves along; then all are, of whom some
     /// fail; the failed ones anew. A stranger's mass extension is told too, and is none of ours.
     @Test func extensions_ofOneOfAllAndOfTheFailed_areProvedByWhatIsTold() async throws {

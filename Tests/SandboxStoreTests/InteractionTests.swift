@@ -137,7 +137,7 @@ import Testing
 
     @Test(arguments: [
         ("2026-01-20", Int64(19_990), "A 19990"), ("2026-01-20", 9990, "A 9990"),
-        ("2026-01-13", 9990, "A 9990"),
+        ("2026-01-13", 9990, "A 9990"), ("2026-01-13", 19_990, "A 19990"),
     ])
     func modifyWithANewCycle_takesTheHigherPriceOnlyWhereItIsSent(
         day: String, sent: Int64, expected: String
@@ -156,6 +156,26 @@ import Testing
         #expect(engine.only.items[0].change == nil)
         #expect(engine.only.purchasedAt == Fixture.instant(day))
         #expect(engine.only.anchorDay == (day == "2026-01-20" ? 20 : 13))
+    }
+
+    @Test func modify_ofADeclinedItem_isNoLongerOffered() throws {
+        var engine = try engine(on: "2026-01-20")
+        _ = try act(&engine, .modify(retainsCycle: true, items: [], removed: ["A"]))
+
+        #expect(throws: StoreError.changeItemNotFound) {
+            try act(
+                &engine,
+                .modify(
+                    retainsCycle: true, items: [.init(currentSKU: "A", sku: "A", price: high)],
+                    removed: []))
+        }
+        _ = try act(
+            &engine,
+            .modify(retainsCycle: true, items: [.init(sku: "C", price: 990)], removed: []))
+
+        _ = engine.advance(to: Fixture.instant("2026-02-11"))
+        // B depends on it.
+        #expect(prices(engine) == ["C 990"])
     }
 
     @Test func modify_priceOfAnItemWithoutAnIncrease_isRefused() throws {

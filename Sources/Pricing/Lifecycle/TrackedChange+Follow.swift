@@ -126,11 +126,11 @@ extension TrackedChange {
         else { return }
         if let item = transaction.items.first(where: { $0.sku == sku }) {
             // During an offer the item already bears the new price and is charged another.
-            guard item.price == newPrice, !item.isInOffer else { return }
+            guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading) else { return }
             progress.effectiveAt = transaction.purchasedAt
             move(to: .effective, reading, &lines)
         } else if reading.newTransaction != nil, !isUnderFormerName(reading) {
-            if reading.isCustomersDoing, reading.hasNewcomer {
+            if isReplaced(reading) {
                 move(to: .invalidated, reason: itemReplaced, reading, &lines)
             } else {
                 dropped(reading, &lines)
@@ -194,26 +194,43 @@ extension TrackedChange {
         }
     }
 
+    /// Whether the customer put another item in its place. One that had left the renewal already, declined or removed,
+    /// has no place to take: the payment sheet no longer shows it, and what is added then is added.
+    private func isReplaced(_ reading: Reading) -> Bool {
+        guard reading.isCustomersDoing, reading.hasNewcomer else { return false }
+        return reading.before.items.first { $0.sku == sku }?.renews ?? true
+    }
+
     /// The customer replaced the item within the period: the increase is void (interaction matrix of
     /// "Handling subscription price changes"). One that is only removed may be reactivated at the higher price
     /// until the renewal, which then decides.
     private mutating func readReplacement(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, reading.isCustomersDoing, reading.hasNewcomer,
+        guard progress.state.isWithApple, isReplaced(reading),
             let items = reading.event.renewal?.items, !items.isEmpty,
             !items.contains(where: { $0.sku == sku })
         else { return }
         move(to: .invalidated, reason: itemReplaced, reading, &lines)
     }
 
-    /// The customer began a new billing cycle, and neither what it charges nor what renews bears the new price:
-    /// the increase is void (same matrix: an increase not communicated, or an item sent at the old price).
+    /// The customer began a new billing cycle, and the increase is void (same matrix): it was not communicated, whatever
+    /// price the item was sent at; or neither what the cycle charges nor what renews bears the new price.
     private mutating func readReset(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
             reading.newTransaction != nil, reading.isCustomersDoing,
             laterTransaction(reading)?.items.contains(where: { $0.sku == sku }) == true,
-            let item = renewalItem(reading), !isApplied(in: item), item.price != newPrice
+            let item = renewalItem(reading), !isApplied(in: item),
+            item.price != newPrice || isResetUntold(reading)
         else { return }
         move(to: .invalidated, reason: "cycle_reset", reading, &lines)
+    }
+
+    /// A purchase of the customer's own began a period while the increase had not been communicated, and what renews no
+    /// longer has it. A statement of the communication that comes late folds again, and the verdict with it.
+    private func isResetUntold(_ reading: Reading) -> Bool {
+        guard isIncrease, progress.state == .scheduled,
+            reading.newTransaction?.reason == "PURCHASE", let item = renewalItem(reading)
+        else { return false }
+        return !isApplied(in: item)
     }
 }
 

@@ -83,15 +83,16 @@ extension StoreEngine {
             next.items[index].isLeaving = true
         }
         if !retainsCycle {
-            // A new cycle begins without increases, but for items sent at their higher price.
+            // A new cycle begins without increases, but for items sent at their higher price. One that was not told
+            // is void all the same: what is charged is then the app's own price.
             for index in next.items.indices {
                 guard let change = next.items[index].change, let increase = change.increase else {
                     continue
                 }
                 let sent = wanted.first { $0.sku == next.items[index].sku }?.price
-                if increase.status != .scheduled, sent == change.price {
+                if sent == change.price {
                     next.items[index].price = change.price
-                    next.increasedAt = now
+                    if increase.status != .scheduled { next.increasedAt = now }
                 }
                 next.items[index].change = nil
             }
@@ -125,7 +126,12 @@ extension StoreEngine {
                     price: wanted.price ?? 0))
             return
         }
-        guard let index = subscription.items.firstIndex(where: { $0.sku == current }) else {
+        // One that was declined or removed is no longer shown.
+        guard
+            let index = subscription.items.firstIndex(where: {
+                $0.sku == current && !$0.isLeaving
+            })
+        else {
             throw .changeItemNotFound
         }
         if wanted.sku != current {

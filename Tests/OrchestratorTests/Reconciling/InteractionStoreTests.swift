@@ -84,6 +84,16 @@ import Testing
             actions: [reset([.init(currentSKU: "A", sku: "A", price: high)])], then: "effective",
             finally: "effective"),
         Cell(
+            testDescription: "cycle reset at the higher price, not told", day: 10,
+            actions: [reset([.init(currentSKU: "A", sku: "A", price: high)])],
+            then: "invalidated cycle_reset", finally: "invalidated"),
+        Cell(
+            testDescription: "declined, then another added with the cycle kept, told", day: 30,
+            actions: [
+                .modify(retainsCycle: true, items: [], removed: ["A"]),
+                .modify(retainsCycle: true, items: [.init(sku: "C", price: 990)], removed: []),
+            ], then: "pending_consent", finally: "declined"),
+        Cell(
             testDescription: "cycle reset, told", day: 30, actions: [reset([])],
             then: "invalidated cycle_reset", finally: "invalidated"),
         Cell(
