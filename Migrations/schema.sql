@@ -723,7 +723,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    UPDATE mass_extensions SET state = 'rejected', decided_by = session_user, decided_at = p_at,
+    UPDATE mass_extensions SET state = 'rejected', rejected_by = session_user, rejected_at = p_at,
             decision_reason = p_reason
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
@@ -2058,12 +2058,15 @@ CREATE TABLE repricer.subscriptions (
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
     ownership_type text,
+    offer_discount_type text,
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
     CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
 );
 
 COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
+
+COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
 
 CREATE VIEW report.reconciliation AS
  WITH checks(check_name, is_per_batch, meaning) AS (
@@ -2222,9 +2225,11 @@ CREATE TABLE repricer.mass_extensions (
     summary_evidence text,
     summary_succeeded bigint,
     summary_failed bigint,
+    rejected_by text,
+    rejected_at timestamp with time zone,
     CONSTRAINT mass_extensions_complete CHECK (((state <> 'complete'::text) OR (completed_at IS NOT NULL))),
     CONSTRAINT mass_extensions_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
-    CONSTRAINT mass_extensions_decided CHECK (((state = 'awaiting_approval'::text) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT mass_extensions_decided CHECK (((state = 'awaiting_approval'::text) OR ((state = 'rejected'::text) AND (rejected_by IS NOT NULL) AND (rejected_at IS NOT NULL)) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT mass_extensions_product CHECK (((length(product_id) >= 1) AND (length(product_id) <= 255))),
     CONSTRAINT mass_extensions_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
     CONSTRAINT mass_extensions_second_pair_of_eyes CHECK (((decided_by IS NULL) OR (state = 'rejected'::text) OR (decided_by <> submitted_by))),
@@ -2233,6 +2238,8 @@ CREATE TABLE repricer.mass_extensions (
 );
 
 COMMENT ON TABLE repricer.mass_extensions IS 'Requests to extend the renewal dates of all subscribers of a product.';
+
+COMMENT ON COLUMN repricer.mass_extensions.decided_by IS 'Who approved it.';
 
 CREATE TABLE repricer.renewal_extensions (
     original_transaction_id text NOT NULL,
@@ -2351,6 +2358,8 @@ CREATE VIEW report.renewal_extension AS
             m.summary_evidence,
             m.summary_succeeded,
             m.summary_failed,
+            m.rejected_by,
+            m.rejected_at,
             COALESCE(t.extended, (0)::bigint) AS extended,
             COALESCE(t.failed, (0)::bigint) AS failed,
             t.last_told_at,
@@ -2397,7 +2406,9 @@ CREATE VIEW report.renewal_extension AS
         CASE
             WHEN ((masses.state = 'complete'::text) AND ((masses.extended <> masses.apple_extended) OR (masses.failed <> masses.apple_failed))) THEN format('%s extended and %s failed were told one by one, the App Store counts %s and %s'::text, masses.extended, masses.failed, masses.apple_extended, masses.apple_failed)
             ELSE NULL::text
-        END, masses.detail) AS detail
+        END, masses.detail) AS detail,
+    masses.rejected_by,
+    masses.rejected_at
    FROM masses
 UNION ALL
  SELECT
@@ -2441,7 +2452,9 @@ UNION ALL
             WHEN t.is_extended THEN 'clean'::text
             ELSE 'open'::text
         END AS check_result,
-    c.detail
+    c.detail,
+    NULL::text AS rejected_by,
+    NULL::timestamp with time zone AS rejected_at
    FROM ((repricer.extension_calls c
      JOIN repricer.subscriptions s USING (original_transaction_id))
      LEFT JOIN told t ON (((t.extension_id = c.extension_id) AND (t.original_transaction_id = c.original_transaction_id))))
@@ -2472,7 +2485,9 @@ UNION ALL
     NULL::timestamp with time zone AS renewal_at,
     NULL::text AS code,
     'differs'::text AS check_result,
-    COALESCE(f.detail, 'a summary of a request that was never made here'::text) AS detail
+    COALESCE(f.detail, 'a summary of a request that was never made here'::text) AS detail,
+    NULL::text AS rejected_by,
+    NULL::timestamp with time zone AS rejected_at
    FROM repricer.extension_summaries f
   WHERE ((f.folded_at IS NOT NULL) AND (f.extension_id IS NULL));
 
@@ -2500,7 +2515,7 @@ COMMENT ON COLUMN report.renewal_extension.requested_by IS 'The database user wh
 
 COMMENT ON COLUMN report.renewal_extension.requested_at IS 'When.';
 
-COMMENT ON COLUMN report.renewal_extension.approved_by IS 'The other user who approved or rejected it.';
+COMMENT ON COLUMN report.renewal_extension.approved_by IS 'The other user who approved it.';
 
 COMMENT ON COLUMN report.renewal_extension.approved_at IS 'When.';
 
@@ -2531,6 +2546,10 @@ COMMENT ON COLUMN report.renewal_extension.code IS 'Why it was refused or not el
 COMMENT ON COLUMN report.renewal_extension.check_result IS 'clean (the counts agree), differs, open (not all is told yet), ended (nothing was extended).';
 
 COMMENT ON COLUMN report.renewal_extension.detail IS 'What differs, or what the App Store said.';
+
+COMMENT ON COLUMN report.renewal_extension.rejected_by IS 'The user who rejected it, approved or not.';
+
+COMMENT ON COLUMN report.renewal_extension.rejected_at IS 'When.';
 
 CREATE VIEW report.revenue_impact AS
  WITH lost_dependents AS (

@@ -253,6 +253,7 @@ extension ExtensionQueries {
         package var requestedBy: String?
         package var requestedAt: Int64?
         package var approvedBy: String?
+        package var rejectedBy: String?
         package var calledAt: Int64?
         package var completedAt: Int64?
         package var eligibleForecast: Int64?
@@ -294,6 +295,7 @@ extension ExtensionQueries {
                 requestedBy: try row.textOrNil("requested_by"),
                 requestedAt: try row.millisecondsOrNil("requested_at"),
                 approvedBy: try row.textOrNil("approved_by"),
+                rejectedBy: try row.textOrNil("rejected_by"),
                 calledAt: try row.millisecondsOrNil("called_at"),
                 completedAt: try row.millisecondsOrNil("completed_at"),
                 eligibleForecast: try row.int64OrNil("eligible_forecast"),

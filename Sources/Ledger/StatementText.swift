@@ -62,6 +62,7 @@ enum StatementText {
             $0.text("currency", transaction.currency)
             $0.number("price", transaction.price)
             $0.text("period", transaction.period)
+            $0.text("offerDiscountType", transaction.offerDiscountType)
             $0.list("items", transaction.items) { item, json in
                 json.object {
                     $0.text("sku", item.sku)
@@ -213,7 +214,8 @@ enum StatementText {
             expiresAt: node["expiresAt"]?.instant, revokedAt: node["revokedAt"]?.instant,
             reason: node["reason"]?.text, storefront: node["storefront"]?.text,
             currency: node["currency"]?.text, price: node["price"]?.int64,
-            period: node["period"]?.text, items: items)
+            period: node["period"]?.text, offerDiscountType: node["offerDiscountType"]?.text,
+            items: items)
     }
 
     private static func renewal(_ node: JSONNode) -> RenewalStatement? {

@@ -234,6 +234,7 @@ package enum SubscriptionQueries {
         facts.productID = try row.textOrNil("product_id")
         facts.appAccountToken = try row.textOrNil("app_account_token")
         facts.ownershipType = try row.textOrNil("ownership_type")
+        facts.offerDiscountType = try row.textOrNil("offer_discount_type")
         facts.latestTransactionID = try row.textOrNil("latest_transaction_id")
         facts.originalPurchaseAt = try row.instant("original_purchase_at")
         facts.recentSubscriptionStartAt = try row.instant("recent_subscription_start_at")
@@ -266,6 +267,7 @@ package enum SubscriptionQueries {
                 expiration_intent = t.expiration_intent, storefront = t.storefront,
                 currency = t.currency, period = t.period, product_id = t.product_id,
                 app_account_token = t.app_account_token, ownership_type = t.ownership_type,
+                offer_discount_type = t.offer_discount_type,
                 latest_transaction_id = t.latest_transaction_id,
                 original_purchase_at = t.original_purchase_at,
                 recent_subscription_start_at = t.recent_subscription_start_at,
@@ -283,6 +285,7 @@ package enum SubscriptionQueries {
                 \(texts: facts.map(\.period))::text[], \(texts: facts.map(\.productID))::text[],
                 \(texts: facts.map(\.appAccountToken))::text[],
                 \(texts: facts.map(\.ownershipType))::text[],
+                \(texts: facts.map(\.offerDiscountType))::text[],
                 \(texts: facts.map(\.latestTransactionID))::text[],
                 \(timestamps: facts.map { $0.originalPurchaseAt?.milliseconds })::timestamptz[],
                 \(timestamps: facts.map { $0.recentSubscriptionStartAt?.milliseconds })::timestamptz[],
@@ -298,7 +301,7 @@ package enum SubscriptionQueries {
                 \(texts: states.map { $0.foldedThrough?.evidenceID })::text[]
             ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
                 expiration_intent, storefront, currency, period, product_id, app_account_token,
-                ownership_type, latest_transaction_id, original_purchase_at, recent_subscription_start_at,
+                ownership_type, offer_discount_type, latest_transaction_id, original_purchase_at, recent_subscription_start_at,
                 purchased_at, expires_at, renewal_at, consistency_token, items, increases,
                 seen_skus, signed_at, folded_signed_at, folded_evidence_id)
             WHERE s.original_transaction_id = t.id

@@ -64,11 +64,12 @@ package enum ExtensionEligibility {
         return hasOpen ? .extensionOpen : nil
     }
 
-    /// Every item of the running period is in an offer that costs nothing. One that is paid makes the period a
+    /// Its running period is a free trial; or every item of it is in an offer that costs nothing. One that is paid makes the period a
     /// paid one (an inference: Apple's page knows subscriptions of one item).
     private static func isFree(_ facts: SubscriptionFacts) -> Bool {
         let charged = facts.items.filter { $0.currentPrice != nil }
-        return !charged.isEmpty
-            && charged.allSatisfy { ($0.offer?.isRunning ?? false) && $0.offer?.price == 0 }
+        // An ordinary subscription has none.
+        guard !charged.isEmpty else { return facts.offerDiscountType == "FREE_TRIAL" }
+        return charged.allSatisfy { ($0.offer?.isRunning ?? false) && $0.offer?.price == 0 }
     }
 }

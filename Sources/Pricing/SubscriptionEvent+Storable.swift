@@ -70,6 +70,7 @@ private struct Sieve {
         check(&transaction.storefront, "transaction.storefront")
         check(&transaction.currency, "transaction.currency")
         check(&transaction.period, "transaction.period")
+        check(&transaction.offerDiscountType, "transaction.offerDiscountType")
         check(&transaction.purchasedAt, "transaction.purchaseDate")
         check(&transaction.originalPurchaseAt, "transaction.originalPurchaseDate")
         check(&transaction.expiresAt, "transaction.expiresDate")

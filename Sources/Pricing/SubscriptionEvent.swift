@@ -103,6 +103,8 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
     package var currency: String?
     package var price: Int64?
     package var period: String?
+    /// `FREE_TRIAL`, `PAY_AS_YOU_GO`, `PAY_UP_FRONT` or `ONE_TIME`, of an ordinary subscription.
+    package var offerDiscountType: String?
     package var items: [Item]
 
     package struct Item: Hashable, Sendable, Codable {
@@ -147,6 +149,7 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
         currency: String? = nil,
         price: Int64? = nil,
         period: String? = nil,
+        offerDiscountType: String? = nil,
         items: [Item] = []
     ) {
         self.transactionID = transactionID
@@ -162,6 +165,7 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
         self.currency = currency
         self.price = price
         self.period = period
+        self.offerDiscountType = offerDiscountType
         self.items = items
     }
 }

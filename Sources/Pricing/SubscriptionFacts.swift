@@ -18,6 +18,8 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
     package var appAccountToken: String?
     /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, or a text nobody knows.
     package var ownershipType: String?
+    /// Of the running period of an ordinary subscription: `FREE_TRIAL`, ….
+    package var offerDiscountType: String?
     package var latestTransactionID: String?
     package var originalPurchaseAt: Instant?
     package var recentSubscriptionStartAt: Instant?

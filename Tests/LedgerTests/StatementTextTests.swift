@@ -52,6 +52,7 @@ import Testing
         var event = try #require(RandomStory(seed: 1).events.first)
         event.type = "\u{1}\"\\/\n é 🎬 \u{2028}"
         event.ignored = ["a", "b"]
+        event.transaction = TransactionStatement(period: "P1M", offerDiscountType: "FREE_TRIAL")
 
         #expect(try StatementText.event(StatementText.text(event)) == event)
     }

@@ -57,6 +57,17 @@ private typealias Story = LifecycleStory
                     $0.items[0].offer = free
                     $0.items.append(.init(sku: "B", currentPrice: 990, renews: true))
                 }) == nil)
+        // Ordinary subscriptions have no items, and say it of the whole.
+        for (type, expected) in [
+            ("FREE_TRIAL", ExtensionObstacle.freeOffer), ("PAY_AS_YOU_GO", nil), (nil, nil),
+        ] {
+            #expect(
+                obstacle(
+                    facts {
+                        $0.items = []
+                        $0.offerDiscountType = type
+                    }) == expected)
+        }
     }
 
     @Test func eligibility_afterTwoWithin365Days_waitsForTheFirstToBeOlder() {

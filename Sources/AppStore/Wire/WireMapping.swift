@@ -24,6 +24,7 @@ extension WireTransaction {
             currency: currency,
             price: price,
             period: advancedCommerceInfo?.period,
+            offerDiscountType: offerDiscountType,
             items: advancedCommerceInfo?.items?.elements.map(\.statement) ?? [])
     }
 }

@@ -39,6 +39,8 @@ extension SubscriptionFacts {
         storefront = transaction.storefront ?? storefront
         currency = transaction.currency ?? currency
         period = transaction.period ?? period
+        // Apple leaves it out of a period without an offer.
+        offerDiscountType = transaction.offerDiscountType
     }
 
     private mutating func overlay(_ renewal: RenewalStatement) {

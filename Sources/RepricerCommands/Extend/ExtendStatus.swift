@@ -62,7 +62,8 @@ extension Commands {
         if let storefronts = line.storefronts {
             facts.append(("storefronts", harmless(storefronts.joined(separator: ", "))))
         }
-        if let approver = line.approvedBy { facts.append(("decided by", harmless(approver))) }
+        if let approver = line.approvedBy { facts.append(("approved by", harmless(approver))) }
+        if let user = line.rejectedBy { facts.append(("rejected by", harmless(user))) }
         facts.append(("called", moment(line.calledAt)))
         if line.kind == "all" {
             facts += [
@@ -102,6 +103,7 @@ extension Commands {
             "days": .number(line.days), "reason_code": .number(line.reason),
             "state": .string(line.state), "requested_by": .text(line.requestedBy),
             "requested_at": instant(line.requestedAt), "approved_by": .text(line.approvedBy),
+            "rejected_by": .text(line.rejectedBy),
             "called_at": instant(line.calledAt), "completed_at": instant(line.completedAt),
             "eligible_forecast": .number(line.eligibleForecast),
             "extended": .number(line.extended), "failed": .number(line.failed),
