@@ -145,6 +145,85 @@ import Testing
         #expect(third.code == .done)
     }
 
+    @Test func extendAll_rejectedAfterItsApproval_keepsBothNames() async throws {
+        let office = try await Office()
+        let carol = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "carol", memberOf: ["repricer_pricing"]),
+            "REPRICER_ENVIRONMENT": "Production",
+        ]
+        _ = await run(
+            "extend", "all", "--product", "generic", "--days", "7", "--reason", "3",
+            "--request-id", Self.request, environment: office.ana)
+        _ = await run("approve", Self.request, environment: office.ben)
+        _ = await run("reject", Self.request, "--reason", "wrong", environment: carol)
+
+        let json = await run("extend", "status", Self.request, "--json", environment: office.ana)
+        let text = await run("extend", "status", Self.request, environment: office.ana)
+
+        #expect(json.output.contains(#""approved_by":"ben_"#), "\(json.output)")
+        #expect(json.output.contains(#""rejected_by":"carol_"#), "\(json.output)")
+        #expect(text.output.contains(/approved by +ben/))
+        #expect(text.output.contains(/rejected by +carol/))
+    }
+
+    @Test func extendAll_rejectedWithoutApproval_namesNoApprover() async throws {
+        let office = try await Office()
+        _ = await run(
+            "extend", "all", "--product", "generic", "--days", "7", "--reason", "3",
+            "--request-id", Self.request, environment: office.ana)
+        _ = await run("reject", Self.request, "--reason", "wrong", environment: office.ben)
+
+        let json = await run("extend", "status", Self.request, "--json", environment: office.ana)
+
+        #expect(json.output.contains(#""approved_by":null"#), "\(json.output)")
+        #expect(json.output.contains(#""rejected_by":"ben_"#), "\(json.output)")
+    }
+
+    @Test func extendOne_ofAnOrdinaryFreeTrial_isAFreeOffer() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET items = '[]', offer_discount_type = 'FREE_TRIAL'
+            WHERE original_transaction_id = '11'
+            """)
+        await connection.close()
+
+        let outcome = await one("11", office)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.contains("free_offer: "), "\(outcome.messages)")
+    }
+
+    @Test func extendOne_withARequestIDThatIsNone_saysWhatToDo() async throws {
+        let office = try await Office()
+
+        let outcome = await one("11", office, request: "zzz")
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages
+                == "repricer: bad_request_id: \"zzz\" is no UUID; leave --request-id out for a new one\n"
+        )
+    }
+
+    @Test(arguments: ["approve", "reject"])
+    func decision_onTheExtensionOfOneSubscription_saysThatThereIsNone(_ verb: String) async throws {
+        let office = try await Office()
+        _ = await one("11", office)
+
+        let outcome = await run(
+            [verb, Self.request] + (verb == "reject" ? ["--reason", "x"] : []),
+            environment: office.ben)
+
+        #expect(outcome.code == .conflict)
+        #expect(
+            outcome.messages.contains(
+                "\(Self.request) extends one subscription, which needs no approval"),
+            "\(outcome.messages)")
+    }
+
     @Test func retryFailed_beforeAnyCall_isAConflict() async throws {
         let office = try await Office()
 

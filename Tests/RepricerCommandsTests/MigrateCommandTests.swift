@@ -67,6 +67,30 @@ import Testing
         #expect(folder == RepositoryFiles.path("Migrations"))
     }
 
+    /// Another program's folder of the same name lies nearer to the program than ours.
+    @Test func migrations_ofAnotherProgram_arePassedOver() async throws {
+        let above = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
+        let near = above + "/service"
+        defer { try? FileManager.default.removeItem(atPath: above) }
+        for (folder, file) in [
+            (above, MigrationsFolder.firstFile), (near, "0001_customers.sql"),
+        ] {
+            try FileManager.default.createDirectory(
+                atPath: folder + "/Migrations", withIntermediateDirectories: true)
+            try "SELECT 1;\n".write(
+                toFile: folder + "/Migrations/" + file, atomically: true, encoding: .utf8)
+        }
+        let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]
+
+        let outcome = await run("migrate", environment: environment) {
+            $0.programPath = near + "/repricer"
+        }
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(outcome.output == "applied \(MigrationsFolder.firstFile)\n")
+        #expect(outcome.messages == "repricer: schema version 1, as \(above)/Migrations has it\n")
+    }
+
     @Test func migrations_whenNowhere_areAskedFor() async {
         let outcome = await run("migrate")
 

@@ -64,6 +64,12 @@ import Testing
             (path(request: Self.refused(4_010_000)), .requested, "token refused"),
             (path(request: Self.refused(401)), .requested, "token refused"),
             (path(request: Self.refused(4_040_007)), .requested, "no such URL"),
+            (path(request: Self.refused(4_040_007)), .requested, "your-host/notifications"),
+            (path(request: Self.refused(404)), .requested, "check REPRICER_API_BASE_URL"),
+            (
+                path(statuses: [Self.entry(["UNSUCCESSFUL_HTTP_RESPONSE_CODE"])]), .delivered,
+                "must end in /notifications"
+            ),
             (path(request: .notSent(reason: "refused")), .requested, "can't be reached"),
             (path(statuses: [Self.entry([])]), .attempted, "not delivered yet"),
             (path(statuses: [Self.refused(4_040_008)]), .attempted, "its status is refused"),

@@ -205,6 +205,19 @@ import Testing
         await world.close()
     }
 
+    @Test func replay_byAUserOfPricing_namesTheRoleThatIsMissing() async throws {
+        let world = try await WebhookWorld.make([.status(200)])
+        let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
+
+        let outcome = await run(
+            "outbox", "replay", "--all", environment: ["REPRICER_DATABASE_URL": url])
+
+        #expect(outcome.code == .approvalNeededOrRefused)
+        #expect(outcome.messages.contains("GRANT repricer_service to it"), "\(outcome.messages)")
+        #expect(!outcome.messages.contains("repricer_pricing"))
+        await world.close()
+    }
+
     @Test func outbox_old_isPruned_butNothingThatWaits() async throws {
         let world = try await WebhookWorld.make([.status(500)])
         try await world.write(["1", "2"])

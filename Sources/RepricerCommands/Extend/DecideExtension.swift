@@ -3,12 +3,22 @@ import Pricing
 
 /// `approve` and `reject` of a mass extension: the same second pair of eyes as for a batch.
 enum ExtensionDecision {
-    /// The mass extension of this id; nil where there is none.
+    /// The mass extension of this id; nil where there is none. Throws for the extension of one subscription, of
+    /// which nobody decides.
     static func find(_ text: String, pool: LedgerPool) async throws -> ExtensionQueries.Mass? {
         guard ExtensionArguments.isUUID(text) else { return nil }
-        return try await pool.withTransaction { connection in
-            try ExtensionQueries.mass(text.lowercased(), on: connection)
+        let id = text.lowercased()
+        let (mass, lines) = try await pool.withTransaction { connection in
+            let mass = try ExtensionQueries.mass(id, on: connection)
+            return (mass, mass == nil ? try ExtensionQueries.lines(of: id, on: connection) : [])
         }
+        guard mass == nil, lines.contains(where: { $0.originalTransactionID != nil }) else {
+            return mass
+        }
+        throw CommandFailure(
+            .conflict,
+            "\(id) extends one subscription, which needs no approval and can't be taken back; "
+                + "see `repricer extend status \(id)`")
     }
 
     static func approve(

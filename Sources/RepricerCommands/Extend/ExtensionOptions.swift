@@ -46,7 +46,15 @@ enum ExtensionArguments {
 
     /// A new one where none was given.
     static func requestID(_ arguments: ParsedArguments, now: Int64) throws -> String {
-        if let text = arguments[Commands.requestID] { return try uuid(text) }
+        if let text = arguments[Commands.requestID] {
+            guard isUUID(text) else {
+                throw CommandFailure(
+                    .inputRejected,
+                    "bad_request_id: \(quoted(text)) is no UUID; leave --request-id out for a new one"
+                )
+            }
+            return text.lowercased()
+        }
         var random = SystemRandomNumberGenerator()
         return UUIDv7.make(nowMilliseconds: now, random: &random)
     }

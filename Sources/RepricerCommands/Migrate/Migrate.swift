@@ -14,7 +14,7 @@ extension Commands {
             """
     ) { invocation in
         let configuration = try invocation.configuration()
-        let migrator = try migrator(invocation, configuration)
+        let (migrator, folder) = try migrator(invocation, configuration)
         // The machine's clock: a schema has no part in a rehearsal's time.
         let now = invocation.world.realClock.nowMilliseconds()
         let applied = try await invocation.withConnection(configuration) { connection in
@@ -34,22 +34,24 @@ extension Commands {
                 .object([
                     "applied": .array(files),
                     "schema_version": .integer(Int64(migrator.migrations.count)),
+                    "migrations": .string(folder),
                 ]))
         } else {
             for migration in applied { try invocation.print("applied \(migration.file)\n") }
-            if applied.isEmpty {
-                invocation.note("nothing to do: schema version \(migrator.migrations.count)")
-            }
+            let version =
+                "schema version \(migrator.migrations.count), as \(harmless(folder)) has it"
+            invocation.note(applied.isEmpty ? "nothing to do: \(version)" : version)
         }
         return .done
     }
 
+    /// And the folder that was taken.
     static func migrator(
         _ invocation: Invocation, _ configuration: Configuration
-    ) throws -> Migrator {
+    ) throws -> (Migrator, folder: String) {
         let folder = try MigrationsFolder.find(
             option: invocation.arguments[migrationsFolder], configuration: configuration,
             world: invocation.world)
-        return try Migrator(directory: folder)
+        return (try Migrator(directory: folder), folder)
     }
 }

@@ -7,12 +7,12 @@ extension Commands {
         discussion: "Exits 1 while a migration is pending."
     ) { invocation in
         let configuration = try invocation.configuration()
-        let migrator = try migrator(invocation, configuration)
+        let (migrator, folder) = try migrator(invocation, configuration)
         let status = try await invocation.withConnection(configuration) { connection in
             try await migrator.status(connection)
         }
         if invocation.isJSON {
-            try invocation.print(json(status))
+            try invocation.print(json(status, folder))
         } else {
             var table = Table([.right("VERSION"), .left("NAME"), .left("APPLIED")])
             for applied in status.applied {
@@ -22,11 +22,12 @@ extension Commands {
                 table.add(["\(pending.version)", pending.name, "pending"])
             }
             try invocation.print(table.text)
+            invocation.note("files: \(harmless(folder))")
         }
         return status.pending.isEmpty ? .done : .failed
     }
 
-    private static func json(_ status: Migrator.Status) -> JSONValue {
+    private static func json(_ status: Migrator.Status, _ folder: String) -> JSONValue {
         let applied = status.applied.map { applied in
             JSONValue.object([
                 "version": .integer(Int64(applied.version)), "name": .string(applied.name),
@@ -38,6 +39,8 @@ extension Commands {
                 "version": .integer(Int64(pending.version)), "name": .string(pending.name),
             ])
         }
-        return .object(["applied": .array(applied), "pending": .array(pending)])
+        return .object([
+            "applied": .array(applied), "pending": .array(pending), "migrations": .string(folder),
+        ])
     }
 }

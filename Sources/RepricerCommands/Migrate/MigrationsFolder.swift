@@ -5,7 +5,10 @@ enum MigrationsFolder {
     /// Folders looked at on the way up; deeper ones are not ours.
     private static let parentsMax = 8
 
-    /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with `0001_….sql` beside the
+    /// Begins every schema of ours: other programs have folders of this name, too.
+    static let firstFile = "0001_roles_and_subscriptions.sql"
+
+    /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with our first file beside the
     /// program or above it, else above the working directory.
     static func find(
         option: String?, configuration: Configuration, world: World
@@ -17,7 +20,7 @@ enum MigrationsFolder {
         }
         throw CommandFailure(
             .failed,
-            "no folder Migrations beside the program or above "
+            "no folder Migrations of this program beside it or above "
                 + "\(world.workingDirectory); give --migrations DIR or set REPRICER_MIGRATIONS")
     }
 
@@ -25,17 +28,15 @@ enum MigrationsFolder {
         var folder = start
         for _ in 0...parentsMax {
             let candidate = folder == "/" ? "/Migrations" : folder + "/Migrations"
-            if holdsMigrations(candidate) { return candidate }
+            if isOurs(candidate) { return candidate }
             if folder == "/" || folder.isEmpty { return nil }
             folder = parent(of: folder)
         }
         return nil
     }
 
-    private static func holdsMigrations(_ folder: String) -> Bool {
-        // A folder that is not there, or is closed to us, is none of ours.
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
-        return names.contains { $0.hasPrefix("0001_") && $0.hasSuffix(".sql") }
+    private static func isOurs(_ folder: String) -> Bool {
+        FileManager.default.fileExists(atPath: folder + "/" + firstFile)
     }
 
     private static func parent(of path: String) -> String {

@@ -28,7 +28,9 @@ extension Commands {
         let configuration = try invocation.configuration()
         let now = invocation.world.realClock.nowMilliseconds()
         let count = try await invocation.withPool(configuration) { pool in
-            try await pool.withTransaction {
+            // Deliveries are the service's: a user who submits and approves may only read them.
+            try await pool.withConnection { try await ServiceRights.check(on: $0) }
+            return try await pool.withTransaction {
                 try WebhookQueries.replay(selection, at: now, on: $0)
             }
         }

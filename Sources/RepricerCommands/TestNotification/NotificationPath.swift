@@ -52,6 +52,9 @@ struct NotificationPath: Sendable {
     /// How often the status is asked for, and then the database.
     var questionsMax: Int
 
+    /// Where the receiver takes notifications.
+    static let ourPath = "/notifications"
+
     func walk() async throws -> PathFinding {
         var finding = PathFinding()
         guard let token = requested(await request(), &finding) else { return finding }
@@ -78,7 +81,12 @@ struct NotificationPath: Sendable {
                 finding.fail(
                     .requested,
                     "no such URL (\(code)): \(why); set the server URL of this environment under App "
-                        + "Information, version 2")
+                        + "Information, version 2: https://your-host\(Self.ourPath)")
+            case 404 where code.isBareStatus:
+                finding.fail(
+                    .requested,
+                    "404 without a code: this address is not the App Store's; check "
+                        + "REPRICER_API_BASE_URL, which has no path of its own")
             default: finding.fail(.requested, "refused (\(code)): \(why)")
             }
         case .throttled(let until, _):
@@ -167,7 +175,8 @@ struct NotificationPath: Sendable {
         let why =
             switch result {
             case "UNSUCCESSFUL_HTTP_RESPONSE_CODE":
-                "our address answered with an error: delivered but refused; the log of `repricer serve` and "
+                "delivered but refused: our address answered with an error. The URL must end in \(ourPath), any "
+                    + "other path is answered 404; else the log of `repricer serve` and "
                     + "repricer_notifications_total name the reason, or the proxy and the forwarder's do"
             case "TIMED_OUT": "our address gave no answer in time"
             case "TLS_ISSUE": "no TLS connection: the certificate, its chain, or TLS below 1.2"
