@@ -110,12 +110,14 @@ final class ScriptedStore: StoreCalls {
         _ intent: PriceChangeIntent, source: SubscriptionEvent.Source
     ) -> SubscriptionEvent {
         let id = source == .response ? intent.requestReferenceID : "status:\(now().milliseconds)"
+        let usual = ["A", "B"]
+        let asked = intent.items.map(\.sku)
         return SubscriptionEvent(
             key: .init(signedAt: now(), evidenceID: id), source: source,
             originalTransactionID: intent.originalTransactionID,
             renewal: RenewalStatement(
                 autoRenewStatus: 1, consistencyToken: "next",
-                items: ["A", "B"].map { sku in
+                items: (Set(usual).isSuperset(of: asked) ? usual : asked).map { sku in
                     // The price that is paid: nothing stays scheduled.
                     let changed = intent.items.first { $0.sku == sku && $0.price != 9990 }
                     return RenewalStatement.Item(
