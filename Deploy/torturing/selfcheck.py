@@ -438,6 +438,11 @@ def dependent_unproved(world):
     world["dependents"][0]["state"] = "discrepancy"
 
 
+def dependent_let_go(world):
+    """dependents_proved"""
+    world["dependents"][0]["state"] = "not_needed"
+
+
 def dependent_of_the_living(world):
     """dependents_proved"""
     world["dependents"].append({**world["dependents"][0], "change_id": "change-1", "sku": "D"})
