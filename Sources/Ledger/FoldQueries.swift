@@ -3,22 +3,45 @@ package import Pricing
 
 /// What a fold reads besides the statements, and what it writes.
 package enum FoldQueries {
-    /// Our changes of these subscriptions that were ever sent: the others are no business of a fold.
-    package static func sentChanges(
-        _ ids: [String], on connection: isolated PostgresConnection
-    ) throws -> [String: [TrackedChange]] {
-        let rows = try connection.query(
-            """
-            -- name: sentChanges
-            SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
-                accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at,
-                planned_effective_at, sku, dependent_skus, current_sku, current_dependent_skus,
-                called_sku, called_dependent_skus, former_skus, current_price_milliunits,
-                new_price_milliunits, request_reference_id, undoes_change_id
-            FROM repricer.price_changes
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND sent_at IS NOT NULL
-            ORDER BY original_transaction_id, change_id
-            """)
+    /// Of some subscriptions, by subscription.
+    package struct Known: Sendable {
+        /// Our changes that were ever sent: the others are no business of a fold.
+        package var changes: [String: [TrackedChange]]
+        package var cancellations: [String: [DependentCancellation]]
+        /// Calls that turned, or may have turned, a renewal off.
+        package var ownCancels: [String: [OwnCancel]]
+    }
+
+    /// In one pipeline.
+    package static func known(
+        of ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Known {
+        let answers = try connection.pipeline([
+            sentChangesOf(ids), cancellationsOf(ids), ownCancelsOf(ids),
+        ])
+        guard answers.count == 3 else {
+            throw LedgerError.unreadable("\(answers.count) answers to three questions")
+        }
+        return Known(
+            changes: try sentChanges(answers[0]), cancellations: try cancellations(answers[1]),
+            ownCancels: try ownCancels(answers[2]))
+    }
+
+    private static func sentChangesOf(_ ids: [String]) -> SQL {
+        """
+        -- name: sentChanges
+        SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
+            accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at,
+            planned_effective_at, sku, dependent_skus, current_sku, current_dependent_skus,
+            called_sku, called_dependent_skus, former_skus, current_price_milliunits,
+            new_price_milliunits, request_reference_id, undoes_change_id
+        FROM repricer.price_changes
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND sent_at IS NOT NULL
+        ORDER BY original_transaction_id, change_id
+        """
+    }
+
+    private static func sentChanges(_ rows: Rows) throws -> [String: [TrackedChange]] {
         var changes: [String: [TrackedChange]] = [:]
         for row in rows {
             changes[try row.text("original_transaction_id"), default: []].append(try tracked(row))
@@ -73,18 +96,17 @@ package enum FoldQueries {
         }
     }
 
-    /// Calls that turned, or may have turned, a renewal off.
-    package static func ownCancels(
-        _ ids: [String], on connection: isolated PostgresConnection
-    ) throws -> [String: [OwnCancel]] {
-        let rows = try connection.query(
-            """
-            -- name: ownCancels
-            SELECT original_transaction_id, request_reference_id, prepared_at, settled_at, reenabled_at
-            FROM repricer.cancel_requests
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND state <> 'refused'
-            ORDER BY original_transaction_id, prepared_at, request_reference_id
-            """)
+    private static func ownCancelsOf(_ ids: [String]) -> SQL {
+        """
+        -- name: ownCancels
+        SELECT original_transaction_id, request_reference_id, prepared_at, settled_at, reenabled_at
+        FROM repricer.cancel_requests
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND state <> 'refused'
+        ORDER BY original_transaction_id, prepared_at, request_reference_id
+        """
+    }
+
+    private static func ownCancels(_ rows: Rows) throws -> [String: [OwnCancel]] {
         var cancels: [String: [OwnCancel]] = [:]
         for row in rows {
             cancels[try row.text("original_transaction_id"), default: []].append(
@@ -97,16 +119,16 @@ package enum FoldQueries {
         return cancels
     }
 
-    package static func cancellations(
-        _ ids: [String], on connection: isolated PostgresConnection
-    ) throws -> [String: [DependentCancellation]] {
-        let rows = try connection.query(
-            """
-            -- name: dependentCancellations
-            SELECT * FROM repricer.dependent_cancellations
-            WHERE original_transaction_id = ANY (\(ids)::text[])
-            ORDER BY original_transaction_id, change_id, dependent_sku
-            """)
+    private static func cancellationsOf(_ ids: [String]) -> SQL {
+        """
+        -- name: dependentCancellations
+        SELECT * FROM repricer.dependent_cancellations
+        WHERE original_transaction_id = ANY (\(ids)::text[])
+        ORDER BY original_transaction_id, change_id, dependent_sku
+        """
+    }
+
+    private static func cancellations(_ rows: Rows) throws -> [String: [DependentCancellation]] {
         var cancellations: [String: [DependentCancellation]] = [:]
         for row in rows {
             let cancellation = DependentCancellation(

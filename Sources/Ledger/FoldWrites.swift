@@ -3,19 +3,49 @@ package import Pricing
 
 /// What a fold of many subscriptions writes: one statement a table, however many subscriptions and lines.
 package struct FoldWrites: Sendable {
-    private var folded: [SubscriptionFold] = []
+    /// By subscription, for nearly all: one pass over a fold, since it is large and the statements are many.
+    private var states: [SubscriptionState] = []
+    private var ended: [Moved] = []
+    private var open: [Moved] = []
+    private var lines: [(id: String, line: Transition)] = []
+    /// Those with a change that moved, and the newest statement's instant.
+    private var touched: [(id: String, at: Instant?)] = []
+    /// Those with a change that ended, now or before.
+    private var freed: [String] = []
+    /// Those with more to write than this.
+    private var eventful: [SubscriptionFold] = []
+
+    fileprivate typealias Moved = (id: String, change: TrackedChange, latest: SubscriptionEvent?)
 
     package init() {}
 
-    package mutating func append(_ one: SubscriptionFold) { folded.append(one) }
+    package mutating func append(_ one: SubscriptionFold) {
+        let id = one.id
+        states.append(one.state)
+        for change in one.moved {
+            if change.progress.state.isFinal {
+                ended.append((id, change, one.latest))
+            } else {
+                open.append((id, change, one.latest))
+            }
+        }
+        for line in one.transitions { lines.append((id, line)) }
+        if !one.moved.isEmpty {
+            touched.append((id, one.state.facts.signedAt))
+            if !one.reopened.isEmpty || one.moved.contains(where: { $0.progress.endedAt != nil }) {
+                freed.append(id)
+            }
+        }
+        if !one.isPlain { eventful.append(one) }
+    }
 
     /// To be sent in one pipeline; in this order.
     ///
     /// - Parameter holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
     package func statements(holdsCalls: Bool = false) -> [SQL] {
-        guard !folded.isEmpty else { return [] }
-        var statements = [SubscriptionQueries.save(folded.map(\.state))]
-        for one in folded {
+        guard !states.isEmpty else { return [] }
+        var statements = [SubscriptionQueries.save(states)]
+        for one in eventful {
             statements += one.state.renames.filter { $0.holds(in: one.state.facts) }
                 .flatMap { Self.renameUnsent(one.id, $0) }
             statements += one.reopened.map {
@@ -23,31 +53,25 @@ package struct FoldWrites: Sendable {
             }
         }
         // Ended ones first: an item has room for one open change.
-        let moved = folded.flatMap { one in one.moved.map { (one.id, $0) } }
-        for changes in [
-            moved.filter(\.1.progress.state.isFinal), moved.filter { !$0.1.progress.state.isFinal },
-        ] where !changes.isEmpty {
+        for changes in [ended, open] where !changes.isEmpty {
             statements.append(Self.saveChanges(changes))
         }
-        let lines = folded.flatMap { one in one.transitions.map { (one.id, $0) } }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
-        if !moved.isEmpty { statements.append(Self.correctHistory(folded)) }
-        let charges = folded.flatMap { one in one.state.charges.map { (one.id, $0) } }
+        if !touched.isEmpty { statements.append(Self.correctHistory(ended + open)) }
+        let charges = eventful.flatMap { one in one.state.charges.map { (one.id, $0) } }
         if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
-        statements += folded.flatMap { one in
-            one.cancellations.map { Self.saveCancellation(one.id, $0) }
+        for one in eventful {
+            statements += one.cancellations.map { Self.saveCancellation(one.id, $0) }
         }
-        statements += folded.flatMap { one in one.reenabled.map { Self.saveReenabled(one.id, $0) } }
-        statements += ExtensionFoldQueries.save(folded)
-        let touched = folded.filter { !$0.moved.isEmpty }
-        if !touched.isEmpty {
-            let ended = touched.filter {
-                $0.moved.contains { $0.progress.endedAt != nil } || !$0.reopened.isEmpty
-            }
-            if !ended.isEmpty { statements.append(Self.releaseRoles(ended.map(\.id))) }
-            if !holdsCalls { statements.append(Self.closeRequests(touched)) }
+        for one in eventful {
+            statements += one.reenabled.map { Self.saveReenabled(one.id, $0) }
         }
-        statements += folded.flatMap { one in one.reopened.map { Self.restoreRoles(one.id, $0) } }
+        statements += ExtensionFoldQueries.save(eventful)
+        if !freed.isEmpty { statements.append(Self.releaseRoles(freed)) }
+        if !touched.isEmpty, !holdsCalls { statements.append(Self.closeRequests(touched)) }
+        for one in eventful {
+            statements += one.reopened.map { Self.restoreRoles(one.id, $0) }
+        }
         return statements
     }
 
@@ -89,7 +113,7 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    private static func saveChanges(_ changes: [(id: String, change: TrackedChange)]) -> SQL {
+    private static func saveChanges(_ changes: [Moved]) -> SQL {
         let progress = changes.map(\.change.progress)
         return """
             -- name: saveChanges
@@ -143,43 +167,38 @@ package struct FoldWrites: Sendable {
     }
 
     /// See `SubscriptionFold.correction`. Nothing where no line contradicts.
-    private static func correctHistory(_ folded: [SubscriptionFold]) -> SQL {
-        let moved = folded.flatMap { fold in
-            fold.moved.map {
-                (id: fold.id, changeID: $0.changeID, state: $0.progress.state, latest: fold.latest)
-            }
-        }
-        return """
-            -- name: correctHistory
-            INSERT INTO repricer.price_change_history
-                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT t.id, t.change_id,
-                newest.occurred_at + interval '1 millisecond', t.state, t.evidence_kind, t.evidence_id,
-                \(SubscriptionFold.correctionReason)::text || newest.state
-            FROM unnest(
-                \(moved.map(\.id))::text[], \(uuids: moved.map(\.changeID))::uuid[],
-                \(moved.map(\.state.rawValue))::text[],
-                \(texts: moved.map { $0.latest?.source.rawValue })::text[],
-                \(texts: moved.map { $0.latest?.key.evidenceID })::text[]
-            ) AS t (id, change_id, state, evidence_kind, evidence_id)
-            -- One step of the index for nearly all: their newest line says their state.
-            JOIN LATERAL (
-                SELECT h.state FROM repricer.price_change_history h
-                WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
-                ORDER BY h.occurred_at DESC LIMIT 1
-            ) line ON line.state <> t.state,
-            LATERAL (
-                SELECT h.occurred_at, h.state, bool_or(h.state = t.state) OVER () AS holds
-                FROM repricer.price_change_history h
-                WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
-                    AND h.occurred_at = (
-                        SELECT max(m.occurred_at) FROM repricer.price_change_history m
-                        WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id)
-                ORDER BY h.state LIMIT 1
-            ) newest
-            WHERE NOT newest.holds
-            ON CONFLICT DO NOTHING
-            """
+    private static func correctHistory(_ moved: [Moved]) -> SQL {
+        """
+        -- name: correctHistory
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT t.id, t.change_id,
+            newest.occurred_at + interval '1 millisecond', t.state, t.evidence_kind, t.evidence_id,
+            \(SubscriptionFold.correctionReason)::text || newest.state
+        FROM unnest(
+            \(moved.map(\.id))::text[], \(uuids: moved.map(\.change.changeID))::uuid[],
+            \(moved.map(\.change.progress.state.rawValue))::text[],
+            \(texts: moved.map { $0.latest?.source.rawValue })::text[],
+            \(texts: moved.map { $0.latest?.key.evidenceID })::text[]
+        ) AS t (id, change_id, state, evidence_kind, evidence_id)
+        -- One step of the index for nearly all: their newest line says their state.
+        JOIN LATERAL (
+            SELECT h.state FROM repricer.price_change_history h
+            WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+            ORDER BY h.occurred_at DESC LIMIT 1
+        ) line ON line.state <> t.state,
+        LATERAL (
+            SELECT h.occurred_at, h.state, bool_or(h.state = t.state) OVER () AS holds
+            FROM repricer.price_change_history h
+            WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                AND h.occurred_at = (
+                    SELECT max(m.occurred_at) FROM repricer.price_change_history m
+                    WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id)
+            ORDER BY h.state LIMIT 1
+        ) newest
+        WHERE NOT newest.holds
+        ON CONFLICT DO NOTHING
+        """
     }
 
     private static func saveReenabled(_ id: String, _ cancel: OwnCancel) -> SQL {
@@ -266,13 +285,13 @@ package struct FoldWrites: Sendable {
 
     /// A request of unknown outcome whose changes a notification has settled needs no further call. One with a
     /// call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
-    private static func closeRequests(_ folded: [SubscriptionFold]) -> SQL {
+    private static func closeRequests(_ touched: [(id: String, at: Instant?)]) -> SQL {
         """
         -- name: closeSettledRequests
         UPDATE repricer.price_change_requests r
         SET state = 'answered', settled_at = t.at
-        FROM unnest(\(folded.map(\.id))::text[],
-            \(timestamps: folded.map { $0.state.facts.signedAt?.milliseconds })::timestamptz[]
+        FROM unnest(\(touched.map(\.id))::text[],
+            \(timestamps: touched.map { $0.at?.milliseconds })::timestamptz[]
         ) AS t (id, at)
         WHERE r.original_transaction_id = t.id AND r.state = 'unknown'
             AND r.next_attempt_at IS NOT NULL
@@ -347,4 +366,10 @@ func arrayText(_ elements: [String]) -> String {
 
 extension SubscriptionFold {
     fileprivate var id: String { state.facts.originalTransactionID }
+
+    /// Nothing to write but facts, changes that moved and their lines.
+    fileprivate var isPlain: Bool {
+        !isAnew && reopened.isEmpty && cancellations.isEmpty && reenabled.isEmpty
+            && state.renames.isEmpty && state.charges.isEmpty && state.extensions.isEmpty
+    }
 }

@@ -2,7 +2,6 @@ import Foundation
 import Ledger
 import Pricing
 import ServiceKit
-import Synchronization
 
 /// The calls of one lane that are out together: each leaves at its slot, and what came back is stored together,
 /// in one transaction for many.
@@ -20,7 +19,6 @@ struct CallRound: Sendable {
     let out: CallsOut
     /// Of requests just claimed, by their ids; others are read from what is stored.
     let intents: [String: PriceChangeIntent]
-    private let isSilenced = SharedFlag()
 
     init(
         world: Scheduler.World, settlement: Settlement, budget: CallBudget, statuses: CallBudget,
@@ -68,7 +66,7 @@ struct CallRound: Sendable {
                 case .ended(let attempt):
                     ended.append(attempt)
                     out -= 1
-                    guard out == 0 else { continue }
+                    guard out == 0 || stopsOthers(attempt.answer) else { continue }
                 case .tick: group.addTask { await tick() }
                 }
                 do { try await settle(ended) } catch { failure = failure ?? error }
@@ -77,6 +75,11 @@ struct CallRound: Sendable {
             group.cancelAll()
             return failure
         }
+    }
+
+    /// Told at once: other calls, of other replicas too, are not to leave.
+    private func stopsOthers(_ answer: StoreAnswer) -> Bool {
+        silence(after: answer) != nil || answer.haltsBatch != nil
     }
 
     private func tick() async -> Progress {
@@ -108,7 +111,8 @@ struct CallRound: Sendable {
     private func attempt(_ request: RequestQueries.Held) async -> Attempt {
         do {
             guard try await mayLeave() else {
-                return Attempt(request, .notSent(reason: "held back"), wasHeldBack: true)
+                let reason = slots.isSilenced ? Settlement.silenced : "held back"
+                return Attempt(request, .notSent(reason: reason), wasHeldBack: true)
             }
         } catch {
             // The slot could not be had; nothing has left.
@@ -116,7 +120,7 @@ struct CallRound: Sendable {
         }
         let answer = await call(request)
         var attempt = Attempt(request, answer)
-        if silence(after: answer) != nil { isSilenced.raise() }
+        if silence(after: answer) != nil { slots.silence() }
         if case .refused(let refusal, _) = answer, refusal.meaning == .refresh,
             request.nextStep == "send"
         {
@@ -130,13 +134,13 @@ struct CallRound: Sendable {
     private func mayLeave() async throws -> Bool {
         var hasSlot = try await slots.take()
         while !hasSlot {
-            guard ContinuousClock.now < leaveBefore, !isSilenced.isRaised else { return false }
+            guard ContinuousClock.now < leaveBefore, !slots.isSilenced else { return false }
             let more = try await budget.lease(1)
             guard more.lease.blockedUntil == nil else { return false }
             hasSlot = try await more.take()
             if !hasSlot { try await budget.pause(after: more) }
         }
-        return ContinuousClock.now < leaveBefore && !isSilenced.isRaised
+        return ContinuousClock.now < leaveBefore && !slots.isSilenced
     }
 
     private func newestStatements(of request: RequestQueries.Held) async -> [SubscriptionEvent] {
@@ -273,14 +277,6 @@ struct Attempt: Sendable {
         case .notSent: return "not_sent"
         }
     }
-}
-
-private final class SharedFlag: Sendable {
-    private let value = Mutex(false)
-
-    var isRaised: Bool { value.withLock { $0 } }
-
-    func raise() { value.withLock { $0 = true } }
 }
 
 extension StoreAnswer {

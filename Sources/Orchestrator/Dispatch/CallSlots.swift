@@ -19,6 +19,7 @@ package final class CallSlots: Sendable {
     private let tolerance: Duration?
     private let wait: CallBudget.Wait
     private let next = Mutex(0)
+    private let silenced = Mutex(false)
 
     package init(
         _ lease: RateQueries.Lease, first: ContinuousClock.Instant, spacing: Duration,
@@ -57,6 +58,12 @@ package final class CallSlots: Sendable {
             return nil
         }
     }
+
+    /// The App Store asked for silence on a call of this lease: what is left of it is not used. A change that was put back
+    /// could otherwise be claimed again, and sent, by the slots of before.
+    package var isSilenced: Bool { silenced.withLock { $0 } }
+
+    package func silence() { silenced.withLock { $0 = true } }
 
     /// Slots handed out or forfeited so far.
     package var used: Int { next.withLock { $0 } }

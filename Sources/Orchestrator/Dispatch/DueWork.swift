@@ -9,7 +9,7 @@ import Synchronization
 /// floor waits for that look.
 final class DueWork: Sendable {
     /// A look at everything that takes no longer is always one.
-    private static let cheap: Duration = .milliseconds(10)
+    private static let cheap: Duration = .milliseconds(3)
     private static let share = 20
     private static let pauseMax: Duration = .seconds(10)
     /// Milliseconds by which a row may have been written later than its instants say.

@@ -69,8 +69,8 @@ package struct Scheduler: Service {
         /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
         /// that a pause is effective within a second, however slow the claim was.
         package var leavesWithin: Duration = .milliseconds(750)
-        /// Answers wait so long for others of their claim, to be stored with them.
-        package var settleEvery: Duration = .milliseconds(250)
+        /// Answers wait so long for others of their claim, to be stored with them: at 50 calls a second for all of it.
+        package var settleEvery: Duration = .milliseconds(500)
         /// Of the business clock, over all replicas.
         package var refusedKeyWait: Duration = .seconds(60)
         package var wakesPerRound = 1000
@@ -199,7 +199,7 @@ package struct Scheduler: Service {
         var free = slots.granted
         var judged = 0
         let until = ContinuousClock.now + limits.leavesWithin / 2
-        for turn in turns where free > 0 && ContinuousClock.now < until {
+        for turn in turns where free > 0 && !slots.isSilenced && ContinuousClock.now < until {
             let started = ContinuousClock.now
             let claim = try await claimer.claim(
                 turn, limit: min(free, claimSize.next),

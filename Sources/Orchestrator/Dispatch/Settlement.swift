@@ -8,6 +8,8 @@ struct Settlement: Sendable {
     let log: Log
     let retry: Backoff
 
+    /// Why a change waits while the App Store wants no calls.
+    static let silenced = "rate_limited"
     /// Looks before a refusal on a retry counts.
     static let looksMax = 3
     /// `InvalidConsistencyTokenError`: never sent again with the token that was refused.
@@ -131,9 +133,11 @@ struct Settlement: Sendable {
                     nextStep: request.nextStep == "send" && sends >= Settlement.sendsBeforeLook
                         ? "look" : request.nextStep)
             case .throttled:
-                self = Self.unapplied(request, reason: "rate_limited", isDelayed: false)
+                self = Self.unapplied(request, reason: Settlement.silenced, isDelayed: false)
             case .notSent(let reason):
-                self = Self.unapplied(request, reason: reason, isDelayed: true)
+                // A silence puts off by itself, for all.
+                self = Self.unapplied(
+                    request, reason: reason, isDelayed: reason != Settlement.silenced)
             case .refused(let refusal, _):
                 self = Self.refused(request, refusal, wasRefusedBefore: wasRefusedBefore)
             }

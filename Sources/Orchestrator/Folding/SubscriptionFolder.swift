@@ -28,24 +28,22 @@ package enum SubscriptionFolder {
         let byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
         let ids = byID.keys.sorted()
         let stored = try stored ?? SubscriptionQueries.load(ids, on: connection)
-        let changes = try FoldQueries.sentChanges(ids, on: connection)
-        let cancellations = try FoldQueries.cancellations(ids, on: connection)
-        let ownCancels = try FoldQueries.ownCancels(ids, on: connection)
+        let known = try FoldQueries.known(of: ids, on: connection)
         let late = ids.filter { id in
             SubscriptionFold.isLate(
-                byID[id, default: []], after: stored[id]?.foldedThrough, changes[id] ?? [])
+                byID[id, default: []], after: stored[id]?.foldedThrough, known.changes[id] ?? [])
         }
         let everything = late.isEmpty ? [:] : try EventQueries.all(late, on: connection)
 
         var writes = FoldWrites()
         var folded: [String: [TrackedChange]] = [:]
         for id in ids {
-            let known = stored[id]
+            let old = stored[id]
             let before = SubscriptionState(
-                facts: known?.facts ?? SubscriptionFacts(originalTransactionID: id),
-                increases: known?.increases ?? [], seenSKUs: known?.seenSKUs ?? [],
-                changes: changes[id] ?? [], cancellations: cancellations[id] ?? [],
-                ownCancels: ownCancels[id] ?? [], foldedThrough: known?.foldedThrough)
+                facts: old?.facts ?? SubscriptionFacts(originalTransactionID: id),
+                increases: old?.increases ?? [], seenSKUs: old?.seenSKUs ?? [],
+                changes: known.changes[id] ?? [], cancellations: known.cancellations[id] ?? [],
+                ownCancels: known.ownCancels[id] ?? [], foldedThrough: old?.foldedThrough)
             let fold = SubscriptionFold(
                 before, arrived: byID[id, default: []], all: everything[id])
             folded[id] = fold.state.changes

@@ -88,13 +88,14 @@ import Testing
         guard let id = story.events.first?.originalTransactionID else { return }
         var ordered = StoredSubscription(id: id, changes: story.changes)
         ordered.arrive(story.events)
-        let (stored, changes, cancellations) = try await pool.withTransaction { connection in
+        let (stored, known) = try await pool.withTransaction { connection in
             (
                 try SubscriptionQueries.load([id], on: connection)[id],
-                try FoldQueries.sentChanges([id], on: connection)[id, default: []],
-                try FoldQueries.cancellations([id], on: connection)[id, default: []]
+                try FoldQueries.known(of: [id], on: connection)
             )
         }
+        let changes = known.changes[id, default: []]
+        let cancellations = known.cancellations[id, default: []]
         let label = Comment(rawValue: "story of seed \(story.seed)")
         #expect(stored?.facts == ordered.state.facts, label)
         #expect(stored?.increases == ordered.state.increases, label)
