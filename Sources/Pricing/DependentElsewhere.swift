@@ -17,6 +17,7 @@ package struct DependentElsewhere: Hashable, Sendable {
         case severalPlaces([String])
         case ownDependents([String])
         case company([String])
+        case renamed(String)
 
         /// For metrics and logs.
         package var label: String {
@@ -26,6 +27,7 @@ package struct DependentElsewhere: Hashable, Sendable {
             case .severalPlaces: "several_places"
             case .ownDependents: "chain"
             case .company: "company"
+            case .renamed: "renamed"
             }
         }
 
@@ -37,6 +39,7 @@ package struct DependentElsewhere: Hashable, Sendable {
                 "several subscriptions carry it: \(ids.joined(separator: ", ")); not cancelled"
             case .ownDependents(let skus):
                 "it has dependents of its own, \(skus.joined(separator: ", ")): a chain; not cancelled"
+            case .renamed(let sku): "it is called \(sku) now and goes on renewing; not cancelled"
             case .company(let skus):
                 "its subscription also carries \(skus.joined(separator: ", ")); not cancelled"
             }
@@ -92,7 +95,11 @@ package struct DependentElsewhere: Hashable, Sendable {
         }
         if let over = target.whyOver { return .gone(over) }
         let renewing = target.renewingSKUs
-        guard renewing.contains(sku) else { return .gone("gone from the renewal") }
+        guard renewing.contains(sku) else {
+            // Of the running period only: after its renewal nothing tells a new name from another item.
+            let renamed = target.items.first { $0.renews && $0.chargedAs == sku }
+            return renamed.map { .discrepancy(.renamed($0.sku)) } ?? .gone("gone from the renewal")
+        }
         guard ownDependents.isEmpty else { return .discrepancy(.ownDependents(ownDependents)) }
         let company = renewing.subtracting(falling).subtracting([sku])
         guard company.isEmpty else { return .discrepancy(.company(company.sorted())) }
