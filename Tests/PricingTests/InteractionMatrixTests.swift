@@ -163,6 +163,17 @@ private typealias Story = LifecycleStory
         #expect(lines(.pending, [both, declined, gone]) == ["declined item_missing_at_renewal"])
     }
 
+    /// The renewal was off as a whole: coming back with another product replaces the item.
+    @Test func reactivate_withAnotherProduct_isInvalidated() {
+        let off = Story.event(
+            6, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_DISABLED", renewing: [], autoRenew: 0)
+        let back = modified(
+            charged: [Story.charged("PREMIUM", price: 19990)],
+            renewing: [Story.renewing("PREMIUM", price: 19990)])
+
+        #expect(lines(.pending, [off, back]) == ["invalidated item_replaced"])
+    }
+
     @Test(arguments: Told.allCases)
     func modifyKept_offerAdded_isPostponedUntilAfterIt(told: Told) {
         var offered = Story.renewing("A", price: 15990, status: "SCHEDULED")

@@ -198,6 +198,8 @@ extension TrackedChange {
     /// has no place to take: the payment sheet no longer shows it, and what is added then is added.
     private func isReplaced(_ reading: Reading) -> Bool {
         guard reading.isCustomersDoing, reading.hasNewcomer else { return false }
+        // Where the renewal was off as a whole, the items that come back are chosen anew.
+        if reading.before.autoRenews == false { return true }
         return reading.before.items.first { $0.sku == sku }?.renews ?? true
     }
 
