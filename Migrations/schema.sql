@@ -2552,14 +2552,19 @@ COMMENT ON COLUMN report.renewal_extension.rejected_by IS 'The user who rejected
 COMMENT ON COLUMN report.renewal_extension.rejected_at IS 'When.';
 
 CREATE VIEW report.revenue_impact AS
- WITH lost_dependents AS (
+ WITH factors(period, numerator, denominator) AS (
+         VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
+        ), lost_dependents AS (
          SELECT d.batch_id,
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(d.price_milliunits))::bigint AS price_milliunits
-           FROM (repricer.dependent_cancellations d
+            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM ((((repricer.dependent_cancellations d
              JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+             LEFT JOIN factors own ON ((own.period = c.period)))
+             LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
+             LEFT JOIN factors theirs ON ((theirs.period = t.period)))
           WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
@@ -2592,8 +2597,6 @@ CREATE VIEW report.revenue_impact AS
              LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
           WHERE (c.undoes_change_id IS NULL)
           GROUP BY c.batch_id, c.currency, c.storefront, c.period
-        ), factors(period, numerator, denominator) AS (
-         VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
         )
  SELECT g.batch_id,
     b.name AS batch_name,
@@ -2667,7 +2670,7 @@ COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 
 
 COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents proved cancelled that are not counted as declined or cancelled themselves.';
 
-COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known.';
+COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned into this one.';
 
 COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the three losses.';
 

@@ -128,6 +128,26 @@ package enum DependentQueries {
         }
     }
 
+    /// The dependents to be cancelled that may turn out to live on `target`: named with it, or by the name alone and
+    /// hanging on the same customer's parents, and placed there or nowhere yet.
+    package static func mayFall(
+        on target: String, customer: String?, on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        let references = try connection.query(
+            """
+            -- name: dependentsThatMayFall
+            SELECT d.dependent_sku FROM repricer.dependent_cancellations d
+            JOIN repricer.subscriptions s USING (original_transaction_id)
+            WHERE d.state = 'requested' AND d.is_elsewhere
+                AND coalesce(d.target_transaction_id, \(target)) = \(target)
+                AND (s.app_account_token = \(customer)::text
+                    OR starts_with(d.dependent_sku, \(target + "/")))
+            """
+        ).map { DependentReference(try $0.text("dependent_sku")) }
+        return Set(
+            references.filter { ($0.originalTransactionID ?? target) == target }.map(\.sku))
+    }
+
     /// Whether everything, or the batch of its parent, is paused.
     package static func isPaused(
         _ open: Open, on connection: isolated PostgresConnection

@@ -34,8 +34,15 @@ package enum FoldQueries {
             accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at,
             planned_effective_at, sku, dependent_skus, current_sku, current_dependent_skus,
             called_sku, called_dependent_skus, former_skus, current_price_milliunits,
-            new_price_milliunits, request_reference_id, undoes_change_id
-        FROM repricer.price_changes
+            new_price_milliunits, request_reference_id, undoes_change_id,
+            CASE WHEN cardinality(dependent_skus) > 0 THEN (
+                SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
+                FROM repricer.price_change_requests r, jsonb_array_elements(r.call -> 'items') item
+                WHERE r.original_transaction_id = c.original_transaction_id
+                    AND r.request_reference_id = c.request_reference_id
+                    AND item ->> 'sku' = coalesce(c.called_sku, c.sku) LIMIT 1)
+            END AS told_dependent_skus
+        FROM repricer.price_changes c
         WHERE original_transaction_id = ANY (\(ids)::text[]) AND sent_at IS NOT NULL
         ORDER BY original_transaction_id, change_id
         """
@@ -77,6 +84,7 @@ package enum FoldQueries {
             newPrice: try row.int64("new_price_milliunits"), dependentSKUs: dependents,
             calledSKU: called == sku ? nil : called,
             calledDependentSKUs: calledDependents == dependents ? nil : calledDependents,
+            toldDependentSKUs: try row.textsOrNil("told_dependent_skus"),
             formerSKUs: try row.textsOrNil("former_skus") ?? [],
             requestReferenceID: try row.textOrNil("request_reference_id"), sentAt: sentAt,
             callProgress: callProgress(of: progress, sentAt: sentAt, plannedAt: plannedAt),

@@ -163,6 +163,25 @@ import Testing
                 == ["0", "1500000"])
     }
 
+    /// 50,000 a month beside a parent of 1,000,000 a year.
+    @Test func revenueImpact_whenADependentElsewhereHasAnotherPeriod_turnsItIntoItsParents()
+        async throws
+    {
+        let elsewhere = """
+            INSERT INTO repricer.subscriptions (original_transaction_id, period) VALUES ('30', 'P1M');
+            UPDATE repricer.dependent_cancellations SET is_elsewhere = true, price_milliunits = 50000,
+                target_transaction_id = '30';
+            """
+
+        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.world + elsewhere)
+
+        let yen = try #require(rows.first { $0["currency"] == "JPY" })
+        #expect(
+            Self.pick(
+                yen, "dependent_lost_per_period_milliunits", "lost_per_period_milliunits",
+                "lost_per_month_milliunits") == ["600000", "1600000", "133333"])
+    }
+
     @Test func pendingConsent_whenDueLater_isNotOverdue() async throws {
         let rows = try await Self.read(.pendingConsent)
 

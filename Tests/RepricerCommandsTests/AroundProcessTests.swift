@@ -38,9 +38,9 @@ import Testing
     @Test func dependents_ofThoseWhoDecline_fallOnceAndNobodyElses() async throws {
         let ids = (0...8).map(ProcessWorld.id)
         let world = try await ProcessWorld.open(
-            // All calls leave before the first renewal, five a second.
+            // All calls leave before the first renewal, five a second, also on a crowded machine.
             .init(
-                month: 6,
+                month: 9,
                 subscriptions: [
                     .init(ids[1], ["A", "B"], customer: 1),
                     .init(ids[2], ["A", "B"], customer: 2, answer: .consentsLate),

@@ -136,6 +136,14 @@ struct CancelRound: Sendable {
                     DependentQueries.confirm(open, detail: detail, evidenceID: evidence, at: now)
                 ])
                 return (nil, nil)
+            case .discrepancy(.company(let others))
+            where try DependentQueries.mayFall(
+                on: target, customer: facts.appAccountToken, on: connection
+            ).isSuperset(of: others):
+                // They are to fall as well, and wait for their turn to be placed.
+                let later = realNow + world.limits.notYetWait.milliseconds
+                _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+                return (nil, nil)
             case .discrepancy(let reason):
                 _ = try connection.pipeline([
                     DependentQueries.giveUp(open, detail: reason.text, at: now)

@@ -131,6 +131,9 @@ struct MassExtensions: Sendable {
             productID: held.mass.productID, requestIdentifier: held.mass.extensionID)
     }
 
+    /// A look without an answer waits as long as this attempt of a call would: looks are not counted.
+    private static let unansweredLook = 4
+
     private func look(
         _ held: Held, _ lease: ExtensionLease, _ key: KeyWatch
     ) async throws {
@@ -152,19 +155,24 @@ struct MassExtensions: Sendable {
             world.log.warning(
                 "the status of a mass extension is refused",
                 ["extension": held.mass.extensionID, "code": code.description])
-            try await putOff(held, lease, code.description)
+            try await putOff(held, lease, until: nextLook, code.description)
         case .unknownOutcome(let reason, _), .notSent(let reason):
-            try await putOff(held, lease, reason)
+            let soon = world.nextAttempt(after: max(held.attempts, Self.unansweredLook))
+            try await putOff(held, lease, until: soon, reason)
         }
     }
 
     private func run(_ held: Held, _ lease: ExtensionLease) async throws {
+        try await write(
+            MassExtensionQueries.run(held.mass.extensionID, owner: lease.owner, lookAt: nextLook))
+        count("running")
+    }
+
+    /// Real time. One that runs for hours is asked about at this pace, however the App Store answers.
+    private var nextLook: Int64 {
         let every = max(
             world.clock.realDuration(of: world.limits.lookEvery), world.limits.lookEveryMin)
-        let lookAt = world.realClock.nowMilliseconds() + every.milliseconds
-        try await write(
-            MassExtensionQueries.run(held.mass.extensionID, owner: lease.owner, lookAt: lookAt))
-        count("running")
+        return world.realClock.nowMilliseconds() + every.milliseconds
     }
 
     private func refuse(_ held: Held, _ lease: ExtensionLease, _ code: String, _ detail: String)
@@ -177,12 +185,13 @@ struct MassExtensions: Sendable {
     }
 
     private func putOff(
-        _ held: Held, _ lease: ExtensionLease, mayBeRunning: Bool = false, _ detail: String
+        _ held: Held, _ lease: ExtensionLease, mayBeRunning: Bool = false, until: Int64? = nil,
+        _ detail: String
     ) async throws {
         try await write(
             MassExtensionQueries.putOff(
                 held.mass.extensionID, owner: lease.owner, mayBeRunning: mayBeRunning,
-                nextAt: world.nextAttempt(after: held.attempts), detail: detail))
+                nextAt: until ?? world.nextAttempt(after: held.attempts), detail: detail))
         count("put_off")
     }
 

@@ -25,8 +25,7 @@ extension SubscriptionState {
                         $0.changeID == change.changeID && $0.dependentSKU == sku
                     })
                 else { continue }
-                // One never seen here lives on another subscription of the customer.
-                let isElsewhere = !seenSKUs.contains(sku)
+                let isElsewhere = !isOwn(sku, of: change, reading)
                 cancellations.append(
                     DependentCancellation(
                         changeID: change.changeID, dependentSKU: sku, parentSKU: change.sku,
@@ -38,6 +37,13 @@ extension SubscriptionState {
                 )
             }
         }
+    }
+
+    /// Whether it falls with its parent's own subscription: our call named it to the App Store, or that subscription
+    /// carries it. Another one lives on another subscription of the customer, though it may have been seen here once.
+    private func isOwn(_ sku: String, of change: TrackedChange, _ reading: Reading) -> Bool {
+        guard let isTold = change.isTold(dependent: sku) else { return seenSKUs.contains(sku) }
+        return isTold || reading.before.items.contains { $0.sku == sku }
     }
 
     /// Looks for the proof: the dependent is gone from what renews, or the subscription is over.

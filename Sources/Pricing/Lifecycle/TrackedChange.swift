@@ -10,6 +10,9 @@ package struct TrackedChange: Hashable, Sendable {
     /// As our last call named it, where a rename has changed it since: a fold from the beginning starts there.
     package var calledSKU: String?
     package var calledDependentSKUs: [String]?
+    /// The dependents that our last call named, by their names in it: those on the parent's own subscription. nil where
+    /// that is not known.
+    package var toldDependentSKUs: [String]?
     /// Names that the item had since that call and lost again, oldest first: charges may bear any of them.
     package var formerSKUs: [String]
     /// The `requestReferenceId` of the last call that carried it.
@@ -25,7 +28,8 @@ package struct TrackedChange: Hashable, Sendable {
     package init(
         changeID: String, sku: String, oldPrice: Int64, newPrice: Int64,
         dependentSKUs: [String] = [], calledSKU: String? = nil,
-        calledDependentSKUs: [String]? = nil, formerSKUs: [String] = [],
+        calledDependentSKUs: [String]? = nil, toldDependentSKUs: [String]? = nil,
+        formerSKUs: [String] = [],
         requestReferenceID: String? = nil,
         sentAt: Instant? = nil, callProgress: ChangeProgress, progress: ChangeProgress,
         undoes: String? = nil
@@ -37,6 +41,7 @@ package struct TrackedChange: Hashable, Sendable {
         self.dependentSKUs = dependentSKUs
         self.calledSKU = calledSKU
         self.calledDependentSKUs = calledDependentSKUs
+        self.toldDependentSKUs = toldDependentSKUs
         self.formerSKUs = formerSKUs
         self.requestReferenceID = requestReferenceID
         self.sentAt = sentAt
@@ -46,6 +51,15 @@ package struct TrackedChange: Hashable, Sendable {
     }
 
     package var isIncrease: Bool { undoes == nil && newPrice > oldPrice }
+
+    /// Whether our last call named the dependent of this name; nil where that is not known.
+    package func isTold(dependent sku: String) -> Bool? {
+        guard let told = toldDependentSKUs, let index = dependentSKUs.firstIndex(of: sku) else {
+            return nil
+        }
+        let called = calledDependentSKUs ?? dependentSKUs
+        return called.indices.contains(index) ? told.contains(called[index]) : nil
+    }
 
     /// As our call left it: under the names in it, before any statement.
     package var unfolded: TrackedChange {

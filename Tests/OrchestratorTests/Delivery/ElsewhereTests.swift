@@ -122,15 +122,39 @@ import Testing
         await world.close()
     }
 
-    @Test func elsewhere_twoOfOneSubscription_fallByOneCall() async throws {
+    /// Also where their turns come one by one: what waits for its turn is no company.
+    @Test(arguments: [25, 1])
+    func elsewhere_twoOfOneSubscription_fallByOneCall(perRound: Int) async throws {
         let world = try await declined(
             dependents: ["2/FAR", "2/FARTHER"], far: ["FAR", "FARTHER"])
         let store = world.cancellingStore(items: ["2": ["FAR", "FARTHER"]])
 
-        try await world.run(world.canceller(store), rounds: 3)
+        try await world.run(world.canceller(store, perRound: perRound), rounds: 8)
 
         #expect(try await world.dependents() == ["2/FAR confirmed", "2/FARTHER confirmed"])
         #expect(store.calls.count == 1)
+        await world.close()
+    }
+
+    /// The parent's own subscription had an item of that name once: our call named it no more.
+    @Test func elsewhere_onceSeenBesideItsParent_isCancelledWhereItLives() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B", "FAR"])
+        try await world.tellRenewal(items: ["A", "B"], on: 0)
+        try await world.subscribe("2", items: ["FAR"])
+        try await world.raise(dependents: ["FAR"])
+        world.run(to: 13)
+        try await world.tellIncrease("PENDING", on: 13)
+        world.run(to: 40)
+        try await world.tellRenewal(items: ["B"])
+        world.run(to: 41)
+        let store = world.cancellingStore()
+
+        #expect(try await world.dependents() == ["FAR requested"])
+        try await world.run(world.canceller(store), rounds: 5)
+
+        #expect(try await world.dependents() == ["FAR confirmed"])
+        #expect(store.calls.map(\.transactionID) == ["2"])
         await world.close()
     }
 

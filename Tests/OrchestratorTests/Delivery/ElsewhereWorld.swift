@@ -192,8 +192,9 @@ extension DeliveryWorld {
         try await deliver(scheduler())
     }
 
-    func canceller(_ store: CancellingStore) -> Canceller {
+    func canceller(_ store: CancellingStore, perRound: Int = 25) -> Canceller {
         var limits = Canceller.Limits()
+        limits.dependentsPerRound = perRound
         limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
         // A crowded machine is no reason to put a call back.
         limits.leavesWithin = .seconds(7)

@@ -184,6 +184,25 @@ import Testing
         await world.delivery.close()
     }
 
+    /// What runs for hours is not asked about every second because the answer is a refusal.
+    @Test func status_whenRefused_isAskedForAtThePaceOfLooks() async throws {
+        let world = try await world()
+        try await world.requestAll()
+        let extender = world.extender()
+        try await world.work(extender)
+
+        var looks: [Int] = []
+        for seconds in [1000, 60, 600, 400] {
+            world.pass(.seconds(seconds))
+            try await world.work(extender)
+            looks.append(world.calls.looks)
+        }
+
+        #expect(looks == [1, 1, 1, 2])
+        #expect(try await world.report() == ["all running 0/0 - open"])
+        await world.delivery.close()
+    }
+
     @Test func another_ofTheSameProduct_waitsForTheFirst() async throws {
         let world = try await world()
         try await world.requestAll()
