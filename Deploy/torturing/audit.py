@@ -432,7 +432,8 @@ def was_cut_on_the_way(look, change, call):
     """Whether the last instant for the renewal that the ledger waits for passed between intent and effect.
 
     Nobody is told so before that renewal has gone by. The instant lies 60, 27 or 7 days before an increase's
-    renewal, a day before a decrease's, and in the Sandbox at the renewal before it. A replica whose clock was set forth
+    renewal, or 22 where a weekly one is due at the fourth from the call; a day before a decrease's; and in the Sandbox
+    at the renewal before it. A replica whose clock was set forth
     takes it for passed when it has not: then the intent is the later one.
     """
     due = change["due_effective_at"]
@@ -441,7 +442,7 @@ def was_cut_on_the_way(look, change, call):
     if look.is_real:
         cuts = [event["expiresAt"] for event in look.events_of[call["subscription"]]]
     else:
-        cuts = [due - days * 86_400_000 for days in ((1,) if change["direction"] == "decrease" else (60, 27, 7))]
+        cuts = [due - days * 86_400_000 for days in ((1,) if change["direction"] == "decrease" else (60, 27, 22, 7))]
     first, last = sorted((change["sent_at"], call["applied_at"]))
     return any(first <= cut <= last for cut in cuts)
 

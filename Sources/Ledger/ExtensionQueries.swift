@@ -270,7 +270,10 @@ extension ExtensionQueries {
         package var detail: String?
     }
 
-    /// Newest first; of one request, or of all but the retries.
+    /// What `lines` answers at most.
+    package static let linesMax = 1000
+
+    /// Newest first; of one request, or of all but the retries. One more than `linesMax` where there are more.
     package static func lines(
         of extensionID: String?, on connection: isolated PostgresConnection
     ) throws -> [Line] {
@@ -282,7 +285,7 @@ extension ExtensionQueries {
                 ELSE extension_id = \(extensionID)::text END
             ORDER BY coalesce(requested_at, completed_at) DESC NULLS LAST, extension_id,
                 original_transaction_id
-            LIMIT 1000
+            LIMIT \(linesMax + 1)
             """
         ).map { row in
             Line(

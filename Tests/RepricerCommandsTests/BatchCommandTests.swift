@@ -309,6 +309,20 @@ import Testing
             outcome.messages == "repricer: no batch \"nothing\"; `repricer status` lists them\n")
     }
 
+    /// An id may be an extension's as well.
+    @Test func approve_onAnUnknownID_namesBothLists() async throws {
+        let office = try await Office()
+        let id = "019a0000-0000-7000-8000-000000000001"
+
+        let outcome = await run("approve", id, environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages
+                == "repricer: no batch \"\(id)\": `repricer status` lists them, and "
+                + "`repricer extend status` the extensions\n")
+    }
+
     @Test func statusWatch_whenAllIsFinal_endsByItself() async throws {
         let office = try await Office()
         let id = try await office.submit()

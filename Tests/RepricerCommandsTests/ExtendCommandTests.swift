@@ -65,6 +65,26 @@ import Testing
         #expect(other.messages.contains("other terms"))
     }
 
+    @Test func extendStatus_ofMoreThanItShows_saysSo() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.extension_summaries (notification_uuid, received_at, signed_at, folded_at,
+                request_identifier, product_id, succeeded, failed)
+            SELECT 'summary-' || i, '2026-01-05Z', '2026-01-05Z', '2026-01-05Z', 'foreign-' || i, 'generic', 1, 0
+            FROM generate_series(1, 1001) AS i
+            """)
+        await connection.close()
+
+        let table = await run("extend", "status", environment: office.ana)
+        let json = await run("extend", "status", "--json", environment: office.ana)
+
+        #expect(table.code == .done, "\(table.messages)")
+        #expect(table.messages.contains("the newest 1000 only"), "\(table.messages)")
+        #expect(json.output.contains(#""has_more":true"#))
+    }
+
     @Test(arguments: [
         ("11", "0", "outage", "bad_days"), ("11", "91", "outage", "bad_days"),
         ("11", "x", "outage", "bad_days"), ("11", "30", "4", "bad_reason"),

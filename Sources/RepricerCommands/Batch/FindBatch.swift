@@ -15,8 +15,12 @@ enum BatchFinder {
         if let found = all.first(where: { $0.batchID == text.lowercased() }) { return found }
         let named = all.filter { $0.name == text }
         guard let only = named.first else {
+            let lists = "`repricer status` lists them"
             throw CommandFailure(
-                .inputRejected, "no batch \(quoted(text)); `repricer status` lists them")
+                .inputRejected,
+                ExtensionArguments.isUUID(text)
+                    ? "no batch \(quoted(text)): \(lists), and `repricer extend status` the extensions"
+                    : "no batch \(quoted(text)); \(lists)")
         }
         // A name that was withdrawn and used again means the live one.
         let live = named.filter { $0.state != "aborted" && $0.state != "rejected" }

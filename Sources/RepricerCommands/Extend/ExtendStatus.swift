@@ -15,19 +15,26 @@ extension Commands {
     ) { invocation in
         let id = try invocation.arguments[optionalID].map { try ExtensionArguments.uuid($0) }
         let configuration = try invocation.configuration()
-        let lines = try await invocation.withPool(configuration) { pool in
+        let found = try await invocation.withPool(configuration) { pool in
             try await pool.withTransaction { try ExtensionQueries.lines(of: id, on: $0) }
         }
+        let lines = Array(found.prefix(ExtensionQueries.linesMax))
+        let hasMore = found.count > lines.count
         if let id, lines.isEmpty {
             throw CommandFailure(
                 .inputRejected, "no extension \(quoted(id)); `repricer extend status` lists them")
         }
         if invocation.isJSON {
-            try invocation.print(.object(["extensions": .array(lines.map(json))]))
+            try invocation.print(
+                .object(["extensions": .array(lines.map(json)), "has_more": .bool(hasMore)]))
         } else if let id, let line = lines.first {
             try invocation.print(text(id, line))
         } else {
             try invocation.print(table(lines))
+        }
+        if hasMore {
+            invocation.note(
+                "the newest \(lines.count) only; `repricer report renewal_extension` has all")
         }
         return .done
     }
