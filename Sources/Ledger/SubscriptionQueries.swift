@@ -71,7 +71,11 @@ package enum SubscriptionQueries {
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Stored] {
-        try stored(loadReadable(ids, on: connection))
+        let loaded = try loadReadable(ids, on: connection)
+        if let first = loaded.unreadable.first {
+            throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
+        }
+        return loaded.stored
     }
 
     /// As `load`, and by id why a row can't be read: one must not stop the others.
@@ -85,15 +89,6 @@ package enum SubscriptionQueries {
             WHERE original_transaction_id = ANY (\(ids)::text[])
             """)
         return try readable(rows)
-    }
-
-    private static func stored(
-        _ loaded: (stored: [String: Stored], unreadable: [String: String])
-    ) throws -> [String: Stored] {
-        if let first = loaded.unreadable.first {
-            throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
-        }
-        return loaded.stored
     }
 
     private static func readable(

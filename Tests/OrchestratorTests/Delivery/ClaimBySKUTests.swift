@@ -11,42 +11,9 @@ import Testing
 
     /// One customer: 1 and 2 carry A and B, 3 carries FAR and NEAR. Another: 4 carries FAR.
     private func customer() async throws -> World {
-        let world = try await World.make()
-        for id in ["1", "2"] { try await world.subscribe(id, items: ["A", "B"]) }
-        try await world.subscribe("3", items: ["FAR", "NEAR"])
+        let world = try await World.household()
         try await world.subscribe("4", items: ["FAR"], customer: "another")
         return world
-    }
-
-    private func faults(_ world: World, _ rows: [BatchRow]) async throws -> [String] {
-        try await planned(world, rows).map { row in
-            row.fault.map { "\($0.code.rawValue): \($0.message)" } ?? ""
-        }
-    }
-
-    private func planned(_ world: World, _ rows: [BatchRow]) async throws -> [PlanRow] {
-        try await Planner(pool: world.submitter, rules: .shipped, environment: .production)
-            .plan(rows: rows, asOf: world.now)
-    }
-
-    private func store(
-        _ world: World, _ rows: [PlanRow], _ content: String
-    ) async throws -> String {
-        switch try await Submission.store(
-            rows, name: content, contentSHA256: content, planHash: "hash", asOf: world.now,
-            pool: world.submitter)
-        {
-        case .stored(let id), .sameAsBefore(let id): return id
-        }
-    }
-
-    private func refusal(_ world: World, _ batchID: String) async throws -> String? {
-        do {
-            try await world.approve(batchID)
-            return nil
-        } catch let error as PostgresError {
-            return error.message
-        }
     }
 
     /// The same rows in both orders of a file, by their subscription.
@@ -59,7 +26,7 @@ import Testing
             return row
         }
         return [
-            try await faults(world, rows), try await faults(world, backward).reversed(),
+            try await world.faults(rows), try await world.faults(backward).reversed(),
         ]
     }
 
@@ -91,12 +58,10 @@ import Testing
 
         let names = [("FAR", "FAR"), ("3/FAR", "FAR"), ("FAR", "3/FAR")]
         for (first, second) in names {
-            let faults = try await faults(
-                world,
-                [
-                    World.row("1", dependents: [first]),
-                    World.row("2", line: 3, dependents: [second]),
-                ])
+            let faults = try await world.faults([
+                World.row("1", dependents: [first]),
+                World.row("2", line: 3, dependents: [second]),
+            ])
             #expect(
                 faults == [
                     "dependent_shared: \(first) also depends on 2/A (line 3)",
@@ -109,12 +74,10 @@ import Testing
     @Test func ownDependent_namedByAnotherSubscriptionOfTheBatch_refusesBoth() async throws {
         let world = try await customer()
 
-        let faults = try await faults(
-            world,
-            [
-                World.row("1", dependents: ["NEAR"]),
-                World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
-            ])
+        let faults = try await world.faults([
+            World.row("1", dependents: ["NEAR"]),
+            World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
+        ])
 
         #expect(
             faults == [
@@ -128,13 +91,11 @@ import Testing
     @Test func sameNames_ofDifferentItems_areNoFault() async throws {
         let world = try await customer()
 
-        let faults = try await faults(
-            world,
-            [
-                World.row("1", dependents: ["B"]), World.row("2", line: 3, dependents: ["B"]),
-                World.row("3", "NEAR", line: 4, dependents: ["FAR"]),
-                World.row("4", "FAR", line: 5),
-            ])
+        let faults = try await world.faults([
+            World.row("1", dependents: ["B"]), World.row("2", line: 3, dependents: ["B"]),
+            World.row("3", "NEAR", line: 4, dependents: ["FAR"]),
+            World.row("4", "FAR", line: 5),
+        ])
 
         #expect(faults == ["", "", "", ""])
         await world.close()
@@ -164,11 +125,11 @@ import Testing
             ),
         ]
 
-        for (row, fault) in cases { #expect(try await faults(world, [row]) == [fault]) }
-        #expect(try await faults(world, [World.row("3", "FAR")]) == [""])
+        for (row, fault) in cases { #expect(try await world.faults([row]) == [fault]) }
+        #expect(try await world.faults([World.row("3", "FAR")]) == [""])
         try await world.abort(open)
 
-        for (row, _) in cases { #expect(try await faults(world, [row]) == [""]) }
+        for (row, _) in cases { #expect(try await world.faults([row]) == [""]) }
         await world.close()
     }
 
@@ -177,11 +138,11 @@ import Testing
         try await world.submit([World.row("3", "FAR", dependents: ["NEAR"])])
 
         #expect(
-            try await faults(world, [World.row("1", dependents: ["FAR"])]) == [
+            try await world.faults([World.row("1", dependents: ["FAR"])]) == [
                 "dependent_chained: dependents form a chain A → FAR → NEAR"
             ])
         #expect(
-            try await faults(world, [World.row("1", dependents: ["NEAR"])]) == [
+            try await world.faults([World.row("1", dependents: ["NEAR"])]) == [
                 "dependent_shared: NEAR depends on an item of its own subscription already"
             ])
         await world.close()
@@ -192,19 +153,19 @@ import Testing
     /// Two people plan at the same moment: neither plan knows of the other.
     @Test func approval_ofAChainOverTwoBatches_isRefusedUntilOneIsGone() async throws {
         let world = try await customer()
-        let far = try await planned(world, [World.row("1", dependents: ["FAR"])])
-        let near = try await planned(world, [World.row("3", "FAR", dependents: ["NEAR"])])
-        let batches = [try await store(world, far, "far"), try await store(world, near, "near")]
+        let far = try await world.planned([World.row("1", dependents: ["FAR"])])
+        let near = try await world.planned([World.row("3", "FAR", dependents: ["NEAR"])])
+        let batches = [try await world.store(far, "far"), try await world.store(near, "near")]
 
         #expect(
-            try await refusal(world, batches[0])?.hasPrefix(
+            try await world.refusal(batches[0])?.hasPrefix(
                 "line 2: dependents form a chain A → 3/FAR → NEAR") == true)
         #expect(
-            try await refusal(world, batches[1])?.hasPrefix(
+            try await world.refusal(batches[1])?.hasPrefix(
                 "line 2: dependents form a chain 1/A → FAR → NEAR") == true)
         try await world.abort(batches[1])
 
-        #expect(try await refusal(world, batches[0]) == nil)
+        #expect(try await world.refusal(batches[0]) == nil)
         await world.close()
     }
 
@@ -218,18 +179,18 @@ import Testing
             ("second", World.row("2", dependents: ["FAR"])),
             ("third", World.row("3", "FAR", dependents: ["NEAR"])),
         ] {
-            batches.append(try await store(world, try await planned(world, [row]), content))
+            batches.append(try await world.store(try await world.planned([row]), content))
             try await owner.script("DELETE FROM repricer.dependent_claims")
         }
 
         // Alone in its claims, but a chain with the third; once that one is gone nothing is known against it.
         #expect(
-            try await refusal(world, batches[0])?.hasPrefix("line 2: dependents form a chain")
+            try await world.refusal(batches[0])?.hasPrefix("line 2: dependents form a chain")
                 == true)
         try await world.abort(batches[2])
-        #expect(try await refusal(world, batches[0]) == nil)
+        #expect(try await world.refusal(batches[0]) == nil)
         #expect(
-            try await refusal(world, batches[1])?.hasPrefix(
+            try await world.refusal(batches[1])?.hasPrefix(
                 "line 2: 3/FAR also depends on an open change of 1") == true)
         await owner.close()
         await world.close()

@@ -9,48 +9,26 @@ import Testing
 @Suite(.database) struct ClaimTests {
     private typealias World = DeliveryWorld
 
-    /// One customer: 1 and 2 carry A and B, 3 carries FAR and NEAR.
-    private func customer() async throws -> World {
-        let world = try await World.make()
-        for id in ["1", "2"] { try await world.subscribe(id, items: ["A", "B"]) }
-        try await world.subscribe("3", items: ["FAR", "NEAR"])
-        return world
-    }
-
-    /// `CODE: message` of each row, in the order of lines; empty for one that can go.
-    private func faults(_ world: World, _ rows: [BatchRow]) async throws -> [String] {
-        try await planned(world, rows).map { row in
-            row.fault.map { "\($0.code.rawValue): \($0.message)" } ?? ""
-        }
-    }
-
-    private func planned(_ world: World, _ rows: [BatchRow]) async throws -> [PlanRow] {
-        try await Planner(pool: world.submitter, rules: .shipped, environment: .production)
-            .plan(rows: rows, asOf: world.now)
-    }
-
     private static let shared = "dependent_shared: 3/FAR also depends on "
 
     @Test func dependent_namedByTwoSubscriptionsOfABatch_refusesBoth() async throws {
-        let world = try await customer()
+        let world = try await World.household()
 
-        let faults = try await faults(
-            world,
-            [World.row("1", dependents: ["3/FAR"]), World.row("2", line: 3, dependents: ["3/FAR"])])
+        let faults = try await world.faults([
+            World.row("1", dependents: ["3/FAR"]), World.row("2", line: 3, dependents: ["3/FAR"]),
+        ])
 
         #expect(faults == [Self.shared + "2/A (line 3)", Self.shared + "1/A (line 2)"])
         await world.close()
     }
 
     @Test func ownDependent_claimedByAnotherSubscriptionOfTheBatch_refusesBoth() async throws {
-        let world = try await customer()
+        let world = try await World.household()
 
-        let faults = try await faults(
-            world,
-            [
-                World.row("1", dependents: ["3/NEAR"]),
-                World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
-            ])
+        let faults = try await world.faults([
+            World.row("1", dependents: ["3/NEAR"]),
+            World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
+        ])
 
         #expect(
             faults == [
@@ -61,14 +39,12 @@ import Testing
     }
 
     @Test func chain_overTwoSubscriptionsOfABatch_refusesBoth() async throws {
-        let world = try await customer()
+        let world = try await World.household()
 
-        let faults = try await faults(
-            world,
-            [
-                World.row("1", dependents: ["3/FAR"]),
-                World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
-            ])
+        let faults = try await world.faults([
+            World.row("1", dependents: ["3/FAR"]),
+            World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
+        ])
 
         #expect(
             faults == [
@@ -79,34 +55,34 @@ import Testing
     }
 
     @Test func dependents_claimedByAnOpenChangeElsewhere_areRefusedUntilItEnds() async throws {
-        let world = try await customer()
+        let world = try await World.household()
         let open = try await world.submit([World.row("1", dependents: ["3/FAR"])])
         let second = [World.row("2", dependents: ["3/FAR"])]
         let chain = [World.row("3", "FAR", dependents: ["NEAR"])]
         let own = [World.row("3", "NEAR", dependents: ["FAR"])]
 
-        #expect(try await faults(world, second) == [Self.shared + "1/A (an open change)"])
+        #expect(try await world.faults(second) == [Self.shared + "1/A (an open change)"])
         #expect(
-            try await faults(world, chain) == [
+            try await world.faults(chain) == [
                 "dependent_chained: dependents form a chain 1/A (an open change) → FAR → NEAR"
             ])
         #expect(
-            try await faults(world, own) == [
+            try await world.faults(own) == [
                 "dependent_shared: FAR also depends on 1/A (an open change)"
             ])
         // Its own increase is no fault: it falls with its parent all the same.
-        #expect(try await faults(world, [World.row("3", "FAR")]) == [""])
+        #expect(try await world.faults([World.row("3", "FAR")]) == [""])
 
         try await world.abort(open)
-        for rows in [second, chain, own] { #expect(try await faults(world, rows) == [""]) }
+        for rows in [second, chain, own] { #expect(try await world.faults(rows) == [""]) }
         await world.close()
     }
 
     @Test func chain_throughAnOpenChangeOfTheCarrier_isRefused() async throws {
-        let world = try await customer()
+        let world = try await World.household()
         try await world.submit([World.row("3", "FAR", dependents: ["NEAR"])])
 
-        let faults = try await faults(world, [World.row("1", dependents: ["3/FAR"])])
+        let faults = try await world.faults([World.row("1", dependents: ["3/FAR"])])
 
         #expect(
             faults == ["dependent_chained: dependents form a chain A → 3/FAR → NEAR"])
@@ -114,10 +90,10 @@ import Testing
     }
 
     @Test func dependent_onAForeignCustomersSubscription_isRefused() async throws {
-        let world = try await customer()
+        let world = try await World.household()
         try await world.subscribe("4", items: ["FAR"], customer: "another")
 
-        let faults = try await faults(world, [World.row("1", dependents: ["4/FAR"])])
+        let faults = try await world.faults([World.row("1", dependents: ["4/FAR"])])
 
         #expect(
             faults == ["dependent_unknown: 4/FAR is on the subscription of another customer"])
@@ -126,68 +102,48 @@ import Testing
 
     // MARK: What the database refuses
 
-    private func store(
-        _ world: World, _ rows: [PlanRow], _ content: String
-    ) async throws -> String {
-        switch try await Submission.store(
-            rows, name: content, contentSHA256: content, planHash: "hash", asOf: world.now,
-            pool: world.submitter)
-        {
-        case .stored(let id), .sameAsBefore(let id): return id
-        }
-    }
-
-    private func refusal(_ world: World, _ batchID: String) async throws -> String? {
-        do {
-            try await world.approve(batchID)
-            return nil
-        } catch let error as PostgresError {
-            return error.message
-        }
-    }
-
     /// Two people plan at the same moment: neither plan knows of the other.
     @Test func approval_ofAnItemThatTwoBatchesName_isRefusedUntilOneIsGone() async throws {
-        let world = try await customer()
-        let first = try await planned(world, [World.row("1", dependents: ["3/FAR"])])
-        let second = try await planned(world, [World.row("2", dependents: ["3/FAR"])])
+        let world = try await World.household()
+        let first = try await world.planned([World.row("1", dependents: ["3/FAR"])])
+        let second = try await world.planned([World.row("2", dependents: ["3/FAR"])])
         let batches = [
-            try await store(world, first, "first"), try await store(world, second, "second"),
+            try await world.store(first, "first"), try await world.store(second, "second"),
         ]
 
         #expect(
-            try await refusal(world, batches[0])?.hasPrefix(
+            try await world.refusal(batches[0])?.hasPrefix(
                 "line 2: 3/FAR also depends on an open change of 2") == true)
         try await world.abort(batches[1])
 
-        #expect(try await refusal(world, batches[0]) == nil)
+        #expect(try await world.refusal(batches[0]) == nil)
         await world.close()
     }
 
     @Test func approval_ofAChainOverTwoBatches_isRefusedFromEitherSide() async throws {
-        let world = try await customer()
-        let far = try await planned(world, [World.row("1", dependents: ["3/FAR"])])
-        let near = try await planned(world, [World.row("3", "FAR", dependents: ["NEAR"])])
-        let batches = [try await store(world, far, "far"), try await store(world, near, "near")]
+        let world = try await World.household()
+        let far = try await world.planned([World.row("1", dependents: ["3/FAR"])])
+        let near = try await world.planned([World.row("3", "FAR", dependents: ["NEAR"])])
+        let batches = [try await world.store(far, "far"), try await world.store(near, "near")]
 
         #expect(
-            try await refusal(world, batches[0])?.hasPrefix(
+            try await world.refusal(batches[0])?.hasPrefix(
                 "line 2: dependents form a chain A → 3/FAR → NEAR") == true)
         #expect(
-            try await refusal(world, batches[1])?.hasPrefix(
+            try await world.refusal(batches[1])?.hasPrefix(
                 "line 2: dependents form a chain 1/A → FAR → NEAR") == true)
         await world.close()
     }
 
     @Test func approval_ofADependentWhoseClaimIsMissing_isRefused() async throws {
-        let world = try await customer()
+        let world = try await World.household()
         let batchID = try await world.submit([World.row("1", dependents: ["3/FAR"])])
         let owner = try await TestDatabase.connect()
         try await owner.script("DELETE FROM repricer.dependent_claims")
         await owner.close()
 
         #expect(
-            try await refusal(world, batchID)?.hasPrefix(
+            try await world.refusal(batchID)?.hasPrefix(
                 "line 2: 3/FAR is not recorded in dependent_claims") == true)
         await world.close()
     }
