@@ -443,6 +443,39 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
 
+CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state <> 'running' THEN
+        RAISE EXCEPTION 'mass extension % is %: only a running one can be given up', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
+        RAISE EXCEPTION 'the App Store has not denied mass extension %: it is at work', p_extension_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF p_at < v_mass.called_at + interval '1 day' THEN
+        RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Without its lease, nobody who holds it now writes anything but that it is complete.
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, lease_owner = NULL, leased_until = NULL,
+            next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+        WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
+        json_build_object('reason', p_reason, 'code', v_mass.code));
+END
+$$;
+
 CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -1575,6 +1608,43 @@ COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The
 
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
 
+CREATE TABLE repricer.subscriptions (
+    original_transaction_id text NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    status integer,
+    auto_renews boolean,
+    in_billing_retry boolean DEFAULT false NOT NULL,
+    grace_period_expires_at timestamp with time zone,
+    expiration_intent integer,
+    storefront text,
+    currency text,
+    period text,
+    product_id text,
+    app_account_token text,
+    latest_transaction_id text,
+    original_purchase_at timestamp with time zone,
+    recent_subscription_start_at timestamp with time zone,
+    purchased_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    renewal_at timestamp with time zone,
+    consistency_token text,
+    items jsonb DEFAULT '[]'::jsonb NOT NULL,
+    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    signed_at timestamp with time zone,
+    folded_signed_at timestamp with time zone,
+    folded_evidence_id text,
+    ownership_type text,
+    offer_discount_type text,
+    CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
+    CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
+    CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
+);
+
+COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
+
+COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
+
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
     b.name AS batch_name,
@@ -1594,9 +1664,15 @@ CREATE VIEW report.dependent_cancellation AS
     (d.state = 'confirmed'::text) AS is_proved,
     d.is_elsewhere,
     d.target_transaction_id AS dependent_transaction_id,
-    d.cancel_reference_id
-   FROM (repricer.dependent_cancellations d
-     JOIN repricer.batches b ON ((b.batch_id = d.batch_id)));
+    d.cancel_reference_id,
+        CASE
+            WHEN d.is_elsewhere THEN t.period
+            ELSE c.period
+        END AS period
+   FROM (((repricer.dependent_cancellations d
+     JOIN repricer.batches b ON ((b.batch_id = d.batch_id)))
+     LEFT JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+     LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)));
 
 COMMENT ON VIEW report.dependent_cancellation IS 'Each dependent item to be cancelled since its parent''s increase was declined, and the proof.';
 
@@ -1618,7 +1694,7 @@ COMMENT ON COLUMN report.dependent_cancellation.state IS 'requested, confirmed (
 
 COMMENT ON COLUMN report.dependent_cancellation.currency IS 'ISO 4217: the currency of all money in the row.';
 
-COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'The dependent''s price a period, in thousandths of the currency; null: not known.';
+COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'What is lost each period: the dependent''s price, in thousandths of the currency; null: not known.';
 
 COMMENT ON COLUMN report.dependent_cancellation.requested_at IS 'When the cancellation was recorded.';
 
@@ -1637,6 +1713,8 @@ COMMENT ON COLUMN report.dependent_cancellation.is_elsewhere IS 'Whether the ite
 COMMENT ON COLUMN report.dependent_cancellation.dependent_transaction_id IS 'That subscription, once found.';
 
 COMMENT ON COLUMN report.dependent_cancellation.cancel_reference_id IS 'The requestReferenceId of the call of Cancel a Subscription; null: none was made.';
+
+COMMENT ON COLUMN report.dependent_cancellation.period IS 'The period that it is paid by, as P1M; on another subscription that one''s. Null: not known.';
 
 CREATE VIEW report.forecast_accuracy AS
  WITH outcomes AS (
@@ -2031,43 +2109,6 @@ CREATE TABLE repricer.price_change_requests (
 );
 ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
 
-CREATE TABLE repricer.subscriptions (
-    original_transaction_id text NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
-    status integer,
-    auto_renews boolean,
-    in_billing_retry boolean DEFAULT false NOT NULL,
-    grace_period_expires_at timestamp with time zone,
-    expiration_intent integer,
-    storefront text,
-    currency text,
-    period text,
-    product_id text,
-    app_account_token text,
-    latest_transaction_id text,
-    original_purchase_at timestamp with time zone,
-    recent_subscription_start_at timestamp with time zone,
-    purchased_at timestamp with time zone,
-    expires_at timestamp with time zone,
-    renewal_at timestamp with time zone,
-    consistency_token text,
-    items jsonb DEFAULT '[]'::jsonb NOT NULL,
-    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
-    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
-    signed_at timestamp with time zone,
-    folded_signed_at timestamp with time zone,
-    folded_evidence_id text,
-    ownership_type text,
-    offer_discount_type text,
-    CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
-    CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
-    CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
-);
-
-COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
-
-COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
-
 CREATE VIEW report.reconciliation AS
  WITH checks(check_name, is_per_batch, meaning) AS (
          VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
@@ -2233,7 +2274,7 @@ CREATE TABLE repricer.mass_extensions (
     CONSTRAINT mass_extensions_product CHECK (((length(product_id) >= 1) AND (length(product_id) <= 255))),
     CONSTRAINT mass_extensions_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
     CONSTRAINT mass_extensions_second_pair_of_eyes CHECK (((decided_by IS NULL) OR (state = 'rejected'::text) OR (decided_by <> submitted_by))),
-    CONSTRAINT mass_extensions_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text, 'complete'::text, 'refused'::text, 'rejected'::text]))),
+    CONSTRAINT mass_extensions_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text, 'complete'::text, 'refused'::text, 'rejected'::text, 'given_up'::text]))),
     CONSTRAINT mass_extensions_storefronts CHECK ((cardinality(storefronts) > 0))
 );
 
@@ -2397,7 +2438,7 @@ CREATE VIEW report.renewal_extension AS
     NULL::timestamp with time zone AS renewal_at,
     masses.code,
         CASE
-            WHEN (masses.state = ANY (ARRAY['rejected'::text, 'refused'::text])) THEN 'ended'::text
+            WHEN (masses.state = ANY (ARRAY['rejected'::text, 'refused'::text, 'given_up'::text])) THEN 'ended'::text
             WHEN ((masses.state <> 'complete'::text) OR (masses.apple_extended IS NULL) OR (masses.apple_failed IS NULL)) THEN 'open'::text
             WHEN ((masses.extended = masses.apple_extended) AND (masses.failed = masses.apple_failed)) THEN 'clean'::text
             ELSE 'differs'::text
@@ -2509,7 +2550,7 @@ COMMENT ON COLUMN report.renewal_extension.extend_by_days IS '1 to 90.';
 
 COMMENT ON COLUMN report.renewal_extension.reason_code IS '0 undeclared, 1 customer satisfaction, 2 other, 3 service issue or outage.';
 
-COMMENT ON COLUMN report.renewal_extension.state IS 'awaiting_approval, queued, sending, unknown, running, complete, refused, rejected; of one: queued, sending, unknown, extended, refused, ineligible.';
+COMMENT ON COLUMN report.renewal_extension.state IS 'awaiting_approval, queued, sending, unknown, running, complete, refused, rejected, given_up; of one: queued, sending, unknown, extended, refused, ineligible.';
 
 COMMENT ON COLUMN report.renewal_extension.requested_by IS 'The database user who asked for it.';
 
@@ -2521,7 +2562,7 @@ COMMENT ON COLUMN report.renewal_extension.approved_at IS 'When.';
 
 COMMENT ON COLUMN report.renewal_extension.called_at IS 'The first call to the App Store.';
 
-COMMENT ON COLUMN report.renewal_extension.completed_at IS 'When the App Store was done; of one: when its outcome was known.';
+COMMENT ON COLUMN report.renewal_extension.completed_at IS 'When the App Store was done, or it was given up; of one: when its outcome was known.';
 
 COMMENT ON COLUMN report.renewal_extension.eligible_forecast IS 'Subscriptions that the facts held eligible when it was asked for.';
 
@@ -2541,9 +2582,9 @@ COMMENT ON COLUMN report.renewal_extension.renewal_before_at IS 'Of one: the ren
 
 COMMENT ON COLUMN report.renewal_extension.renewal_at IS 'Of one: the renewal since.';
 
-COMMENT ON COLUMN report.renewal_extension.code IS 'Why it was refused or not eligible.';
+COMMENT ON COLUMN report.renewal_extension.code IS 'Why it was refused or not eligible, or what the App Store answers when asked about it.';
 
-COMMENT ON COLUMN report.renewal_extension.check_result IS 'clean (the counts agree), differs, open (not all is told yet), ended (nothing was extended).';
+COMMENT ON COLUMN report.renewal_extension.check_result IS 'clean (the counts agree), differs, open (not all is told yet), ended (refused, rejected, or given up).';
 
 COMMENT ON COLUMN report.renewal_extension.detail IS 'What differs, or what the App Store said.';
 
@@ -3443,6 +3484,9 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) TO repricer_service;
 
@@ -3661,6 +3705,9 @@ GRANT SELECT ON TABLE report.consent_funnel TO repricer_service;
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
@@ -3710,9 +3757,6 @@ GRANT SELECT ON TABLE report.price_change TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_change_requests TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.price_change_requests TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
 
 GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
@@ -3872,7 +3916,7 @@ GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_service;
+GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
 GRANT SELECT ON TABLE repricer.notification_ids TO repricer_pricing;

@@ -149,6 +149,19 @@ package enum ExtensionQueries {
             """)
     }
 
+    /// Of a running one that the App Store does not know.
+    package static func giveUp(
+        _ extensionID: String, reason: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: giveUpExtension
+            SELECT repricer.give_up_extension(\(uuid: extensionID)::uuid, \(reason)::text,
+                \(timestamp: at))
+            """)
+    }
+
     package static func mass(
         _ extensionID: String, on connection: isolated PostgresConnection
     ) throws -> Mass? {

@@ -342,6 +342,13 @@ extension FoldWrites {
             INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
             SELECT \(id)::text, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
             """,
+            // Changes of other subscriptions go on naming it as they did, so both names are theirs.
+            """
+            -- name: renameClaims
+            INSERT INTO repricer.dependent_claims (original_transaction_id, sku, claimed_by, change_id)
+            SELECT original_transaction_id, \(to)::text, claimed_by, change_id FROM repricer.dependent_claims
+            WHERE original_transaction_id = \(id) AND sku = \(from) ON CONFLICT DO NOTHING
+            """,
         ]
     }
 }

@@ -76,9 +76,11 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Not settled: tried again at `nextAt`, real time. One that runs goes on running.
+    /// Not settled: tried again at `nextAt`, real time. One that runs goes on running. `code` is what a look was
+    /// refused with; nil leaves the one before.
     package static func putOff(
-        _ id: String, owner: String, mayBeRunning: Bool, nextAt: Int64, detail: String
+        _ id: String, owner: String, mayBeRunning: Bool, nextAt: Int64, code: String? = nil,
+        detail: String
     ) -> SQL {
         """
         -- name: putOffMassExtension
@@ -87,7 +89,7 @@ package enum MassExtensionQueries {
             state = CASE WHEN state = 'running' THEN state
                 WHEN may_be_running OR \(mayBeRunning) THEN 'unknown' ELSE 'queued' END,
             lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt),
-            detail = \(detail)
+            code = coalesce(\(code)::text, code), detail = \(detail)
         WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
         """
     }
@@ -99,10 +101,12 @@ package enum MassExtensionQueries {
         """
         -- name: completeMassExtension
         UPDATE repricer.mass_extensions SET state = 'complete',
-            completed_at = coalesce(completed_at, \(timestamp: at)),
+            completed_at = CASE WHEN state = 'given_up' THEN \(timestamp: at)
+                ELSE coalesce(completed_at, \(timestamp: at)) END,
             status_succeeded = \(succeeded), status_failed = \(failed), lease_owner = NULL,
-            leased_until = NULL, next_attempt_at = NULL, detail = NULL
-        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown', 'running', 'complete')
+            leased_until = NULL, next_attempt_at = NULL, code = NULL, detail = NULL
+        WHERE extension_id = \(uuid: id)::uuid
+            AND state IN ('sending', 'unknown', 'running', 'complete', 'given_up')
         """
     }
 
@@ -168,10 +172,11 @@ package enum MassExtensionQueries {
             """
             -- name: foldSummary
             UPDATE repricer.mass_extensions m SET state = 'complete',
-                completed_at = coalesce(m.completed_at, \(timestamp: summary.signedAt)),
+                completed_at = CASE WHEN m.state = 'given_up' THEN \(timestamp: summary.signedAt)
+                    ELSE coalesce(m.completed_at, \(timestamp: summary.signedAt)) END,
                 summary_evidence = \(waiting.notificationUUID), summary_succeeded = \(summary.succeeded),
                 summary_failed = \(summary.failed), lease_owner = NULL, leased_until = NULL,
-                next_attempt_at = NULL, detail = NULL
+                next_attempt_at = NULL, code = NULL, detail = NULL
             WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
                 AND m.product_id = \(summary.productID)::text AND m.called_at IS NOT NULL
                 AND NOT EXISTS (

@@ -26,7 +26,13 @@ package enum OutboxQueries {
                     'dependent_transaction_id', CASE WHEN m.is_elsewhere
                         THEN m.target_transaction_id ELSE m.original_transaction_id END,
                     'cause', m.cause, 'state', m.state, 'lost_per_period_milliunits', m.price_milliunits,
-                    'currency', m.currency, 'requested_at', m.requested_at,
+                    'currency', m.currency, 'period', CASE WHEN m.is_elsewhere THEN (
+                        SELECT s.period FROM repricer.subscriptions s
+                        WHERE s.original_transaction_id = m.target_transaction_id)
+                        ELSE (SELECT c.period FROM repricer.price_changes c
+                            WHERE c.original_transaction_id = m.original_transaction_id
+                                AND c.change_id = m.change_id) END,
+                    'requested_at', m.requested_at,
                     'requested_by_evidence', m.requested_by_evidence, 'settled_at', m.settled_at,
                     'settled_by_evidence', m.settled_by_evidence,
                     'cancel_reference_id', m.cancel_reference_id, 'detail', m.detail)

@@ -134,6 +134,23 @@ package enum SubscriptionQueries {
         return skus
     }
 
+    /// Whose these subscriptions are; without those that nothing is known of.
+    package static func customers(
+        of ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: String] {
+        let rows = try connection.query(
+            """
+            -- name: customersOfSubscriptions
+            SELECT original_transaction_id, app_account_token FROM repricer.subscriptions
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
+            """)
+        var customers: [String: String] = [:]
+        for row in rows {
+            customers[try row.text("original_transaction_id")] = try row.text("app_account_token")
+        }
+        return customers
+    }
+
     /// One of several subscriptions of a customer.
     package struct Sibling: Sendable {
         package var originalTransactionID: String

@@ -18,6 +18,8 @@ package struct DependentElsewhere: Hashable, Sendable {
         case ownDependents([String])
         case company([String])
         case renamed(String)
+        /// Why its subscription's status can't be had.
+        case unreadable(String)
 
         /// For metrics and logs.
         package var label: String {
@@ -28,6 +30,7 @@ package struct DependentElsewhere: Hashable, Sendable {
             case .ownDependents: "chain"
             case .company: "company"
             case .renamed: "renamed"
+            case .unreadable: "unreadable"
             }
         }
 
@@ -40,6 +43,7 @@ package struct DependentElsewhere: Hashable, Sendable {
             case .ownDependents(let skus):
                 "it has dependents of its own, \(skus.joined(separator: ", ")): a chain; not cancelled"
             case .renamed(let sku): "it is called \(sku) now and goes on renewing; not cancelled"
+            case .unreadable(let why): "\(why); not cancelled"
             case .company(let skus):
                 "its subscription also carries \(skus.joined(separator: ", ")); not cancelled"
             }
@@ -55,21 +59,42 @@ package struct DependentElsewhere: Hashable, Sendable {
         self.customer = customer
     }
 
-    /// Which of these subscriptions carries it: the one on which it is set to renew, else one that carried it.
-    package func place(
-        among candidates: [(facts: SubscriptionFacts, seenSKUs: [String])]
-    ) -> Result<SubscriptionFacts, NoPlace> {
+    /// A subscription that it may be an item of.
+    package struct Candidate: Sendable {
+        package var facts: SubscriptionFacts
+        package var seenSKUs: [String]
+        /// What it is called there today, where it was renamed.
+        package var nameToday: String?
+
+        package init(facts: SubscriptionFacts, seenSKUs: [String], nameToday: String? = nil) {
+            self.facts = facts
+            self.seenSKUs = seenSKUs
+            self.nameToday = nameToday
+        }
+
+        fileprivate func renews(_ sku: String) -> Bool {
+            !facts.isOver && facts.renewingSKUs.contains(sku)
+        }
+    }
+
+    /// Which of these subscriptions carries it: the one on which it is set to renew, under another name if need be;
+    /// else one that carried it.
+    package func place(among candidates: [Candidate]) -> Result<SubscriptionFacts, NoPlace> {
         let own = candidates.filter { !isForeign($0.facts) }
         if own.isEmpty, let foreign = candidates.first {
             return .failure(
                 NoPlace(reason: .foreignCustomer(foreign.facts.originalTransactionID)))
         }
-        let seen = own.filter { $0.seenSKUs.contains(sku) }.map(\.facts)
-        let carrying = seen.filter { !$0.isOver && $0.renewingSKUs.contains(sku) }
+        let known = own.filter { $0.seenSKUs.contains(sku) }
+        var carrying = known.filter { $0.renews(sku) }.map(\.facts)
+        if carrying.isEmpty {
+            carrying = known.filter { one in one.nameToday.map(one.renews) ?? false }.map(\.facts)
+        }
         if carrying.count > 1 {
             return .failure(
                 NoPlace(reason: .severalPlaces(carrying.map(\.originalTransactionID).sorted())))
         }
+        let seen = known.map(\.facts)
         guard
             let place = carrying.first
                 ?? seen.max(by: {
@@ -87,8 +112,10 @@ package struct DependentElsewhere: Hashable, Sendable {
     ///   - target: The facts just read of its subscription.
     ///   - falling: Every SKU there that is to be cancelled, this one too.
     ///   - ownDependents: What its own open increase would take along.
+    ///   - nameToday: What statements call it now, where they renamed it.
     package func verdict(
-        on target: SubscriptionFacts, falling: Set<String>, ownDependents: [String]
+        on target: SubscriptionFacts, falling: Set<String>, ownDependents: [String],
+        nameToday: String? = nil
     ) -> Verdict {
         if isForeign(target) {
             return .discrepancy(.foreignCustomer(target.originalTransactionID))
@@ -96,9 +123,11 @@ package struct DependentElsewhere: Hashable, Sendable {
         if let over = target.whyOver { return .gone(over) }
         let renewing = target.renewingSKUs
         guard renewing.contains(sku) else {
-            // Of the running period only: after its renewal nothing tells a new name from another item.
-            let renamed = target.items.first { $0.renews && $0.chargedAs == sku }
-            return renamed.map { .discrepancy(.renamed($0.sku)) } ?? .gone("gone from the renewal")
+            // Which became which is an inference where several were renamed at once: no program cancels by it.
+            guard let nameToday, renewing.contains(nameToday) else {
+                return .gone("gone from the renewal")
+            }
+            return .discrepancy(.renamed(nameToday))
         }
         guard ownDependents.isEmpty else { return .discrepancy(.ownDependents(ownDependents)) }
         let company = renewing.subtracting(falling).subtracting([sku])

@@ -49,11 +49,12 @@ package enum ExtensionEligibility {
         switch facts.status {
         case 2: return .expired
         case 3: return .billingRetry
-        case 4: return .gracePeriod
+        case 4:
+            // A charge may fail, and the grace begin, before the period is over: that one may be extended.
+            if facts.expiresAt.map({ $0 <= now }) ?? true { return .gracePeriod }
         case 5: return .revoked
-        case .some, .none: break
+        case .some, .none: if facts.isInBillingRetry { return .billingRetry }
         }
-        if facts.isInBillingRetry { return .billingRetry }
         // The renewal is off, and its day is over: that it has expired is only not told yet.
         if facts.autoRenews == false, let expiresAt = facts.expiresAt, expiresAt < now {
             return .expired

@@ -13,7 +13,7 @@ package enum RepricerCommands {
         Commands.rulesImport, Commands.auditShow, Commands.auditVerify,
         Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,
         Commands.extendOne, Commands.extendAll, Commands.extendStatus,
-        Commands.extendRetryFailed, Commands.testNotification,
+        Commands.extendRetryFailed, Commands.extendGiveUp, Commands.testNotification,
         Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,

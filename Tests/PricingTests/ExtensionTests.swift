@@ -39,6 +39,13 @@ private typealias Story = LifecycleStory
         #expect(obstacle(facts { $0.status = 2 }) == .expired)
         #expect(obstacle(facts { $0.status = 3 }) == .billingRetry)
         #expect(obstacle(facts { $0.status = 4 }) == .gracePeriod)
+        #expect(
+            obstacle(
+                facts {
+                    $0.status = 4
+                    $0.isInBillingRetry = true
+                    $0.expiresAt = Story.at(401)
+                }) == nil)
         #expect(obstacle(facts { $0.status = 5 }) == .revoked)
         #expect(obstacle(facts { $0.isInBillingRetry = true }) == .billingRetry)
         #expect(obstacle(facts { $0.autoRenews = false }) == .expired)

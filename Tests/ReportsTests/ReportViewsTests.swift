@@ -182,6 +182,22 @@ import Testing
                 "lost_per_month_milliunits") == ["600000", "1600000", "133333"])
     }
 
+    @Test(arguments: [
+        ("", "P1Y"),
+        (
+            """
+            INSERT INTO repricer.subscriptions (original_transaction_id, period) VALUES ('30', 'P1M');
+            UPDATE repricer.dependent_cancellations SET is_elsewhere = true, target_transaction_id = '30';
+            """, "P1M"
+        ),
+    ])
+    func dependentCancellation_saysByWhichPeriodItIsPaid(more: String, period: String) async throws
+    {
+        let rows = try await Self.read(.dependentCancellation, sql: ReportFixture.world + more)
+
+        #expect(rows.map { Self.pick($0, "price_milliunits", "period") } == [["500000", period]])
+    }
+
     @Test func pendingConsent_whenDueLater_isNotOverdue() async throws {
         let rows = try await Self.read(.pendingConsent)
 

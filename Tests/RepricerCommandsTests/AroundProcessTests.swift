@@ -85,20 +85,21 @@ import Testing
         #expect(try await world.number("cancelledTwice") == 0)
     }
 
-    /// Eight subscribers are asked at their first renewal; then each one's app, or our server, does something.
+    /// Twelve subscribers are asked at their first renewal; then each one's app, or our server, does something. 9 can't
+    /// be migrated any more, 11 declines and then adds another item, 12 consents before the rename.
     @Test func interactions_whileConsentIsAwaited_moveOurChanges() async throws {
-        let ids = (0...8).map(ProcessWorld.id)
+        let ids = (0...12).map(ProcessWorld.id)
         let world = try await ProcessWorld.open(
             .init(
-                month: 6,
-                subscriptions: (1...8).map {
+                month: 9,
+                subscriptions: (1...12).map {
                     .init(ids[$0], ["A", "B"], customer: $0)
                 }))
         defer { world.close() }
-        try await world.raise((1...8).map { "\(ids[$0]),A,19.99,USD," })
+        try await world.raise((1...12).map { "\(ids[$0]),A,19.99,USD," })
         // What the store says: our own fold follows, in whatever order.
         try await world.eventually("everybody is asked") {
-            try await world.increases("PENDING") == 8
+            try await world.increases("PENDING") == 12
         }
 
         func items(_ fields: String) -> String { ",\"items\":[{\"currentSKU\":\"A\",\(fields)}]" }
@@ -117,9 +118,17 @@ import Testing
         try await world.act(ids[7], "refund")
         try await world.act(
             ids[8], "modify", items("\"SKU\":\"A\",\"price\":19990"))
+        try await world.act(ids[9], "migrate", answers: 403)
+        try await world.act(
+            ids[10], "modify",
+            ",\"retainBillingCycle\":false" + items("\"SKU\":\"PREMIUM\",\"price\":29990"))
+        try await world.act(ids[11], "modify", ",\"removeItems\":[\"A\"]")
+        try await world.act(ids[11], "modify", ",\"items\":[{\"SKU\":\"C\",\"price\":990}]")
+        try await world.act(ids[12], "consent")
+        try await world.act(ids[12], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
         try await world.until(
             """
-            SELECT count(*) = 8 AS done FROM repricer.price_changes
+            SELECT count(*) = 12 AS done FROM repricer.price_changes
             WHERE ended_at IS NOT NULL OR reason = 'postponed_by_offer'
             """)
 
@@ -128,14 +137,14 @@ import Testing
                 "10000 A effective", "20000 A invalidated item_replaced", "30000 A effective",
                 "40000 A invalidated cycle_reset", "50000 A declined item_missing_at_renewal",
                 "60000 A scheduled postponed_by_offer", "70000 A cancelled refunded_or_revoked",
-                "80000 A effective",
+                "80000 A effective", "90000 A declined item_missing_at_renewal",
+                "00000 A invalidated item_replaced", "10000 A declined item_missing_at_renewal",
+                "20000 A effective",
             ])
         #expect(
             try await world.lines(
                 "SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku")
-                == [
-                    "A2"
-                ])
+                == ["A2", "A2"])
     }
 
     /// Only B's return was agreed to: A is not raised, and drops.

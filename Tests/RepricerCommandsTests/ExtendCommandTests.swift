@@ -244,6 +244,34 @@ import Testing
             "\(outcome.messages)")
     }
 
+    @Test func giveUp_ofOneThatRuns_needsTheAppStoresDenial() async throws {
+        let office = try await Office()
+        _ = await run(
+            "extend", "all", "--product", "generic", "--days", "7", "--reason", "3",
+            "--request-id", Self.request, environment: office.ana)
+        let giveUp = ["extend", "give-up", Self.request, "--reason", "lost"]
+
+        let waiting = await run(giveUp, environment: office.ana)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.mass_extensions SET state = 'running', decided_by = 'ben', decided_at = now(),
+                called_at = '2020-01-01Z', code = 'StatusRequestNotFoundError'
+            """)
+        await owner.close()
+        let running = await run("extend", "status", Self.request, environment: office.ana)
+        let done = await run(giveUp, environment: office.ana)
+        let status = await run("extend", "status", Self.request, environment: office.ana)
+
+        #expect(waiting.code == .conflict)
+        #expect(waiting.messages.contains("is awaiting_approval: only a running one"))
+        #expect(running.output.contains("extend give-up"))
+        #expect(done.code == .done, "\(done.messages)")
+        #expect(done.output.hasPrefix("gave up \(Self.request)"))
+        #expect(status.output.contains(/given up by ana.*: lost/))
+        #expect(!status.output.contains("remedy"))
+    }
+
     @Test func retryFailed_beforeAnyCall_isAConflict() async throws {
         let office = try await Office()
 

@@ -41,22 +41,29 @@ struct CancelRound: Sendable {
             let ids = try DependentQueries.places(
                 of: open, customer: parent?.facts.appAccountToken, on: connection)
             let stored = try SubscriptionQueries.load(ids, on: connection)
-            switch dependent.place(
-                among: ids.compactMap { stored[$0] }.map { ($0.facts, $0.seenSKUs) })
-            {
+            var candidates: [DependentElsewhere.Candidate] = []
+            for one in ids.compactMap({ stored[$0] }) {
+                candidates.append(
+                    DependentElsewhere.Candidate(
+                        facts: one.facts, seenSKUs: one.seenSKUs,
+                        nameToday: try Self.nameToday(of: sku, in: one.facts, on: connection)))
+            }
+            switch dependent.place(among: candidates) {
             case .failure(let none):
                 _ = try connection.pipeline([
                     DependentQueries.giveUp(open, detail: none.reason.text, at: now)
                 ])
                 return .failure(none)
             case .success(let facts):
-                let item = facts.items.first { $0.sku == sku }
+                let id = facts.originalTransactionID
+                let name = candidates.first { $0.facts.originalTransactionID == id }?.nameToday
+                let item = facts.items.first { $0.sku == name ?? sku }
                 _ = try connection.pipeline([
                     DependentQueries.place(
-                        open, on: facts.originalTransactionID,
+                        open, on: id,
                         price: item?.currentPrice ?? item?.renewalPrice, currency: facts.currency)
                 ])
-                return .success(facts.originalTransactionID)
+                return .success(id)
             }
         }
         switch reason {
@@ -65,6 +72,17 @@ struct CancelRound: Sendable {
             refuse(open, none.reason)
             return nil
         }
+    }
+
+    /// What an item that does not renew under its name is called by now. A rename that a renewal followed is in no fact
+    /// any more, so its subscription's statements are folded again.
+    private static func nameToday(
+        of sku: String, in facts: SubscriptionFacts, on connection: isolated LedgerConnection
+    ) throws -> String? {
+        guard facts.whyOver == nil, !facts.renewingSKUs.contains(sku) else { return nil }
+        let id = facts.originalTransactionID
+        let told = try EventQueries.all([id], on: connection)[id] ?? []
+        return Lifecycle.nameToday(of: sku, after: told)
     }
 
     private func refuse(_ open: DependentQueries.Open, _ reason: DependentElsewhere.Discrepancy) {
@@ -88,10 +106,30 @@ struct CancelRound: Sendable {
         if let until = silence(after: answer) { try await statuses.block(until: until) }
         try await key.heed(answer)
         // Without the newest status nothing is cancelled; it is looked for again.
+        if let why = answer.whyUnreadable(target) {
+            guard open.looks >= Self.refusedLooksMax else { return }
+            return try await giveUp(open, .unreadable(why))
+        }
         guard case .answered(let events, _) = answer else { return }
         let started = ContinuousClock.now
         guard let claim = try await claim(open, on: target, told: events) else { return }
         try await carryOut(claim.request, slots: claim.slots, started: started, key)
+    }
+
+    /// Looks that a definite answer refuses, before a person is asked: what was refused for minutes will be.
+    static let refusedLooksMax = 10
+
+    private func giveUp(
+        _ open: DependentQueries.Open, _ reason: DependentElsewhere.Discrepancy
+    ) async throws {
+        let now = world.clock.nowMilliseconds()
+        try await world.pool.withTransaction { connection in
+            try SubscriptionQueries.lock([open.originalTransactionID], on: connection)
+            _ = try connection.pipeline([
+                DependentQueries.giveUp(open, detail: reason.text, at: now)
+            ])
+        }
+        refuse(open, reason)
     }
 
     private struct Claim: Sendable {
@@ -128,7 +166,8 @@ struct CancelRound: Sendable {
                 sku: sku, customer: stored[open.originalTransactionID]?.facts.appAccountToken
             ).verdict(
                 on: facts, falling: Set(falling.map { DependentReference($0.dependentSKU).sku }),
-                ownDependents: try DependentQueries.ownDependents(of: sku, target, on: connection))
+                ownDependents: try DependentQueries.ownDependents(of: sku, target, on: connection),
+                nameToday: try Self.nameToday(of: sku, in: facts, on: connection))
             switch verdict {
             case .gone(let detail):
                 let evidence = stored[target]?.foldedThrough?.evidenceID ?? "none"
@@ -315,6 +354,21 @@ struct CancelRound: Sendable {
                 milliseconds: world.clock.nowMilliseconds()
                     + world.limits.refusedKeyWait.milliseconds)
         case .answered, .refused, .unknown, .notSent: nil
+        }
+    }
+}
+
+extension StoreAnswer {
+    /// Why a look tells nothing of a subscription although the App Store answered for good; nil where it tells, or where
+    /// another look may.
+    func whyUnreadable(_ id: String) -> String? {
+        switch self {
+        case .answered(let events, _):
+            events.contains { $0.originalTransactionID == id }
+                ? nil : "the App Store's status does not show its subscription"
+        case .refused(let refusal, _) where refusal.meaning != .haltService:
+            "its subscription's status is refused with \(refusal.code) \(refusal.name)"
+        case .refused, .throttled, .unknown, .notSent: nil
         }
     }
 }

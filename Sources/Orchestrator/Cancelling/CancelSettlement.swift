@@ -14,6 +14,7 @@ import ServiceKit
 /// | a request that fails our own checks | a person | look, then a person |
 /// | a stale token | put back: judged anew, new id | look, then put back |
 /// | another refusal | look, then a person | look, then a person |
+/// | looks refused for good, ten times | | a person |
 /// | no answer, 5xx | the same id; after three, looks between | likewise |
 struct CancelSettlement: Sendable {
     let world: Canceller.World
@@ -79,7 +80,13 @@ struct CancelSettlement: Sendable {
                 request.nextStep == "send" && hasSentEnough ? "look" : request.nextStep)
         case .refused(let refusal, _):
             if request.nextStep == "look" {
-                return unknown("look refused: \(refusal.name)", "look")
+                guard refusal.meaning != .haltService,
+                    request.looks >= CancelRound.refusedLooksMax
+                else { return unknown("look refused: \(refusal.name)", "look") }
+                return .discrepancy(
+                    detail:
+                        "whether Cancel a Subscription was applied is unknown: its subscription's status "
+                        + "is refused with \(refusal.code) \(refusal.name)", isApplied: false)
             }
             if refusal.isOurs, request.isFirstAttempt {
                 return .discrepancy(

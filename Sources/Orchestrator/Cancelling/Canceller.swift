@@ -142,19 +142,25 @@ package struct Canceller: Service {
         let now = world.clock.nowMilliseconds()
         if let until = elsewhere.silence(after: answer) { try await statuses.block(until: until) }
         try await key.heed(answer)
-        // No answer says nothing of the dependent, however often it fails to come.
-        guard case .answered(let events, _) = answer else { return }
-        let isLast = open.looks >= world.limits.looksMax
+        var told: [SubscriptionEvent] = []
+        var detail: String?
+        if case .answered(let events, _) = answer { told = events }
+        if let why = answer.whyUnreadable(open.originalTransactionID) {
+            if open.looks >= CancelRound.refusedLooksMax { detail = why }
+        } else if told.isEmpty {
+            // No answer says nothing of the dependent, however often it fails to come.
+            return
+        } else if open.looks >= world.limits.looksMax {
+            detail = "still listed after \(open.looks) looks at its status"
+        }
+        let (events, last) = (told, detail)
         try await world.pool.withTransaction { connection in
             let id = open.originalTransactionID
             try SubscriptionQueries.lock([id], on: connection)
             try SubscriptionFolder.fold(
                 events.filter { $0.originalTransactionID == id }, on: connection)
-            guard isLast else { return }
-            _ = try connection.pipeline([
-                DependentQueries.giveUp(
-                    open, detail: "still listed after \(open.looks) looks at its status", at: now)
-            ])
+            guard let last else { return }
+            _ = try connection.pipeline([DependentQueries.giveUp(open, detail: last, at: now)])
         }
     }
 }

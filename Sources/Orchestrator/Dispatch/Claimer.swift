@@ -130,10 +130,12 @@ struct Claimer: Sendable {
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
             consistencyToken: facts.consistencyToken, currency: first.change.currency,
             storefront: first.change.storefront,
+            // The App Store cancels a parent's dependents that renew with it, and knows no others: one that leaves here
+            // is another subscription's.
             items: group.map {
                 PriceChangeIntent.Item(
                     sku: $0.change.sku, price: $0.change.newPrice,
-                    dependentSKUs: $0.change.dependentSKUs.filter(facts.carries))
+                    dependentSKUs: $0.change.dependentSKUs.filter(facts.renewingSKUs.contains))
             })
         let request = RequestQueries.Held(
             originalTransactionID: facts.originalTransactionID,
@@ -223,11 +225,6 @@ extension DispatchQueries.OpenChange {
     fileprivate var named: [DependentReference] {
         dependentSKUs.map { DependentReference($0) }.filter { $0.originalTransactionID != nil }
     }
-}
-
-extension SubscriptionFacts {
-    /// Whether the item is one of this subscription's: Apple cancels those with their parent, and knows no others.
-    fileprivate func carries(_ sku: String) -> Bool { items.contains { $0.sku == sku } }
 }
 
 extension StoredChange {

@@ -155,7 +155,11 @@ struct MassExtensions: Sendable {
             world.log.warning(
                 "the status of a mass extension is refused",
                 ["extension": held.mass.extensionID, "code": code.description])
-            try await putOff(held, lease, until: nextLook, code.description)
+            // One that it does not know may be given up by a person; until then it may still learn of it.
+            try await putOff(
+                held, lease, until: nextLook,
+                code: code == .statusRequestNotFound ? code.name : nil,
+                code.meaning ?? code.description)
         case .unknownOutcome(let reason, _), .notSent(let reason):
             let soon = world.nextAttempt(after: max(held.attempts, Self.unansweredLook))
             try await putOff(held, lease, until: soon, reason)
@@ -186,12 +190,13 @@ struct MassExtensions: Sendable {
 
     private func putOff(
         _ held: Held, _ lease: ExtensionLease, mayBeRunning: Bool = false, until: Int64? = nil,
-        _ detail: String
+        code: String? = nil, _ detail: String
     ) async throws {
         try await write(
             MassExtensionQueries.putOff(
                 held.mass.extensionID, owner: lease.owner, mayBeRunning: mayBeRunning,
-                nextAt: until ?? world.nextAttempt(after: held.attempts), detail: detail))
+                nextAt: until ?? world.nextAttempt(after: held.attempts), code: code,
+                detail: detail))
         count("put_off")
     }
 

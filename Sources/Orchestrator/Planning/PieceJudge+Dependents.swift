@@ -79,14 +79,32 @@ extension PieceJudge {
         }
         let ids = carriers.sorted()
         let open = try await connection.read { try PlanQueries.claims(on: ids, on: $0) }
+        let customers = try await claimants(named.values.joined())
         for (id, names) in named {
             let household = known[id]?.customer.flatMap { households[$0] }
             for name in names {
-                let found =
-                    claims(name) + (household?.claims[name] ?? []) + (open[name] ?? [])
+                let rows = claims(name).filter {
+                    Self.mayBeOne(known[id]?.customer, customers[$0.originalTransactionID])
+                }
+                let found = rows + (household?.claims[name] ?? []) + (open[name] ?? [])
                 if !found.isEmpty { known[id]?.context.claims[name] = found }
             }
         }
+    }
+
+    /// Whose the subscriptions are that name any of these in the batch; without those of unknown customers.
+    private func claimants(
+        _ names: some Sequence<String>
+    ) async throws -> [String: String] {
+        let ids = Set(names.flatMap { claims($0).map(\.originalTransactionID) }).sorted()
+        guard !ids.isEmpty else { return [:] }
+        return try await connection.read { try SubscriptionQueries.customers(of: ids, on: $0) }
+    }
+
+    /// A row that names another customer's item is refused, and takes that item from nobody.
+    private static func mayBeOne(_ customer: String?, _ other: String?) -> Bool {
+        guard let customer, let other else { return true }
+        return customer.lowercased() == other.lowercased()
     }
 }
 

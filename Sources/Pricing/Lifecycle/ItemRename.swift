@@ -12,6 +12,18 @@ package struct ToldRename: Hashable, Sendable {
     package var source: SubscriptionEvent.Source
 }
 
+extension Lifecycle {
+    /// What an item is called after all statements about its subscription, in the order of folding; nil where none
+    /// renamed it.
+    package static func nameToday(of sku: String, after events: [SubscriptionEvent]) -> String? {
+        var state = SubscriptionState(originalTransactionID: "", changes: [])
+        _ = fold(events, into: &state)
+        var name = sku
+        for told in state.renames where told.rename.from == name { name = told.rename.to }
+        return name == sku ? nil : name
+    }
+}
+
 extension SubscriptionFacts {
     /// The items that a statement renames: those gone from what renews, each with the one that came instead.
     ///

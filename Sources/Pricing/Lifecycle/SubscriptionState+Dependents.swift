@@ -39,11 +39,11 @@ extension SubscriptionState {
         }
     }
 
-    /// Whether it falls with its parent's own subscription: our call named it to the App Store, or that subscription
-    /// carries it. Another one lives on another subscription of the customer, though it may have been seen here once.
+    /// Whether it falls with its parent's own subscription: our call named it to the App Store, or it is set to renew
+    /// there. Another one lives on another subscription of the customer, though it may have been seen here once.
     private func isOwn(_ sku: String, of change: TrackedChange, _ reading: Reading) -> Bool {
         guard let isTold = change.isTold(dependent: sku) else { return seenSKUs.contains(sku) }
-        return isTold || reading.before.items.contains { $0.sku == sku }
+        return isTold || reading.before.renewingSKUs.contains(sku)
     }
 
     /// Looks for the proof: the dependent is gone from what renews, or the subscription is over.

@@ -86,6 +86,13 @@ extension Commands {
         facts += [("complete", moment(line.completedAt)), ("check", line.check)]
         let words = [line.code, line.detail].compactMap { $0 }.joined(separator: ": ")
         if !words.isEmpty { facts.append(("detail", harmless(words))) }
+        if line.state == "running", line.code != nil {
+            facts.append(
+                (
+                    "remedy",
+                    "`repricer reconcile` fetches a lost summary; a day after the call `extend give-up` ends it"
+                ))
+        }
         return definitionList(facts)
     }
 

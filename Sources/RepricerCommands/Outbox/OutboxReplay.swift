@@ -29,7 +29,9 @@ extension Commands {
         let now = invocation.world.realClock.nowMilliseconds()
         let count = try await invocation.withPool(configuration) { pool in
             // Deliveries are the service's: a user who submits and approves may only read them.
-            try await pool.withConnection { try await ServiceRights.check(on: $0) }
+            try await pool.withConnection {
+                try await ServiceRights.check(on: $0, writing: "repricer.webhook_deliveries")
+            }
             return try await pool.withTransaction {
                 try WebhookQueries.replay(selection, at: now, on: $0)
             }

@@ -47,8 +47,12 @@ struct SchemaGate: Sendable {
 
 /// What the service may do. Without it every call and every notification would fail, one by one, for ever.
 enum ServiceRights {
-    static func check(on connection: PostgresConnection) async throws {
-        guard let table = try await tableClosedToService(connection) else { return }
+    /// `table`: what the caller is about to write, for the message; its rights come with those of the service.
+    static func check(
+        on connection: PostgresConnection, writing table: String? = nil
+    ) async throws {
+        guard let closed = try await tableClosedToService(connection) else { return }
+        let table = table ?? closed
         throw CommandFailure(
             .approvalNeededOrRefused,
             "this database user may not write \(table); GRANT repricer_service to it, or use "

@@ -100,6 +100,41 @@ import Testing
         await world.close()
     }
 
+    /// The stranger's row is refused, and takes FAR from nobody.
+    @Test func dependent_thatAForeignCustomersRowNames_isStillItsOwners() async throws {
+        let world = try await World.household()
+        try await world.subscribe("4", items: ["A"], customer: "another")
+        let theirs = World.row("4", line: 3, dependents: ["3/FAR"])
+
+        for ours in [
+            World.row("1", dependents: ["3/FAR"]), World.row("3", "NEAR", dependents: ["FAR"]),
+            World.row("3", "FAR", dependents: ["NEAR"]),
+        ] {
+            #expect(
+                try await world.faults([ours, theirs]) == [
+                    "", "dependent_unknown: 3/FAR is on the subscription of another customer",
+                ])
+        }
+        await world.close()
+    }
+
+    /// Whoever names FAR in an open change means the same item under its new name.
+    @Test func dependent_renamedWhereItLives_isStillClaimed() async throws {
+        let world = try await World.household()
+        try await world.submit([World.row("1", dependents: ["3/FAR"])])
+        try await world.rename("3", "FAR", to: "FAR2", besides: ["NEAR"], on: 5)
+
+        #expect(
+            try await world.faults([World.row("2", dependents: ["3/FAR2"])]) == [
+                "dependent_shared: 3/FAR2 also depends on 1/A (an open change)"
+            ])
+        #expect(
+            try await world.faults([World.row("3", "FAR2", dependents: ["NEAR"])]) == [
+                "dependent_chained: dependents form a chain 1/A (an open change) → FAR2 → NEAR"
+            ])
+        await world.close()
+    }
+
     // MARK: What the database refuses
 
     /// Two people plan at the same moment: neither plan knows of the other.

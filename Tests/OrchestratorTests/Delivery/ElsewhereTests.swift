@@ -56,6 +56,14 @@ import Testing
         }
         #expect(try row.int64("price_milliunits") == 4990)
         #expect(try row.text("currency") == "USD")
+        #expect(try row.text("period") == "P1M")
+        let periods = try await world.service.withConnection { connection in
+            try await connection.query(
+                "SELECT payload ->> 'period' AS period FROM repricer.outbox ORDER BY position"
+            ).map { try $0.textOrNil("period") }
+        }
+        // Where it lives was not known at first, nor how it is paid.
+        #expect(periods == [nil, "P1M", "P1M"])
         #expect(try row.text("cause") == "item_missing_at_renewal")
         #expect(try row.text("dependent_transaction_id") == "2")
         #expect(try row.text("cancel_reference_id") == store.calls[0].requestReferenceID)
@@ -158,34 +166,68 @@ import Testing
         await world.close()
     }
 
-    /// FAR goes on under another name: it is neither gone nor, for certain, what the batch meant.
-    @Test func elsewhere_renamedMeanwhile_isAPersons() async throws {
+    /// FAR goes on under another name: it is neither gone nor, for certain, what the batch meant. Also once a renewal
+    /// charged it under the new one.
+    @Test(arguments: ["2/FAR", "FAR"], [false, true])
+    func elsewhere_renamedMeanwhile_isAPersons(name: String, hasRenewed: Bool) async throws {
         let world = try await World.make()
         try await world.subscribe("1", items: ["A", "B"])
         try await world.subscribe("2", items: ["FAR"])
-        try await world.raise(dependents: ["2/FAR"])
-        try await world.tell(
-            SubscriptionEvent(
-                key: .init(signedAt: world.at(5), evidenceID: "renamed"), source: .notification,
-                originalTransactionID: "2", type: "METADATA_UPDATE", status: 1,
-                transaction: TransactionStatement(
-                    transactionID: "t-2", purchasedAt: World.start.advanced(by: -1000),
-                    items: [TransactionStatement.Item(sku: "FAR", price: 4990)]),
-                renewal: RenewalStatement(
-                    autoRenewStatus: 1, items: [RenewalStatement.Item(sku: "FAR2", price: 4990)])))
+        // Had one of that name once, and was heard of later.
+        try await world.subscribe("3", items: ["FAR", "OTHER"])
+        try await world.tellRenewal("3", items: ["OTHER"], on: 0)
+        try await world.raise(dependents: [name])
+        try await world.rename("2", "FAR", to: "FAR2", on: 5)
+        if hasRenewed { try await world.tellRenewal("2", items: ["FAR2"], on: 12) }
         world.run(to: 13)
         try await world.tellIncrease("PENDING", on: 13)
+        try await world.tellRenewal("3", items: ["OTHER"], on: 30)
         world.run(to: 39)
         try await world.tellRenewal(items: ["B"], on: 39)
-        let store = world.cancellingStore(items: ["1": ["B"], "2": ["FAR2"]])
+        let store = world.cancellingStore(
+            items: ["1": ["B"], "2": ["FAR2"], "3": ["OTHER"]])
 
         try await world.run(world.canceller(store), rounds: 2)
 
-        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        #expect(try await world.dependents() == ["\(name) discrepancy"])
         #expect(
             try await world.dependentDetail()
                 == "it is called FAR2 now and goes on renewing; not cancelled")
+        let lost = try await world.service.withConnection { connection in
+            try await connection.query("SELECT * FROM report.dependent_cancellation").one()
+        }
+        #expect(try lost.text("dependent_transaction_id") == "2")
+        #expect(try lost.int64("price_milliunits") == 4990)
         #expect(store.calls.isEmpty)
+        await world.close()
+    }
+
+    /// FAR leaves the parent's own subscription when the call is made, and renews on the other one: that one is meant.
+    @Test func elsewhere_leavingBesideItsParent_isCancelledWhereItRenews() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B", "FAR"])
+        try await world.subscribe("2", items: ["FAR"])
+        try await world.tell(
+            SubscriptionEvent(
+                key: .init(signedAt: World.start.advanced(by: -500), evidenceID: "leaves"),
+                source: .notification, originalTransactionID: "1",
+                type: "DID_CHANGE_RENEWAL_PREF", status: 1,
+                renewal: RenewalStatement(
+                    autoRenewStatus: 1,
+                    items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 4990) })))
+        try await world.raise(dependents: ["FAR"])
+        #expect(world.store.calls.flatMap { $0.items.flatMap(\.dependentSKUs) } == [])
+        world.run(to: 13)
+        try await world.tellIncrease("PENDING", on: 13)
+        world.run(to: 40)
+        try await world.tellRenewal(items: ["B"])
+        world.run(to: 41)
+        let store = world.cancellingStore()
+
+        try await world.run(world.canceller(store), rounds: 5)
+
+        #expect(try await world.dependents() == ["FAR confirmed"])
+        #expect(store.calls.map(\.transactionID) == ["2"])
         await world.close()
     }
 
@@ -485,6 +527,59 @@ import Testing
         #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
         #expect(store.applied.count == 1)
         abandoned.cancel()
+    }
+
+    /// The App Store does not know the subscription any more, or never did: neither called on nor looked at for ever.
+    @Test(arguments: ["2/FAR", "B"])
+    func look_refusedForGood_isForAPerson(name: String) async throws {
+        let world = try await World.make()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: ["FAR"])
+        try await world.raise(dependents: [name])
+        try await world.tellIncrease("PENDING", on: 13)
+        world.run(to: 40)
+        // Without renewal info, so that B's end is not proved yet.
+        try await world.tell(
+            SubscriptionEvent(
+                key: .init(signedAt: world.at(40), evidenceID: "renewed"), source: .notification,
+                originalTransactionID: "1", type: "DID_RENEW", status: 1,
+                transaction: TransactionStatement(
+                    transactionID: "t2-1", purchasedAt: world.at(40), expiresAt: world.at(70),
+                    reason: "RENEWAL", storefront: "USA", currency: "USD", period: "P1M",
+                    items: [TransactionStatement.Item(sku: "OTHER", price: 4990)])))
+        #expect(try await world.dependents() == ["\(name) requested"])
+        let store = world.cancellingStore()
+        store.refuseLooks(4_040_010)
+
+        try await world.run(world.canceller(store), rounds: 9)
+        let early = try await world.dependents()
+        try await world.run(world.canceller(store), rounds: 5)
+
+        #expect(early == ["\(name) requested"])
+        #expect(try await world.dependents() == ["\(name) discrepancy"])
+        #expect(
+            try await world.dependentDetail()?.contains(
+                "refused with 4040010 TransactionIdNotFoundError") == true)
+        #expect(store.looks.count == 10)
+        #expect(store.calls.isEmpty)
+        await world.close()
+    }
+
+    @Test func cancel_unansweredAndLooksRefusedForGood_isForAPerson() async throws {
+        let world = try await declined()
+        let store = world.cancellingStore([.lost, .unavailable, .unavailable])
+        let canceller = world.canceller(store)
+
+        try await world.run(canceller, rounds: 3)
+        #expect(try await world.dependents() == ["2/FAR cancel_sent"])
+        store.refuseLooks(4_040_010)
+        try await world.run(canceller, rounds: 20)
+
+        #expect(try await world.dependents() == ["2/FAR discrepancy"])
+        #expect(
+            try await world.dependentDetail()?.hasPrefix(
+                "whether Cancel a Subscription was applied is unknown") == true)
+        await world.close()
     }
 
     @Test func cancel_everythingPaused_waits() async throws {

@@ -32,6 +32,8 @@ final class CancellingStore: StoreCalls, CancelCalls {
         var looks: [String] = []
         var off: Set<String> = []
         var appliedIDs: Set<String> = []
+        /// Looks are refused with this code.
+        var lookRefusal: Int?
     }
 
     /// Item names of each subscription.
@@ -50,6 +52,9 @@ final class CancellingStore: StoreCalls, CancelCalls {
 
     var calls: [CancelIntent] { state.withLock { $0.calls } }
     var looks: [String] { state.withLock { $0.looks } }
+
+    func refuseLooks(_ code: Int?) { state.withLock { $0.lookRefusal = code } }
+
     /// Calls that turned a renewal off, by request id.
     var applied: Set<String> { state.withLock { $0.appliedIDs } }
 
@@ -60,9 +65,15 @@ final class CancellingStore: StoreCalls, CancelCalls {
     }
 
     func look(transactionID: String) async -> StoreAnswer {
-        let isOff = state.withLock { state in
+        let (isOff, refusal) = state.withLock { state in
             state.looks.append(transactionID)
-            return state.off.contains(transactionID)
+            return (state.off.contains(transactionID), state.lookRefusal)
+        }
+        if let refusal {
+            return .refused(
+                StoreRefusal(
+                    code: refusal, name: "TransactionIdNotFoundError", message: "no",
+                    meaning: .reject), StoreReply(httpStatus: 404))
         }
         let id = "status:\(transactionID):\(now().milliseconds):\(isOff)"
         return .answered(
@@ -184,6 +195,24 @@ extension DeliveryWorld {
                     autoRenewStatus: 1, renewalAt: at(day + 30), consistencyToken: "renewed",
                     period: "P1M",
                     items: items.map { RenewalStatement.Item(sku: $0, price: 4990) })))
+    }
+
+    /// Change Subscription Metadata within the first period: the item goes by another name from the next renewal on.
+    func rename(
+        _ id: String, _ sku: String, to name: String, besides: [String] = [], on day: Int64
+    ) async throws {
+        try await tell(
+            SubscriptionEvent(
+                key: .init(signedAt: at(day), evidenceID: "renamed-\(id)-\(day)"),
+                source: .notification, originalTransactionID: id, type: "METADATA_UPDATE",
+                status: 1,
+                transaction: TransactionStatement(
+                    transactionID: "t-\(id)", purchasedAt: Self.start.advanced(by: -1000),
+                    items: ([sku] + besides).map { TransactionStatement.Item(sku: $0, price: 4990) }
+                ),
+                renewal: RenewalStatement(
+                    autoRenewStatus: 1,
+                    items: ([name] + besides).map { RenewalStatement.Item(sku: $0, price: 4990) })))
     }
 
     /// Item A of subscription 1 is to cost more, and these fall with it; Apple has it.

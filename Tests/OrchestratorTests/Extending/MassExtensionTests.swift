@@ -199,7 +199,82 @@ import Testing
         }
 
         #expect(looks == [1, 1, 1, 2])
-        #expect(try await world.report() == ["all running 0/0 - open"])
+        #expect(
+            try await world.report() == ["all running 0/0 - open StatusRequestNotFoundError"])
+        await world.delivery.close()
+    }
+
+    private func giveUp(_ world: ExtensionWorld) async throws -> String? {
+        let at = world.delivery.clock.nowMilliseconds()
+        do {
+            try await world.delivery.submitter.withTransaction {
+                try ExtensionQueries.giveUp(
+                    ExtensionWorld.id(9), reason: "Apple lost it", at: at, on: $0)
+            }
+            return nil
+        } catch let error as PostgresError {
+            return error.message
+        }
+    }
+
+    /// The App Store took it, and then knows nothing of it: a person may end it, a day later.
+    @Test func massExtension_thatTheAppStoreLost_canBeGivenUp_andAnotherBegins() async throws {
+        let world = try await world()
+        try await world.requestAll()
+        let extender = world.extender()
+        try await world.work(extender)
+
+        #expect(try await giveUp(world)?.contains("has not denied") == true)
+        world.pass(.seconds(3600))
+        try await world.work(extender)
+        #expect(try await giveUp(world)?.contains("less than a day ago") == true)
+        world.pass(.seconds(86_400))
+        try await world.work(extender)
+        #expect(try await giveUp(world) == nil)
+        #expect(
+            try await world.report() == [
+                "all given_up 0/0 - ended StatusRequestNotFoundError"
+            ])
+        let looks = world.calls.looks
+        world.pass(.seconds(3600))
+        try await world.work(extender)
+        try await world.requestAll(10)
+        try await world.work(extender)
+
+        #expect(world.calls.looks == looks)
+        #expect(world.calls.identifiers == [9, 10].map(ExtensionWorld.id))
+        #expect(
+            try await world.delivery.service.withTransaction {
+                try AuditQueriesProbe.actions(on: $0)
+            } == ["submit", "approve", "give_up", "submit", "approve"])
+        await world.delivery.close()
+    }
+
+    /// It is known after all: no person may end it, and what is told of one that was ended still counts.
+    @Test(arguments: [true, false])
+    func massExtension_knownAgain_isNotEndedByAPerson(isInTime: Bool) async throws {
+        let world = try await world()
+        try await world.requestAll()
+        let extender = world.extender()
+        try await world.work(extender)
+        world.pass(.seconds(90_000))
+        try await world.work(extender)
+        if isInTime {
+            world.calls.with { $0.massStatus = MassExtensionStatus(isComplete: false) }
+            world.pass(.seconds(1000))
+            try await world.work(extender)
+            #expect(try await giveUp(world)?.contains("has not denied") == true)
+        } else {
+            #expect(try await giveUp(world) == nil)
+        }
+
+        world.pass(.seconds(86_400 * 3))
+        let later = world.delivery.clock.nowMilliseconds() - DeliveryWorld.start.milliseconds
+        try await world.tellExtended("1", days: 30, at: later)
+        try await world.receiveSummary(9, succeeded: 1, failed: 0)
+        try await world.work(extender)
+
+        #expect(try await world.report() == ["all complete 1/0 1/0 clean"])
         await world.delivery.close()
     }
 

@@ -21,6 +21,8 @@ import Testing
         var then: String
         /// On 25 April.
         var finally: String
+        /// With what the store refuses the last action; our change goes on.
+        var refusal: StoreError?
     }
 
     private static let id: Int64 = 2_000_000_000_010_000
@@ -108,9 +110,66 @@ import Testing
         Cell(
             testDescription: "migrated, not told", day: 10, actions: [.migrate(suffix: "_ACA")],
             then: "scheduled", finally: "declined"),
+        Cell(
+            testDescription: "migrated, told", day: 30, actions: [.migrate(suffix: "_ACA")],
+            then: "pending_consent", finally: "declined", refusal: .migrationAfterCommunication),
+        Cell(
+            testDescription: "cycle kept, told, the item not in the sheet", day: 30,
+            actions: [
+                .modify(retainsCycle: true, items: [.init(sku: "C", price: 990)], removed: [])
+            ], then: "pending_consent", finally: "declined"),
+        Cell(
+            testDescription: "offer added at the old price, told", day: 30,
+            actions: [
+                .modify(
+                    retainsCycle: true,
+                    items: [.init(currentSKU: "A", sku: "A", price: 9990, offerPrice: 990)],
+                    removed: [])
+            ], then: "pending_consent", finally: "declined", refusal: .invalidPriceInIncrease),
+        Cell(
+            testDescription: "another price sent, not told", day: 10,
+            actions: [
+                .modify(
+                    retainsCycle: true, items: [.init(currentSKU: "B", sku: "B", price: 12_990)],
+                    removed: [])
+            ], then: "scheduled", finally: "declined", refusal: .priceChangeThroughModify),
     ]
 
-    @Test(arguments: cells)
+    /// The same once the subscriber has consented.
+    static let consented = [
+        Cell(
+            testDescription: "reactivated", day: 30,
+            actions: [.consent, .turnOff, .reactivate(["A", "B"])], then: "accepted",
+            finally: "effective"),
+        Cell(
+            testDescription: "cycle kept", day: 30, actions: [.consent, kept], then: "accepted",
+            finally: "effective"),
+        Cell(
+            testDescription: "replaced, cycle kept", day: 30, actions: [.consent, replaced(true)],
+            then: "invalidated item_replaced", finally: "invalidated"),
+        Cell(
+            testDescription: "replaced, cycle reset", day: 30,
+            actions: [.consent, replaced(false)],
+            then: "invalidated item_replaced", finally: "invalidated"),
+        Cell(
+            testDescription: "offer added", day: 30, actions: [.consent, offered],
+            then: "scheduled postponed_by_offer", finally: "scheduled"),
+        Cell(
+            testDescription: "cycle reset at the higher price", day: 30,
+            actions: [.consent, reset([.init(currentSKU: "A", sku: "A", price: high)])],
+            then: "effective", finally: "effective"),
+        Cell(
+            testDescription: "cycle reset", day: 30, actions: [.consent, reset([])],
+            then: "invalidated cycle_reset", finally: "invalidated"),
+        Cell(
+            testDescription: "renamed", day: 30, actions: [.consent, .rename(from: "A", to: "A2")],
+            then: "accepted", finally: "effective"),
+        Cell(
+            testDescription: "migrated", day: 30, actions: [.consent, .migrate(suffix: "_ACA")],
+            then: "accepted", finally: "effective", refusal: .migrationAfterCommunication),
+    ]
+
+    @Test(arguments: cells + consented)
     func interaction_playedByTheStore_movesOurChange(cell: Cell) async throws {
         let world = try await DeliveryWorld.make()
         let store = try await LossyStore.open(for: world, subscriptions: [Self.subscription()])
@@ -125,14 +184,13 @@ import Testing
         try await world.deliver(world.scheduler(calls: calls))
 
         world.clock.advance(by: .seconds(cell.day * 86_400))
+        var refusal: StoreError?
         for kind in cell.actions {
             let outcome = try await store.keeper.act(
                 OperatorAction(subscription: "\(Self.id)", kind: kind), body: [], number: 0)
-            guard case .answer = outcome else {
-                Issue.record("\(outcome)")
-                return
-            }
+            if case .refused(let error, _) = outcome { refusal = error }
         }
+        #expect(refusal == cell.refusal)
         world.clock.advance(by: .seconds(60))
         #expect(try await reconciler.runOnce()?.failure == nil)
         #expect(try await world.changes() == ["A \(cell.then)"])
