@@ -80,6 +80,26 @@ private typealias Story = LifecycleStory
         #expect(state.facts.items.map(\.sku) == ["X", "Y", "Z"])
     }
 
+    /// Renewals in between leave nothing of a rename in the facts.
+    @Test(arguments: [
+        (["A2"], "A2" as String?), (["A2", "A3"], "A3"), (["A2", "A"], nil), ([], nil),
+    ])
+    func nameToday_afterRenamesAndRenewals_isTheLast(names: [String], expected: String?) {
+        var events = [Story.bought]
+        for (turn, name) in names.enumerated() {
+            let day = Int64(31 * turn)
+            events.append(
+                Story.event(day + 10, "METADATA_UPDATE", renewing: [Story.renewing(name)]))
+            events.append(
+                Story.event(
+                    day + 31, "DID_RENEW", purchasedOn: day + 31, charged: [Story.charged(name)],
+                    renewing: [Story.renewing(name)]))
+        }
+
+        #expect(Lifecycle.nameToday(of: "A", after: events) == expected)
+        #expect(Lifecycle.nameToday(of: "B", after: events) == nil)
+    }
+
     @Test func rename_ofADependentWhoseCancellationIsOpen_isADiscrepancyForAPerson() {
         let bought = Story.event(
             0, "SUBSCRIBED", charged: [Story.charged(), Story.charged("B", price: 3990)],
