@@ -113,9 +113,11 @@ final class ConnectionSlot: Sendable {
     struct Rank: Comparable {
         let stage: Int
         let since: Deadline
+        /// Of two that began in the same tick of the clock the earlier comer goes first.
+        let id: UInt64
 
         static func < (left: Rank, right: Rank) -> Bool {
-            (left.stage, left.since) < (right.stage, right.since)
+            (left.stage, left.since, left.id) < (right.stage, right.since, right.id)
         }
     }
 
@@ -165,7 +167,7 @@ final class ConnectionSlot: Sendable {
                 guard now - state.since >= freshFor else { return nil }
             case .closing, .silent, .kept: break
             }
-            return Rank(stage: state.stage.rawValue, since: state.since)
+            return Rank(stage: state.stage.rawValue, since: state.since, id: id)
         }
     }
 

@@ -6,6 +6,9 @@ import Synchronization
 package final class HTTPServer: Service {
     package typealias Handler = @Sendable (HTTPRequest) async -> HTTPResponse
 
+    /// Between two looks for a place while all are taken.
+    private static let lookPause: Duration = .milliseconds(5)
+
     package let name: String
     private let host: String
     private let port: Int
@@ -119,17 +122,22 @@ package final class HTTPServer: Service {
     /// A place for a newcomer. When all were taken a moment ago, by requests that may yet prove honest, it waits for
     /// as long as that takes: a burst of slow requests must not cost the next sender its answer. Those who come
     /// meanwhile wait in the queue of the system.
+    ///
+    /// Counted in looks, not in time: after a moment in which the whole process stood still, those who hold the places
+    /// have not had their chance yet. Even without patience there is a second look, since who was about to be sent away
+    /// may just have gone on to its next stage.
     private func admit(_ socket: SocketDescriptor) async -> ConnectionSlot? {
-        let patience = Deadline.now + limits.freshFor + limits.freshFor
+        var looks = 2 + Int(min(limits.freshFor * 2 / Self.lookPause, 1_000_000))
         while true {
             if let slot = connections.admit(
                 socket, max: limits.connectionsMax, freshFor: limits.freshFor)
             {
                 return slot
             }
-            guard Deadline.now < patience, connections.isWorthWaiting else { return nil }
-            // Cancelled or not: the time is bounded.
-            try? await Task.sleep(for: .milliseconds(5))
+            looks -= 1
+            guard looks > 0, connections.isWorthWaiting else { return nil }
+            // Cancelled or not: the looks are bounded.
+            try? await Task.sleep(for: Self.lookPause)
         }
     }
 

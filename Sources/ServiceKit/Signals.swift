@@ -27,6 +27,11 @@ package enum Signals {
         }
     }
 
+    /// A hang-up that nobody listens for yet is lost, instead of ending the process.
+    package static func ignoreHangUps() {
+        signal(SIGHUP, SIG_IGN)
+    }
+
     /// Writing to a closed socket or pipe then fails with EPIPE instead of ending the process.
     package static func ignoreBrokenPipes() {
         signal(SIGPIPE, SIG_IGN)

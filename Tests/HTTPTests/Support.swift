@@ -38,9 +38,36 @@ extension HTTPServerLimits {
     static var quick: HTTPServerLimits {
         var limits = HTTPServerLimits()
         limits.requestDeadline = .seconds(60)
-        limits.drainTimeout = .seconds(5)
+        limits.drainTimeout = .seconds(60)
+        limits.stopGrace = .seconds(60)
         return limits
     }
+}
+
+/// What a server says to a request that begins so and then only trickles, until its deadline and beyond.
+///
+/// A process that stands still meanwhile sends nothing before the deadline: then it is a longer one's turn.
+func answerToTrickle(after start: String) async throws -> String {
+    for deadline in [Duration.milliseconds(100), .seconds(1), .seconds(8)] {
+        var limits = HTTPServerLimits.quick
+        limits.requestDeadline = deadline
+        let seen = Mutex((bytes: 0, answer: ""))
+        try await withServer(limits: limits) { _, port in
+            let client = try RawClient(port: port)
+            try client.send(start)
+            var bytes = 0
+            while !client.hasAnswer(within: .milliseconds(5)) && bytes < 4000 {
+                try client.send("a")
+                bytes += 1
+            }
+            client.endOutput()
+            let answer = try client.readToEnd()
+            seen.withLock { [bytes] in $0 = (bytes, answer) }
+        }
+        let (bytes, answer) = seen.withLock { $0 }
+        if bytes > 1 { return answer }
+    }
+    throw StreamError.lost("nothing trickled before the deadline")
 }
 
 /// A client that sends what it likes.
@@ -108,7 +135,10 @@ final class ScriptedServer: Sendable {
     private let listener: Listener
     private let accepted = Mutex(0)
     private let finished = Mutex(0)
+    private let asked = Mutex(0)
 
+    /// Requests that have arrived whole.
+    var requests: Int { asked.withLock { $0 } }
     var connections: Int { accepted.withLock { $0 } }
     var closedConnections: Int { finished.withLock { $0 } }
 
@@ -142,6 +172,7 @@ final class ScriptedServer: Sendable {
         var parser = MessageParser(role: .request, limits: MessageLimits())
         for step in script {
             guard waitForRequest(stream, &parser, deadline) else { return true }
+            asked.withLock { $0 += 1 }
             switch step {
             case .answer(let text):
                 // The client may have closed already; the script does not mind.

@@ -91,7 +91,9 @@ struct PoolerTests {
         let writer = try await PostgresConnection.connect(url, applicationName: "writer")
         try await writer.script("CREATE TABLE kept (n bigint)")
 
-        await #expect { try await reader.execute("INSERT INTO kept VALUES (1)") } throws: {
+        await #expect {
+            try await inTime { try await reader.execute("INSERT INTO kept VALUES (1)") }
+        } throws: {
             ($0 as? PostgresError)?.sqlState == .readOnlyTransaction
         }
         await #expect { try await reader.query("SELECT pg_sleep(20)") } throws: {
@@ -100,7 +102,8 @@ struct PoolerTests {
         let stored = try await writer.execute("INSERT INTO kept SELECT \(2) FROM pg_sleep(0.1)")
 
         #expect(stored == 1)
-        #expect(try await reader.query("SELECT n FROM kept").map { try $0.int("n") } == [2])
+        let read = try await inTime { try await reader.query("SELECT n FROM kept") }
+        #expect(try read.map { try $0.int("n") } == [2])
         await reader.close()
         await writer.close()
     }

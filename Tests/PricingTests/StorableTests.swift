@@ -1,3 +1,4 @@
+import Glibc
 import Pricing
 import Testing
 
@@ -74,14 +75,21 @@ private typealias Story = LifecycleStory
                 Int64(number), "DID_RENEW", purchasedOn: Int64(number),
                 charged: skus.map { Story.charged($0) }, renewing: skus.map { Story.renewing($0) })
         }
-        let clock = ContinuousClock()
 
-        var state: SubscriptionState?
-        let time = clock.measure { state = Story.fold(events).state }
+        let began = Self.computedSeconds()
+        let state = Story.fold(events).state
+        let time = Self.computedSeconds() - began
 
-        #expect(state?.facts.items.count == 1000)
-        #expect(state?.charges.count == 20_000)
+        #expect(state.facts.items.count == 1000)
+        #expect(state.charges.count == 20_000)
         // Two seconds would be a hundred times what it takes; a product of the two counts takes longer still.
-        #expect(time < .seconds(20))
+        #expect(time < 20)
+    }
+
+    /// What this thread has computed: a machine that stands still computes nothing.
+    private static func computedSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 }

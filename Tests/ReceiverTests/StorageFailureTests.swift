@@ -1,3 +1,4 @@
+import HTTP
 import Ledger
 import Postgres
 import ServiceKit
@@ -12,7 +13,7 @@ import Testing
 
     /// A receiver whose commits go to this test's database; the connection is its owner's.
     private func withReceiver(
-        settings: String = "", deadline: Duration = .seconds(10),
+        settings: String = "", deadline: Duration = .seconds(60),
         _ body: @Sendable (ReceiverWorld, PostgresConnection) async throws -> Void
     ) async throws {
         let pool = PostgresPool(
@@ -100,7 +101,7 @@ import Testing
                 WHERE application_name = 'receiver under test' AND datname = current_database()
                 """)
             let failed = try await answer
-            await locker.close()
+            try await letGo(locker)
             let stored = try await world.post(Self.body)
 
             #expect(failed.status == 503)
@@ -113,8 +114,8 @@ import Testing
         try await withReceiver(settings: "&options=-c%20statement_timeout%3D50") { world, owner in
             let locker = try await Self.locker()
             let failed = try await world.post(Self.body)
-            await locker.close()
-            let stored = try await world.post(Self.body)
+            try await letGo(locker)
+            let stored = try await posted(world)
 
             #expect(failed.status == 503)
             #expect(stored.status == 200)
@@ -127,9 +128,9 @@ import Testing
         try await withReceiver(deadline: .milliseconds(50)) { world, owner in
             let locker = try await Self.locker()
             let failed = try await world.post(Self.body)
-            await locker.close()
+            try await letGo(locker)
             try await eventually { try await self.waitingBackends(owner) == 0 }
-            let stored = try await world.post(Self.body)
+            let stored = try await posted(world)
 
             #expect(failed.status == 503)
             #expect(stored.status == 200)
@@ -144,6 +145,22 @@ import Testing
         return connection
     }
 
+    /// A backend that only loses its client keeps its locks until it notices.
+    private func letGo(_ locker: PostgresConnection) async throws {
+        try await locker.script("ROLLBACK")
+        await locker.close()
+    }
+
+    /// As the App Store does, it comes again for as long as it is told to: the time that the test leaves a commit is
+    /// short, and a busy machine exceeds it now and then.
+    private func posted(_ world: ReceiverWorld) async throws -> HTTPResponse {
+        for _ in 0..<200 {
+            let response = try await world.post(Self.body)
+            if response.status != 503 { return response }
+        }
+        return try await world.post(Self.body)
+    }
+
     private func waitingBackends(_ owner: PostgresConnection) async throws -> Int {
         try await owner.query(
             """
@@ -155,7 +172,8 @@ import Testing
     }
 
     private func eventually(_ condition: () async throws -> Bool) async throws {
-        for _ in 0..<5000 {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while ContinuousClock.now < deadline {
             if try await condition() { return }
             await Task.yield()
         }

@@ -36,189 +36,207 @@ import Testing
     /// announced only, and falls with A all the same. 4 and 5: C is alone on the second subscription, found by its
     /// name: one call. 6 and 7: D has company there: a person's. 8: turned the renewal off when asked.
     @Test func dependents_ofThoseWhoDecline_fallOnceAndNobodyElses() async throws {
-        let ids = (0...8).map(ProcessWorld.id)
-        let world = try await ProcessWorld.open(
-            // All calls leave before the first renewal, five a second, also on a crowded machine.
-            .init(
-                month: 9,
-                subscriptions: [
-                    .init(ids[1], ["A", "B"], customer: 1),
-                    .init(ids[2], ["A", "B"], customer: 2, answer: .consentsLate),
-                    .init(ids[3], ["A", "B", "E"], customer: 3),
-                    .init(ids[4], ["A", "B"], customer: 4),
-                    .init(ids[5], ["C"], .year, customer: 4),
-                    .init(ids[6], ["A", "B"], customer: 6),
-                    .init(ids[7], ["D", "X"], .year, customer: 6),
-                    .init(ids[8], ["A", "B"], customer: 8, answer: .cancels),
-                ]))
-        defer { world.close() }
+        try await ProcessWorld.tell(months: [9, 18, 36]) { month in
+            let ids = (0...8).map(ProcessWorld.id)
+            let world = try await ProcessWorld.open(
+                .init(
+                    month: month,
+                    subscriptions: [
+                        .init(ids[1], ["A", "B"], customer: 1),
+                        .init(ids[2], ["A", "B"], customer: 2, answer: .consentsLate),
+                        .init(ids[3], ["A", "B", "E"], customer: 3),
+                        .init(ids[4], ["A", "B"], customer: 4),
+                        .init(ids[5], ["C"], .year, customer: 4),
+                        .init(ids[6], ["A", "B"], customer: 6),
+                        .init(ids[7], ["D", "X"], .year, customer: 6),
+                        .init(ids[8], ["A", "B"], customer: 8, answer: .cancels),
+                    ]))
+            defer { world.close() }
 
-        try await world.raise([
-            "\(ids[1]),A,19.99,USD,B", "\(ids[2]),A,19.99,USD,B", "\(ids[3]),A,19.99,USD,B",
-            "\(ids[3]),B,5.49,USD,", "\(ids[4]),A,19.99,USD,C",
-            "\(ids[6]),A,19.99,USD,\(ids[7])/D", "\(ids[8]),A,19.99,USD,B",
-        ])
-        try await world.until(
-            "SELECT count(*) = 7 AS done FROM repricer.price_changes WHERE ended_at IS NOT NULL")
-        try await world.until(
-            """
-            SELECT count(*) = 5 AND bool_and(state NOT IN ('requested', 'cancel_sent')) AS done
-            FROM repricer.dependent_cancellations
-            """)
-
-        let ended = try await states(world)
-        #expect(
-            ended.map { $0.split(separator: " ").prefix(3).joined(separator: " ") } == [
-                "10000 A declined", "20000 A effective", "30000 A declined", "30000 B declined",
-                "40000 A declined", "60000 A declined", "80000 A cancelled",
+            try await world.raise([
+                "\(ids[1]),A,19.99,USD,B", "\(ids[2]),A,19.99,USD,B", "\(ids[3]),A,19.99,USD,B",
+                "\(ids[3]),B,5.49,USD,", "\(ids[4]),A,19.99,USD,C",
+                "\(ids[6]),A,19.99,USD,\(ids[7])/D", "\(ids[8]),A,19.99,USD,B",
             ])
-        #expect(
-            try await world.lines(
+            // All calls leave in one month.
+            guard try await world.month(when: 7, are: "SCHEDULED") != nil else { return false }
+            try await world.until(
+                "SELECT count(*) = 7 AS done FROM repricer.price_changes WHERE ended_at IS NOT NULL"
+            )
+            try await world.until(
                 """
-                SELECT right(original_transaction_id, 5) || ' ' || dependent_sku || ' ' || state AS line
-                FROM repricer.dependent_cancellations ORDER BY original_transaction_id
-                """) == [
-                    "10000 B confirmed", "30000 B confirmed", "40000 C confirmed",
-                    "60000 \(ids[7])/D discrepancy", "80000 B confirmed",
+                SELECT count(*) = 5 AND bool_and(state NOT IN ('requested', 'cancel_sent')) AS done
+                FROM repricer.dependent_cancellations
+                """)
+
+            let ended = try await states(world)
+            #expect(
+                ended.map { $0.split(separator: " ").prefix(3).joined(separator: " ") } == [
+                    "10000 A declined", "20000 A effective", "30000 A declined", "30000 B declined",
+                    "40000 A declined", "60000 A declined", "80000 A cancelled",
                 ])
-        #expect(try await world.calls("cancel") == [200])
-        #expect(try await world.number("cancelledTwice") == 0)
+            #expect(
+                try await world.lines(
+                    """
+                    SELECT right(original_transaction_id, 5) || ' ' || dependent_sku || ' ' || state AS line
+                    FROM repricer.dependent_cancellations ORDER BY original_transaction_id
+                    """) == [
+                        "10000 B confirmed", "30000 B confirmed", "40000 C confirmed",
+                        "60000 \(ids[7])/D discrepancy", "80000 B confirmed",
+                    ])
+            #expect(try await world.calls("cancel") == [200])
+            #expect(try await world.number("cancelledTwice") == 0)
+            return true
+        }
     }
 
     /// Twelve subscribers are asked at their first renewal; then each one's app, or our server, does something. 9 can't
     /// be migrated any more, 11 declines and then adds another item, 12 consents before the rename.
     @Test func interactions_whileConsentIsAwaited_moveOurChanges() async throws {
-        let ids = (0...12).map(ProcessWorld.id)
-        let world = try await ProcessWorld.open(
-            .init(
-                month: 9,
-                subscriptions: (1...12).map {
-                    .init(ids[$0], ["A", "B"], customer: $0)
-                }))
-        defer { world.close() }
-        try await world.raise((1...12).map { "\(ids[$0]),A,19.99,USD," })
-        // What the store says: our own fold follows, in whatever order.
-        try await world.eventually("everybody is asked") {
-            try await world.increases("PENDING") == 12
+        try await ProcessWorld.tell(months: [9, 18, 36]) { month in
+            let ids = (0...12).map(ProcessWorld.id)
+            let world = try await ProcessWorld.open(
+                .init(
+                    month: month,
+                    subscriptions: (1...12).map {
+                        .init(ids[$0], ["A", "B"], customer: $0)
+                    }))
+            defer { world.close() }
+            try await world.raise((1...12).map { "\(ids[$0]),A,19.99,USD," })
+            // What the store says: our own fold follows, in whatever order.
+            guard let asked = try await world.month(when: 12, are: "PENDING") else { return false }
+
+            func items(_ fields: String) -> String {
+                ",\"items\":[{\"currentSKU\":\"A\",\(fields)}]"
+            }
+            try await world.act(ids[1], "turn_off")
+            try await world.act(ids[1], "reactivate", ",\"items\":[\"A\",\"B\"]")
+            try await world.act(
+                ids[2], "modify", items("\"SKU\":\"PREMIUM\",\"price\":29990"))
+            try await world.act(
+                ids[3], "modify",
+                ",\"retainBillingCycle\":false" + items("\"SKU\":\"A\",\"price\":19990"))
+            try await world.act(ids[4], "modify", ",\"retainBillingCycle\":false")
+            try await world.act(ids[5], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
+            try await world.act(
+                ids[6], "modify",
+                items("\"SKU\":\"A\",\"price\":19990,\"offer\":{\"price\":990,\"periodCount\":9}"))
+            try await world.act(ids[7], "refund")
+            try await world.act(
+                ids[8], "modify", items("\"SKU\":\"A\",\"price\":19990"))
+            try await world.act(ids[9], "migrate", answers: 403)
+            try await world.act(
+                ids[10], "modify",
+                ",\"retainBillingCycle\":false" + items("\"SKU\":\"PREMIUM\",\"price\":29990"))
+            try await world.act(ids[11], "modify", ",\"removeItems\":[\"A\"]")
+            try await world.act(ids[11], "modify", ",\"items\":[{\"SKU\":\"C\",\"price\":990}]")
+            try await world.act(ids[12], "consent")
+            try await world.act(ids[12], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
+            guard try await world.month() == asked else { return false }
+            #expect(world.unexpectedAnswers == [])
+            try await world.until(
+                """
+                SELECT count(*) = 12 AS done FROM repricer.price_changes
+                WHERE ended_at IS NOT NULL OR reason = 'postponed_by_offer'
+                """)
+
+            #expect(
+                try await states(world) == [
+                    "10000 A effective", "20000 A invalidated item_replaced", "30000 A effective",
+                    "40000 A invalidated cycle_reset", "50000 A declined item_missing_at_renewal",
+                    "60000 A scheduled postponed_by_offer", "70000 A cancelled refunded_or_revoked",
+                    "80000 A effective", "90000 A declined item_missing_at_renewal",
+                    "00000 A invalidated item_replaced", "10000 A declined item_missing_at_renewal",
+                    "20000 A effective",
+                ])
+            #expect(
+                try await world.lines(
+                    "SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku"
+                )
+                    == ["A2", "A2"])
+            return true
         }
-
-        func items(_ fields: String) -> String { ",\"items\":[{\"currentSKU\":\"A\",\(fields)}]" }
-        try await world.act(ids[1], "turn_off")
-        try await world.act(ids[1], "reactivate", ",\"items\":[\"A\",\"B\"]")
-        try await world.act(
-            ids[2], "modify", items("\"SKU\":\"PREMIUM\",\"price\":29990"))
-        try await world.act(
-            ids[3], "modify",
-            ",\"retainBillingCycle\":false" + items("\"SKU\":\"A\",\"price\":19990"))
-        try await world.act(ids[4], "modify", ",\"retainBillingCycle\":false")
-        try await world.act(ids[5], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
-        try await world.act(
-            ids[6], "modify",
-            items("\"SKU\":\"A\",\"price\":19990,\"offer\":{\"price\":990,\"periodCount\":9}"))
-        try await world.act(ids[7], "refund")
-        try await world.act(
-            ids[8], "modify", items("\"SKU\":\"A\",\"price\":19990"))
-        try await world.act(ids[9], "migrate", answers: 403)
-        try await world.act(
-            ids[10], "modify",
-            ",\"retainBillingCycle\":false" + items("\"SKU\":\"PREMIUM\",\"price\":29990"))
-        try await world.act(ids[11], "modify", ",\"removeItems\":[\"A\"]")
-        try await world.act(ids[11], "modify", ",\"items\":[{\"SKU\":\"C\",\"price\":990}]")
-        try await world.act(ids[12], "consent")
-        try await world.act(ids[12], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
-        try await world.until(
-            """
-            SELECT count(*) = 12 AS done FROM repricer.price_changes
-            WHERE ended_at IS NOT NULL OR reason = 'postponed_by_offer'
-            """)
-
-        #expect(
-            try await states(world) == [
-                "10000 A effective", "20000 A invalidated item_replaced", "30000 A effective",
-                "40000 A invalidated cycle_reset", "50000 A declined item_missing_at_renewal",
-                "60000 A scheduled postponed_by_offer", "70000 A cancelled refunded_or_revoked",
-                "80000 A effective", "90000 A declined item_missing_at_renewal",
-                "00000 A invalidated item_replaced", "10000 A declined item_missing_at_renewal",
-                "20000 A effective",
-            ])
-        #expect(
-            try await world.lines(
-                "SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku")
-                == ["A2", "A2"])
     }
 
     /// Only B's return was agreed to: A is not raised, and drops.
     @Test func reactivation_withoutTheItem_isNoConsent() async throws {
-        let world = try await ProcessWorld.open(
-            .init(month: 5, subscriptions: [.init(ProcessWorld.id(1), ["A", "B"])]))
-        defer { world.close() }
-        try await world.raise(["\(ProcessWorld.id(1)),A,19.99,USD,"])
-        try await world.eventually("the subscriber is asked") {
-            try await world.increases("PENDING") == 1
+        try await ProcessWorld.tell(months: [5, 10, 20]) { month in
+            let world = try await ProcessWorld.open(
+                .init(month: month, subscriptions: [.init(ProcessWorld.id(1), ["A", "B"])]))
+            defer { world.close() }
+            try await world.raise(["\(ProcessWorld.id(1)),A,19.99,USD,"])
+            guard let asked = try await world.month(when: 1, are: "PENDING") else { return false }
+
+            try await world.act(ProcessWorld.id(1), "turn_off")
+            try await world.act(ProcessWorld.id(1), "reactivate", ",\"items\":[\"B\"]")
+            guard try await world.month() == asked else { return false }
+            #expect(world.unexpectedAnswers == [])
+            try await world.until(
+                "SELECT ended_at IS NOT NULL AS done FROM repricer.price_changes")
+
+            #expect(try await states(world) == ["10000 A declined item_missing_at_renewal"])
+            return true
         }
-
-        try await world.act(ProcessWorld.id(1), "turn_off")
-        try await world.act(ProcessWorld.id(1), "reactivate", ",\"items\":[\"B\"]")
-        try await world.until(
-            "SELECT ended_at IS NOT NULL AS done FROM repricer.price_changes")
-
-        #expect(try await states(world) == ["10000 A declined item_missing_at_renewal"])
     }
 
     /// Nine subscribers' apps, or our server, do something before anybody is asked, which is at the first renewal: 1 is
     /// reactivated, 2 gets another item, 3 and 4 replace A, 5 and 6 begin a new cycle, 7 is renamed, 8 gets an offer,
     /// 9 is migrated.
     @Test func interactions_beforeAnybodyIsAsked_moveOurChanges() async throws {
-        let ids = (0...9).map(ProcessWorld.id)
-        let world = try await ProcessWorld.open(
-            .init(
-                month: 12,
-                subscriptions: (1...9).map {
-                    .init(ids[$0], ["A", "B"], customer: $0)
-                }))
-        defer { world.close() }
-        try await world.raise((1...9).map { "\(ids[$0]),A,19.99,USD," })
-        try await world.eventually("all calls are taken, and nobody is asked") {
-            try await world.increases("SCHEDULED") == 9
-        }
+        try await ProcessWorld.tell(months: [12, 24, 48]) { month in
+            let ids = (0...9).map(ProcessWorld.id)
+            let world = try await ProcessWorld.open(
+                .init(
+                    month: month,
+                    subscriptions: (1...9).map {
+                        .init(ids[$0], ["A", "B"], customer: $0)
+                    }))
+            defer { world.close() }
+            try await world.raise((1...9).map { "\(ids[$0]),A,19.99,USD," })
+            // All calls are taken, and nobody is asked.
+            guard let taken = try await world.month(when: 9, are: "SCHEDULED") else { return false }
 
-        func items(_ fields: String) -> String { ",\"items\":[{\(fields)}]" }
-        let reset = ",\"retainBillingCycle\":false"
-        let premium = items("\"currentSKU\":\"A\",\"SKU\":\"PREMIUM\",\"price\":29990")
-        let higher = "\"currentSKU\":\"A\",\"SKU\":\"A\",\"price\":19990"
-        try await world.act(ids[1], "turn_off")
-        try await world.act(ids[1], "reactivate")
-        try await world.act(ids[2], "modify", items("\"SKU\":\"C\",\"price\":990"))
-        try await world.act(ids[3], "modify", premium)
-        try await world.act(ids[4], "modify", reset + premium)
-        try await world.act(ids[5], "modify", reset)
-        try await world.act(ids[6], "modify", reset + items(higher))
-        try await world.act(ids[7], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
-        try await world.act(
-            ids[8], "modify", items(higher + ",\"offer\":{\"price\":990,\"periodCount\":9}"))
-        try await world.act(ids[9], "migrate")
-        try await world.until(
-            """
-            SELECT count(*) FILTER (WHERE state = 'pending_consent') = 4
-                AND count(*) FILTER (WHERE state = 'invalidated') = 4
-                AND bool_or(reason = 'postponed_by_offer') AS done
-            FROM repricer.price_changes
-            """)
-
-        #expect(
-            try await states(world) == [
-                "10000 A pending_consent", "20000 A pending_consent",
-                "30000 A invalidated item_replaced", "40000 A invalidated item_replaced",
-                "50000 A invalidated cycle_reset", "60000 A invalidated cycle_reset",
-                "70000 A pending_consent", "80000 A scheduled postponed_by_offer",
-                "90000 A pending_consent",
-            ])
-        #expect(
-            try await world.lines(
+            func items(_ fields: String) -> String { ",\"items\":[{\(fields)}]" }
+            let reset = ",\"retainBillingCycle\":false"
+            let premium = items("\"currentSKU\":\"A\",\"SKU\":\"PREMIUM\",\"price\":29990")
+            let higher = "\"currentSKU\":\"A\",\"SKU\":\"A\",\"price\":19990"
+            try await world.act(ids[1], "turn_off")
+            try await world.act(ids[1], "reactivate")
+            try await world.act(ids[2], "modify", items("\"SKU\":\"C\",\"price\":990"))
+            try await world.act(ids[3], "modify", premium)
+            try await world.act(ids[4], "modify", reset + premium)
+            try await world.act(ids[5], "modify", reset)
+            try await world.act(ids[6], "modify", reset + items(higher))
+            try await world.act(ids[7], "rename", ",\"currentSKU\":\"A\",\"SKU\":\"A2\"")
+            try await world.act(
+                ids[8], "modify", items(higher + ",\"offer\":{\"price\":990,\"periodCount\":9}"))
+            try await world.act(ids[9], "migrate")
+            guard try await world.month() == taken else { return false }
+            #expect(world.unexpectedAnswers == [])
+            try await world.until(
                 """
-                SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku
-                ORDER BY original_transaction_id
-                """) == ["A2", "A_ACA"])
+                SELECT count(*) FILTER (WHERE state = 'pending_consent') = 4
+                    AND count(*) FILTER (WHERE state = 'invalidated') = 4
+                    AND bool_or(reason = 'postponed_by_offer') AS done
+                FROM repricer.price_changes
+                """)
+
+            #expect(
+                try await states(world) == [
+                    "10000 A pending_consent", "20000 A pending_consent",
+                    "30000 A invalidated item_replaced", "40000 A invalidated item_replaced",
+                    "50000 A invalidated cycle_reset", "60000 A invalidated cycle_reset",
+                    "70000 A pending_consent", "80000 A scheduled postponed_by_offer",
+                    "90000 A pending_consent",
+                ])
+            #expect(
+                try await world.lines(
+                    """
+                    SELECT current_sku AS line FROM repricer.price_changes WHERE current_sku <> sku
+                    ORDER BY original_transaction_id
+                    """) == ["A2", "A_ACA"])
+            return true
+        }
     }
 
     /// The first subscription is extended by itself, and its open increase moves along; then all are, of whom some

@@ -17,24 +17,18 @@ import Testing
         var asked: [String: Int] = [:]
         var done: Set<String> = []
 
-        try await store.serving { url in
-            for callsUntilDeath in [3, 90, 200, Int.max] {
-                let child = try Child(["sync", file, "--json"], try settings(url, store, scratch))
-                store.watch { if $0 == callsUntilDeath { child.kill() } }
-                let code = child.wait()
-                let calls = store.watch { _ in }
-                #expect(code == (callsUntilDeath == .max ? 0 : nil), "\(child.messages())")
-                // What was written down before this run was not read again.
-                #expect(Set(calls).intersection(done) == [])
-                #expect(Set(calls).count == calls.count)
-                for id in calls { asked[id, default: 0] += 1 }
-                done = try await Set(
-                    texts(
-                        """
-                        SELECT original_transaction_id AS text FROM repricer.status_looks
-                        WHERE done_at IS NOT NULL
-                        """))
-            }
+        for callsUntilDeath in [3, 90, 200, Int.max] {
+            let calls = try await life(["sync", file, "--json"], callsUntilDeath, store, scratch)
+            // What was written down before this run was not read again.
+            #expect(Set(calls).intersection(done) == [])
+            #expect(Set(calls).count == calls.count)
+            for id in calls { asked[id, default: 0] += 1 }
+            done = try await Set(
+                texts(
+                    """
+                    SELECT original_transaction_id AS text FROM repricer.status_looks
+                    WHERE done_at IS NOT NULL
+                    """))
         }
 
         // Each death costs what was on its way: 64 calls at most.
@@ -64,18 +58,12 @@ import Testing
         let since = Date.now.addingTimeInterval(-2 * 86_400).formatted(.iso8601)
         var asked: [String: Int] = [:]
 
-        try await store.serving { url in
-            for callsUntilDeath in [2, 6, 9, Int.max] {
-                // The lease of one that died ends by itself; here at once.
-                try await run("DELETE FROM repricer.service_leases")
-                let child = try Child(
-                    ["reconcile", "--since", since, "--json"],
-                    try settings(url, store, scratch))
-                store.watch { if $0 == callsUntilDeath { child.kill() } }
-                let code = child.wait()
-                #expect(code == (callsUntilDeath == .max ? 0 : nil), "\(child.messages())")
-                for page in store.watch({ _ in }) { asked[page, default: 0] += 1 }
-            }
+        for callsUntilDeath in [2, 6, 9, Int.max] {
+            // The lease of one that died ends by itself; here at once.
+            try await run("DELETE FROM repricer.service_leases")
+            let pages = try await life(
+                ["reconcile", "--since", since, "--json"], callsUntilDeath, store, scratch)
+            for page in pages { asked[page, default: 0] += 1 }
         }
 
         // One page a death: the one that was on its way.
@@ -95,6 +83,27 @@ import Testing
                 SELECT page_token AS text FROM repricer.history_reading
                 WHERE window_start IS NOT NULL OR page_token IS NOT NULL
                 """) == [])
+    }
+
+    /// One run of the program, killed at one of its calls; returns what it asked. Over when nothing of it is left: no
+    /// call that the store still answers, and no session that still writes.
+    private func life(
+        _ arguments: [String], _ callsUntilDeath: Int, _ store: GapStore, _ scratch: ScratchFolder
+    ) async throws -> [String] {
+        let fate = Fate()
+        store.watch { if $0 == callsUntilDeath { fate.strike() } }
+        try await store.serving { url in
+            let child = try Child(arguments, try settings(url, store, scratch))
+            fate.meet(child)
+            let code = child.wait()
+            #expect(code == (callsUntilDeath == .max ? 0 : nil), "\(child.messages())")
+        }
+        let session: SQL = """
+            SELECT pid::text AS text FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()
+            """
+        while try await !texts(session).isEmpty { await Task.yield() }
+        return store.watch { _ in }
     }
 
     private func settings(
@@ -123,6 +132,27 @@ import Testing
         let connection = try await TestDatabase.connect()
         _ = try await connection.execute(sql)
         await connection.close()
+    }
+}
+
+/// Kills a child at a moment that may come before the test knows the child.
+private final class Fate: Sendable {
+    private let state = Mutex((child: Child?.none, isDue: false))
+
+    func strike() {
+        let child = state.withLock { state in
+            state.isDue = true
+            return state.child
+        }
+        child?.kill()
+    }
+
+    func meet(_ child: Child) {
+        let isDue = state.withLock { state in
+            state.child = child
+            return state.isDue
+        }
+        if isDue { child.kill() }
     }
 }
 

@@ -24,7 +24,11 @@ final class ProcessWorld {
     private let receiving: Task<Void, any Error>
     private let hookPort: Int
     private(set) var client: HTTPClient?
-    private let listen: Int
+    private let listen: ReservedPort
+    /// What people did in the app and the store answered otherwise than the test says.
+    var unexpectedAnswers: [String] = []
+    /// When the store began: UTC milliseconds.
+    private var openedAt: Int64 = 0
 
     private init(_ seed: Seed) async throws {
         self.seed = seed
@@ -44,7 +48,7 @@ final class ProcessWorld {
         }
         hookPort = try server.bind()
         receiving = Task { try await server.run() }
-        listen = try freePort()
+        listen = try ReservedPort()
     }
 
     static func open(_ seed: Seed = Seed()) async throws -> ProcessWorld {
@@ -79,12 +83,13 @@ final class ProcessWorld {
         let data = "\(scratch.path)/store"
         try FileManager.default.createDirectory(
             atPath: data, withIntermediateDirectories: true)
-        try StoreFolder(data).save(seed.file(now: SystemClock().nowMilliseconds()))
+        openedAt = SystemClock().nowMilliseconds()
+        try StoreFolder(data).save(seed.file(now: openedAt))
         store = try launch(
             "appstore-sandbox",
             [
                 "serve", "--data", data, "--listen", "127.0.0.1:0", "--notify",
-                "http://127.0.0.1:\(listen)/notifications",
+                "http://127.0.0.1:\(listen.number)/notifications",
             ], [:])
         try await eventually("the store's settings") {
             FileManager.default.fileExists(atPath: "\(data)/sandbox.env")
@@ -94,7 +99,7 @@ final class ProcessWorld {
             let parts = line.split(separator: "=", maxSplits: 1)
             if parts.count == 2 { settings[String(parts[0])] = String(parts[1]) }
         }
-        settings["REPRICER_LISTEN"] = "127.0.0.1:\(listen)"
+        settings["REPRICER_LISTEN"] = "127.0.0.1:\(listen.number)"
         client = try HTTPClient(
             baseURL: settings["REPRICER_API_BASE_URL"] ?? "", extraCAFile: "\(data)/tls-ca.pem")
     }
@@ -108,7 +113,7 @@ final class ProcessWorld {
             [.posixPermissions: 0o600], ofItemAtPath: secret)
         environment["REPRICER_WEBHOOK_SECRET_FILE"] = secret
         service = try launch("repricer", ["serve"], environment)
-        let port = listen
+        let port = listen.number
         try await eventually("repricer serve") {
             let client = try? HTTPClient(baseURL: "http://127.0.0.1:\(port)")
             return
@@ -244,9 +249,27 @@ final class ProcessWorld {
 
     func number(_ name: String) async throws -> Int? { try await state()?[name] as? Int }
 
-    /// Items whose increase has this status at the store.
-    func increases(_ status: String) async throws -> Int? {
-        (try await state()?["openIncreases"] as? [String: Any])?[status] as? Int
+    /// The month of the store, from 0.
+    func month() async throws -> Int {
+        let state = try #require(try await state())
+        return Self.month(state, openedAt, seed)
+    }
+
+    private static func month(_ state: [String: Any], _ openedAt: Int64, _ seed: Seed) -> Int {
+        let now = (state["now"] as? NSNumber)?.int64Value ?? openedAt
+        return Int((now - openedAt) / (Int64(seed.month) * 1000))
+    }
+
+    /// The month in which so many items have an increase of this status, all at once. nil: four have gone by, so that
+    /// the machine was too slow for calls in the same one.
+    func month(when count: Int, are status: String) async throws -> Int? {
+        while true {
+            let state = try #require(try await state())
+            let month = Self.month(state, openedAt, seed)
+            if (state["openIncreases"] as? [String: Any])?[status] as? Int == count { return month }
+            guard month < 4 else { return nil }
+            try await Task.sleep(for: .milliseconds(50))
+        }
     }
 
     private func state() async throws -> [String: Any]? {
@@ -271,9 +294,9 @@ final class ProcessWorld {
         return String(decoding: answer?.body ?? [], as: UTF8.self)
     }
 
-    /// Asks again and again, at the edge of processes; a minute at most.
+    /// Asks again and again, at the edge of processes; a minute and some months at most.
     func eventually(_ what: String, _ isTrue: () async throws -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(60)
+        let deadline = ContinuousClock.now + .seconds(60 + 6 * seed.month)
         while ContinuousClock.now < deadline {
             if (try? await isTrue()) == true { return }
             try await Task.sleep(for: .milliseconds(50))
@@ -289,19 +312,31 @@ final class ProcessWorld {
     }
 }
 
-/// A port that nobody listens on.
-private func freePort() throws -> Int {
-    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    defer { Glibc.close(descriptor) }
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let isBound = withUnsafeMutablePointer(to: &address) { pointer in
-        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-            bind(descriptor, $0, size) == 0 && getsockname(descriptor, $0, &size) == 0
+/// A port that nobody listens on, and that nobody who asks for any port is given while this lives: it is bound, and
+/// who names it may bind it, too.
+private final class ReservedPort {
+    let number: Int
+    private let descriptor: Int32
+
+    init() throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var yes: Int32 = 1
+        setsockopt(
+            descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let socket = descriptor
+        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(socket, $0, size) == 0 && getsockname(socket, $0, &size) == 0
+            }
         }
+        number = Int(UInt16(bigEndian: address.sin_port))
+        guard isBound else { throw POSIXError(.EADDRNOTAVAIL) }
     }
-    guard isBound else { throw POSIXError(.EADDRNOTAVAIL) }
-    return Int(UInt16(bigEndian: address.sin_port))
+
+    deinit { Glibc.close(descriptor) }
 }

@@ -100,11 +100,13 @@ import Testing
     @Test func webhook_answerTooSlow_isTriedAgain_othersAreNotHeldUp() async throws {
         let world = try await WebhookWorld.make([.held])
         try await world.write(["1"])
-        let sender = try world.sender(deadline: .milliseconds(300))
+        let hurried = try world.sender(deadline: .milliseconds(300))
 
-        _ = try await sender.round()
+        _ = try await hurried.round()
         #expect(try await world.states() == ["1 pending"])
         try await world.write(["2"])
+        // One that a busy machine does not make give up what is answered at once.
+        let sender = try world.sender()
         _ = try await sender.round()
         #expect(try await world.states() == ["1 pending", "2 delivered"])
         world.clock.advance(by: .seconds(3))

@@ -124,12 +124,14 @@ struct WebhookWorld {
         await pool.close()
     }
 
-    func sender(url: String? = nil, deadline: Duration = .seconds(5)) throws -> WebhookSender {
+    func sender(url: String? = nil, deadline: Duration = .seconds(60)) throws -> WebhookSender {
         let scheme = caFile == nil ? "http" : "https"
         let address = url ?? "\(scheme)://127.0.0.1:\(port)/hooks?from=repricer"
         guard let parsed = WebhookURL(address) else { throw POSIXError(.EINVAL) }
         var limits = WebhookSender.Limits()
         limits.retry = Backoff(first: .seconds(1), max: .seconds(3600), jitter: 0)
+        // A crowded machine is no reason to put a message back.
+        limits.leavesWithin = .seconds(60)
         return WebhookSender(
             pool: pool,
             target: WebhookSender.Target(

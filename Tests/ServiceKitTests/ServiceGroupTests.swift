@@ -40,8 +40,8 @@ private struct Worker: Service {
 @Suite struct ServiceGroupTests {
     private let recorder = Recorder()
 
-    private func group(_ workers: Worker..., deadline: Duration = .seconds(20)) -> ServiceGroup {
-        ServiceGroup(workers, log: .silent, stopDeadline: deadline)
+    private func group(_ workers: Worker...) -> ServiceGroup {
+        ServiceGroup(workers, log: .silent, stopDeadline: .seconds(60))
     }
 
     private func worker(_ name: String, _ end: Worker.End = .whenCancelled) -> Worker {
@@ -49,11 +49,11 @@ private struct Worker: Service {
     }
 
     private func run(
-        _ group: ServiceGroup, started count: Int, stop: Bool = true
+        _ group: ServiceGroup, started count: Int, stop: Bool = true, _ own: Recorder? = nil
     ) async -> Result<Void, any Error> {
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
         let running = Task { try await group.run(until: stream) }
-        while recorder.all.count < count { await Task.yield() }
+        while (own ?? recorder).all.count < count { await Task.yield() }
         if stop { continuation.yield() }
         return await running.result
     }
@@ -71,7 +71,7 @@ private struct Worker: Service {
             stop: false)
 
         #expect(throws: Worker.Failure(text: "broken")) { try result.get() }
-        #expect(recorder.all.suffix(2) == ["stop c", "stop a"])
+        #expect(recorder.all.filter { $0.hasPrefix("stop") } == ["stop c", "stop a"])
     }
 
     @Test func group_whenAServiceEndsByItself_callsThatAnError() async {
@@ -89,13 +89,24 @@ private struct Worker: Service {
     }
 
     @Test func group_whenAServiceDoesNotStop_goesOnAfterItsDeadline() async {
-        let result = await run(
-            group(worker("a"), worker("b", .never), deadline: .milliseconds(30)), started: 2)
+        for _ in 0..<20 {
+            let recorder = Recorder()
+            let workers = [
+                Worker(name: "a", recorder: recorder),
+                Worker(name: "b", end: .never, recorder: recorder),
+            ]
+            let result = await run(
+                ServiceGroup(workers, log: .silent, stopDeadline: .milliseconds(30)), started: 2,
+                recorder)
 
-        #expect(throws: ServiceGroupError.stopDeadlineExceeded(services: ["b"])) {
-            try result.get()
+            // A busy machine may let the other one miss its own 50 ms, too: then it is tried again.
+            let late = #expect(throws: ServiceGroupError.self) { try result.get() }
+            if late == .stopDeadlineExceeded(services: ["b", "a"]) { continue }
+            #expect(late == .stopDeadlineExceeded(services: ["b"]))
+            #expect(recorder.all.last == "stop a")
+            return
         }
-        #expect(recorder.all.last == "stop a")
+        Issue.record("a service that ends at once was late each time")
     }
 
     @Test func group_whenItsTaskIsCancelled_stopsItsServices() async throws {
@@ -115,7 +126,8 @@ private struct Worker: Service {
             let workers = ["a", "b", "c"].map { Worker(name: $0, recorder: recorder) }
             let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
             continuation.yield()
-            try await ServiceGroup(workers, log: .silent).run(until: stop)
+            try await ServiceGroup(workers, log: .silent, stopDeadline: .seconds(60))
+                .run(until: stop)
             #expect(recorder.all.filter { $0.hasPrefix("stop") } == ["stop c", "stop b", "stop a"])
         }
     }

@@ -25,15 +25,7 @@ actor TestCluster {
     func makeDatabase() async throws -> TestDatabase {
         await enter()
         do {
-            let folder = try await start()
-            cloneCount += 1
-            let database = TestDatabase(
-                name: "test_\(cloneCount)", socketFolder: folder)
-            try await administer { connection in
-                try await connection.script(
-                    "CREATE DATABASE \(database.name) TEMPLATE \(Self.template)")
-            }
-            return database
+            return try await clone()
         } catch {
             leave()
             throw error
@@ -42,6 +34,22 @@ actor TestCluster {
 
     func dropDatabase(_ database: TestDatabase) async throws {
         defer { leave() }
+        try await drop(database)
+    }
+
+    /// One that does not count: a test that holds one already must not wait for others.
+    func clone() async throws -> TestDatabase {
+        let folder = try await start()
+        cloneCount += 1
+        let database = TestDatabase(name: "test_\(cloneCount)", socketFolder: folder)
+        try await administer { connection in
+            try await connection.script(
+                "CREATE DATABASE \(database.name) TEMPLATE \(Self.template)")
+        }
+        return database
+    }
+
+    func drop(_ database: TestDatabase) async throws {
         try await administer { connection in
             try await connection.script("DROP DATABASE \(database.name) WITH (FORCE)")
         }

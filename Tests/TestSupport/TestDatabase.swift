@@ -59,6 +59,21 @@ package struct TestDatabase: Sendable {
         return empty.url
     }
 
+    /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.
+    package static func withAnother<T: Sendable>(
+        _ body: @Sendable () async throws -> T
+    ) async throws -> T {
+        let database = try await TestCluster.shared.clone()
+        let outcome: Result<T, any Error>
+        do {
+            outcome = .success(try await $current.withValue(database) { try await body() })
+        } catch {
+            outcome = .failure(error)
+        }
+        try await TestCluster.shared.drop(database)
+        return try outcome.get()
+    }
+
     /// Runs `body` in a transaction that is rolled back afterwards.
     package static func withRollback<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) async throws -> T

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import Synchronization
 
 /// A PgBouncer in transaction mode before the cluster of the tests, ended with its last user.
@@ -58,11 +59,28 @@ package final class TestPooler: Sendable {
     /// The connection string of this test's database through the pooler, once that takes connections.
     package func url(of person: String = "postgres") async throws -> String {
         guard let database = TestDatabase.current else { throw TestPoolerError.notInstalled }
-        while !FileManager.default.fileExists(atPath: "\(folder.path)/.s.PGSQL.5432") {
+        // Its socket lies there a moment before it listens.
+        while !Self.listens("\(folder.path)/.s.PGSQL.5432") {
             guard process.withLock({ $0.isRunning }) else { throw TestPoolerError.ended }
             await Task.yield()
         }
         return "postgresql:///\(database.name)?host=\(folder.path)&port=5432&user=\(person)"
+    }
+}
+
+extension TestPooler {
+    private static func listens(_ path: String) -> Bool {
+        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix(107)) }
+        return withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+            }
+        }
     }
 }
 

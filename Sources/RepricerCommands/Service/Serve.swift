@@ -51,6 +51,8 @@ extension Commands {
         }
         // Before the port opens: who sees it open may send a signal.
         let signals = invocation.world.terminations()
+        // It would end the process until its watches run.
+        Signals.ignoreHangUps()
         if part != "scheduler" {
             let (routes, server, watches) = try live.receiver(pool)
             let port = try server.bind()

@@ -39,6 +39,14 @@ struct DeliveryWorld {
         store = ScriptedStore(replies) { Instant(milliseconds: clock.nowMilliseconds()) }
     }
 
+    /// A pool of its own for a process that dies: once it is closed, the process can write nothing any more, such as
+    /// that it still lives, which it would do in real time.
+    func mortalPool() async throws -> LedgerPool {
+        LedgerPool(
+            conninfo: try await TestDatabase.login("mortal", memberOf: ["repricer_service"]),
+            applicationName: "mortal", size: 4)
+    }
+
     func close() async {
         await service.close()
         await submitter.close()
@@ -116,13 +124,15 @@ struct DeliveryWorld {
 
     func scheduler(
         calls: (any StoreCalls)? = nil,
-        retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
+        leaseFor: Duration = Scheduler.Limits().leaseFor
     ) -> Scheduler {
         var limits = Scheduler.Limits()
+        limits.leaseFor = leaseFor
         limits.retry = retry
         limits.failureWait = .zero
         // A crowded machine is no reason to hold a call back.
-        limits.leavesWithin = .seconds(7)
+        limits.leavesWithin = .seconds(60)
         return Scheduler(
             Scheduler.World(
                 pool: service, store: calls ?? store, environment: .production,

@@ -510,10 +510,12 @@ import Testing
     {
         let world = try await declined()
         let store = world.cancellingStore([reply])
-        let dying = world.canceller(store)
+        let pool = try await world.mortalPool()
+        let dying = world.canceller(store, pool: pool)
         let abandoned = Task { try await dying.round() }
         while store.calls.isEmpty { await Task.yield() }
         #expect(try await world.dependents() == ["2/FAR cancel_sent"])
+        await pool.close()
 
         // Its lease holds: nobody else calls.
         let heir = world.canceller(store)

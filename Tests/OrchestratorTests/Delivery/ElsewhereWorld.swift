@@ -221,15 +221,18 @@ extension DeliveryWorld {
         try await deliver(scheduler())
     }
 
-    func canceller(_ store: CancellingStore, perRound: Int = 25) -> Canceller {
+    func canceller(
+        _ store: CancellingStore, perRound: Int = 25, pool: LedgerPool? = nil
+    ) -> Canceller {
         var limits = Canceller.Limits()
         limits.dependentsPerRound = perRound
         limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
         // A crowded machine is no reason to put a call back.
-        limits.leavesWithin = .seconds(7)
+        limits.leavesWithin = .seconds(60)
         return Canceller(
             Canceller.World(
-                pool: service, store: store, cancels: store, clock: clock, realClock: realClock,
+                pool: pool ?? service, store: store, cancels: store, clock: clock,
+                realClock: realClock,
                 log: .silent, metrics: Metrics(), limits: limits, wait: { _ in }))
     }
 

@@ -76,7 +76,7 @@ import Testing
         world.run(to: 41)
         let store = world.cancellingStore()
         var limits = Canceller.Limits()
-        limits.leavesWithin = .seconds(7)
+        limits.leavesWithin = .seconds(60)
         let canceller = Canceller(
             Canceller.World(
                 pool: world.service, store: store, cancels: try calls(wire, world),

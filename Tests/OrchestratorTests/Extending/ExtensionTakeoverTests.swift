@@ -59,15 +59,18 @@ private final class HeldExtensions: ExtensionCalls {
         try await world.subscribe("1")
         try await request(world)
         let held = HeldExtensions()
-        let silent = world.extender(calls: held)
+        let pool = try await world.delivery.mortalPool()
+        let silent = world.extender(calls: held, pool: pool)
         let first = Task { try await silent.round() }
         for await _ in held.arrived { break }
+        await pool.close()
 
         world.pass(pause)
         try await world.work(world.extender())
         let called = world.calls.identifiers
         held.letGo()
-        _ = try await first.value
+        // What it heard at last it can write down no more.
+        await #expect(throws: (any Error).self) { try await first.value }
         await world.delivery.close()
         return called
     }

@@ -122,9 +122,9 @@ struct ExtensionWorld {
             delivery: try await DeliveryWorld.make(), calls: ScriptedExtensions(replies))
     }
 
-    func extender(calls: (any ExtensionCalls)? = nil) -> Extender {
+    func extender(calls: (any ExtensionCalls)? = nil, pool: LedgerPool? = nil) -> Extender {
         var world = Extender.World(
-            pool: delivery.service, calls: calls ?? self.calls, store: delivery.store,
+            pool: pool ?? delivery.service, calls: calls ?? self.calls, store: delivery.store,
             environment: .production, clock: delivery.clock, log: .silent, metrics: Metrics())
         world.realClock = delivery.realClock
         // Slots come with time, and no test waits for it.
