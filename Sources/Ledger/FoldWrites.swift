@@ -251,19 +251,24 @@ package struct FoldWrites: Sendable {
         FROM repricer.price_changes c
         WHERE c.original_transaction_id = \(id) AND c.change_id = \(uuid: cancellation.changeID)
         ON CONFLICT (original_transaction_id, change_id, dependent_sku) DO UPDATE SET
-            cause = EXCLUDED.cause, state = EXCLUDED.state, price_milliunits = EXCLUDED.price_milliunits,
-            requested_at = EXCLUDED.requested_at,
+            parent_sku = EXCLUDED.parent_sku, cause = EXCLUDED.cause, state = EXCLUDED.state,
+            price_milliunits = EXCLUDED.price_milliunits, requested_at = EXCLUDED.requested_at,
             requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
             settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail,
             -- Asked for anew: looked for anew. A call that was made stays named.
-            target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested'
+            target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested' OR known.state = 'requested'
                 THEN known.target_transaction_id END,
-            cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
+            cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested' OR known.state = 'requested'
                 THEN known.cancel_reference_id END,
-            is_elsewhere = EXCLUDED.is_elsewhere, next_look_at = NULL, looks = 0
-        -- One given up stays a discrepancy until a statement settles it.
-        WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
-                IS DISTINCT FROM EXCLUDED.settled_by_evidence)
+            is_elsewhere = EXCLUDED.is_elsewhere,
+            next_look_at = CASE WHEN known.state = 'requested' THEN known.next_look_at END,
+            looks = CASE WHEN known.state = 'requested' THEN known.looks ELSE 0 END
+        -- A late statement may tell of an earlier or another cause; one given up stays a discrepancy until a
+        -- statement settles it.
+        WHERE (known.state, known.settled_by_evidence, known.parent_sku, known.cause, known.requested_at,
+                known.requested_by_evidence, known.is_elsewhere)
+            IS DISTINCT FROM (EXCLUDED.state, EXCLUDED.settled_by_evidence, EXCLUDED.parent_sku, EXCLUDED.cause,
+                EXCLUDED.requested_at, EXCLUDED.requested_by_evidence, EXCLUDED.is_elsewhere)
             AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
                 AND known.settled_by_evidence IS NULL)
         RETURNING *

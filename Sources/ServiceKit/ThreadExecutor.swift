@@ -122,33 +122,12 @@ private final class JobQueue: @unchecked Sendable {
         return jobs
     }
 
+    /// The thread keeps the queue.
     private func createThread() -> Int32 {
-        var thread = pthread_t()
-        let owned = Unmanaged.passRetained(self)
-        let code = pthread_create(
-            &thread, nil,
-            { argument in
-                guard let argument else { return nil }
-                Unmanaged<JobQueue>.fromOpaque(argument).takeRetainedValue().loop()
-                return nil
-            }, owned.toOpaque())
-        if code == 0 { pthread_detach(thread) } else { owned.release() }
-        return code
-    }
-
-    private func loop() {
-        nameThread()
-        while let batch = take() {
-            for entry in batch { entry.executor.run(entry.job) }
+        SystemThread.start(named: name) {
+            while let batch = self.take() {
+                for entry in batch { entry.executor.run(entry.job) }
+            }
         }
-    }
-
-    /// Shows the name in `top -H`; a failure is harmless.
-    ///
-    /// Through a file, because Swift imports neither the GNU call nor prctl.
-    private func nameThread() {
-        guard let file = fopen("/proc/thread-self/comm", "we") else { return }
-        fputs(String(name.prefix(15)), file)
-        fclose(file)
     }
 }

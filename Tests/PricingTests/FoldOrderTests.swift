@@ -9,6 +9,12 @@ import Testing
         #expect(FoldOrders.firstDifference(count: 2000, seed: 1) == nil)
     }
 
+    /// A dependent elsewhere, asked for by two statements of one millisecond: the first of them is named, whichever
+    /// arrived first.
+    @Test func fold_ofADependentElsewhere_namesTheFirstStatementThatAskedForIt() {
+        #expect(FoldOrders.differences(seed: 576_199_590, orders: 20) == nil)
+    }
+
     /// The generator is only worth what it tells: every state and detour occurs.
     @Test func stories_ofManySeeds_reachEveryState() {
         var states: Set<ChangeState> = []

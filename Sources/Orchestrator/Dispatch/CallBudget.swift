@@ -42,9 +42,7 @@ package struct CallBudget: Sendable {
     }
 
     /// Sleeps as exactly as the machine can.
-    package static let sleep: Wait = {
-        try await Task.sleep(for: $0, tolerance: .zero, clock: .continuous)
-    }
+    package static let sleep: Wait = { try await Alarm.shared.wait(for: $0) }
 
     private var isReal: Bool { clock is SystemClock }
 

@@ -84,7 +84,7 @@ struct CallRound: Sendable {
 
     private func tick() async -> Progress {
         // Cancelled once all calls have ended.
-        try? await Task.sleep(for: world.limits.settleEvery)
+        try? await Alarm.shared.wait(for: world.limits.settleEvery)
         return .tick
     }
 
@@ -93,7 +93,7 @@ struct CallRound: Sendable {
     private func keepLeases(of requests: [RequestQueries.Held]) async {
         while !Task.isCancelled {
             do {
-                try await Task.sleep(for: world.limits.leaseFor / 4)
+                try await Alarm.shared.wait(for: world.limits.leaseFor / 4)
                 let until = world.realClock.nowMilliseconds() + world.limits.leaseFor.milliseconds
                 _ = try await world.pool.withConnection { connection in
                     try await connection.pipeline([RequestQueries.renew(requests, until: until)])

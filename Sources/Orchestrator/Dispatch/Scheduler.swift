@@ -124,9 +124,9 @@ package struct Scheduler: Service {
             do {
                 if let failure = out.takeFailure() { throw failure }
                 let quiet = out.quietFor
-                if quiet > .zero { try await Task.sleep(for: quiet) }
+                if quiet > .zero { try await Alarm.shared.wait(for: quiet) }
                 if try await step(offset, out, isThorough: false) == 0 {
-                    try await Task.sleep(for: world.limits.idleWait)
+                    try await Alarm.shared.wait(for: world.limits.idleWait)
                 }
             } catch is CancellationError {
                 return
@@ -135,7 +135,7 @@ package struct Scheduler: Service {
                     "delivery failed; trying again", ["error": String(describing: error)])
                 world.metrics.increment("repricer_delivery_failures_total")
                 // A cancelled sleep ends the loop above.
-                try? await Task.sleep(for: world.limits.failureWait)
+                try? await Alarm.shared.wait(for: world.limits.failureWait)
             }
         }
     }
@@ -158,7 +158,7 @@ package struct Scheduler: Service {
     /// Looks at what there is to do, and starts as much of it as there are slots.
     private func step(_ offset: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
         guard out.count < world.limits.callsOutMax else {
-            try await Task.sleep(for: Self.roomWait)
+            try await Alarm.shared.wait(for: Self.roomWait)
             return 1
         }
         let now = world.clock.nowMilliseconds()

@@ -44,6 +44,30 @@ import Testing
         await pool.close()
     }
 
+    /// A dependent elsewhere that two statements of one millisecond asked for: what is stored names the first, though
+    /// it came last.
+    @Test func folder_ofStatementsNewestFirst_namesTheFirstThatAskedForADependent() async throws {
+        let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let pool = LedgerPool(conninfo: conninfo, applicationName: "service", size: 1)
+        let owner = try await TestDatabase.connect()
+        let story = RandomStory(seed: 576_199_590, steps: 10).withOneChange()
+        try await Self.submit(story, on: owner)
+
+        for event in story.events.reversed() { try await Self.fold([event], pool) }
+
+        try await Self.compare(story, pool, owner)
+        #expect(
+            try await owner.query(
+                """
+                SELECT 1 FROM repricer.dependent_cancellations
+                WHERE state = 'requested' AND is_elsewhere
+                    AND requested_by_evidence = \(story.changes.first?.requestReferenceID ?? "none")
+                """
+            ).count == 1)
+        await owner.close()
+        await pool.close()
+    }
+
     private static func fold(_ piece: [SubscriptionEvent], _ pool: LedgerPool) async throws {
         guard let id = piece.first?.originalTransactionID else { return }
         try await pool.withTransaction { connection in

@@ -1,0 +1,149 @@
+import Glibc
+
+/// Wakes tasks at their instants, all from one thread.
+///
+/// For waits that end many times a second: `Task.sleep` makes a timer of its own for each, and arming and taking it
+/// down costs several times what the sleeping thread here does.
+///
+/// Unchecked, because of the C mutex and condition: `sleepers`, `nextID` and `hasThread` are only touched between lock
+/// and unlock, and the two pointers never change.
+package final class Alarm: @unchecked Sendable {
+    /// The one of this process.
+    package static let shared = Alarm(name: "alarm")
+
+    private struct Sleeper {
+        let id: UInt64
+        /// Of the monotonic clock, in nanoseconds.
+        let wakesAt: Int64
+        let continuation: CheckedContinuation<Void, any Error>
+    }
+
+    /// The next to wake stands last.
+    private var sleepers: [Sleeper] = []
+    private var nextID: UInt64 = 0
+    private var hasThread = false
+    private let name: String
+    private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+
+    /// The thread starts with the first wait, and stays: one alarm serves a whole process.
+    package init(name: String) {
+        self.name = name
+        pthread_mutex_init(lock, nil)
+        var attributes = pthread_condattr_t()
+        pthread_condattr_init(&attributes)
+        // A step of the machine's clock moves no wait.
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        pthread_cond_init(changed, &attributes)
+        pthread_condattr_destroy(&attributes)
+    }
+
+    /// Tasks that wait.
+    package var waiting: Int { locked { sleepers.count } }
+
+    /// Waits so long; at once when `time` is not positive.
+    ///
+    /// Throws `CancellationError` as soon as the task is cancelled.
+    package func wait(for time: Duration) async throws {
+        try Task.checkCancellation()
+        guard time > .zero else { return }
+        guard locked({ startThread() }) else { return try await Task.sleep(for: time) }
+        let id = locked {
+            nextID &+= 1
+            return nextID
+        }
+        let wakesAt = Self.now().addingClamped(time.nanoseconds)
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                locked { insert(Sleeper(id: id, wakesAt: wakesAt, continuation: continuation)) }
+                // Cancelled before it stood in the list: its handler has found nobody to wake.
+                if Task.isCancelled { cancel(id) }
+            }
+        } onCancel: {
+            cancel(id)
+        }
+    }
+
+    private func cancel(_ id: UInt64) {
+        let found: Sleeper? = locked {
+            guard let index = sleepers.lastIndex(where: { $0.id == id }) else { return nil }
+            return sleepers.remove(at: index)
+        }
+        found?.continuation.resume(throwing: CancellationError())
+    }
+
+    /// Under the lock. Wakes the thread only when this one is the next.
+    private func insert(_ sleeper: Sleeper) {
+        var low = 0
+        var high = sleepers.count
+        while low < high {
+            let middle = (low + high) / 2
+            if sleepers[middle].wakesAt > sleeper.wakesAt {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        sleepers.insert(sleeper, at: low)
+        if low == sleepers.count - 1 { pthread_cond_signal(changed) }
+    }
+
+    private func locked<T>(_ body: () -> T) -> T {
+        pthread_mutex_lock(lock)
+        defer { pthread_mutex_unlock(lock) }
+        return body()
+    }
+
+    private static func now() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
+    }
+
+    // MARK: The thread
+
+    /// Under the lock; false when the system refuses a thread.
+    private func startThread() -> Bool {
+        guard !hasThread else { return true }
+        hasThread = SystemThread.start(named: name) { self.loop() } == 0
+        return hasThread
+    }
+
+    private func loop() {
+        while true {
+            for sleeper in due() { sleeper.continuation.resume() }
+        }
+    }
+
+    /// Waits for the next; those whose instant has come, in their order.
+    private func due() -> [Sleeper] {
+        locked {
+            while true {
+                guard let next = sleepers.last else {
+                    pthread_cond_wait(changed, lock)
+                    continue
+                }
+                let now = Self.now()
+                if next.wakesAt <= now {
+                    let first = sleepers.lastIndex { $0.wakesAt > now }.map { $0 + 1 } ?? 0
+                    defer { sleepers.removeSubrange(first...) }
+                    return sleepers[first...].reversed()
+                }
+                var until = timespec(
+                    tv_sec: Int(next.wakesAt / 1_000_000_000),
+                    tv_nsec: Int(next.wakesAt % 1_000_000_000))
+                pthread_cond_timedwait(changed, lock, &until)
+            }
+        }
+    }
+}
+
+extension Duration {
+    /// Whole nanoseconds; clamped instead of overflowing.
+    fileprivate var nanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        guard !overflow else { return seconds < 0 ? .min : .max }
+        return whole.addingClamped(attoseconds / 1_000_000_000)
+    }
+}
