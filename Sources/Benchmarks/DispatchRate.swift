@@ -31,7 +31,7 @@ enum DispatchRate {
             guard ContinuousClock.now - started < .seconds(1800) else {
                 throw BenchmarkFailure("only \(store.count) of \(calls) calls in half an hour")
             }
-            try await Task.sleep(for: .milliseconds(50))
+            try await Alarm.shared.wait(for: .milliseconds(50))
         }
         for service in services { service.cancel() }
         for service in services {

@@ -1,13 +1,14 @@
 import Glibc
 
-/// Wakes tasks at their instants, all from one thread.
+/// Wakes tasks at their instants, and runs those that prefer it, all on one thread.
 ///
 /// For waits that end many times a second: `Task.sleep` makes a timer of its own for each, and arming and taking it
-/// down costs several times what the sleeping thread here does.
+/// down costs several times what the sleeping thread here does. A task that prefers this executor goes on without
+/// another thread being woken; it must not block.
 ///
-/// Unchecked, because of the C mutex and condition: `sleepers`, `nextID` and `hasThread` are only touched between lock
-/// and unlock, and the two pointers never change.
-package final class Alarm: @unchecked Sendable {
+/// Unchecked, because of the C mutex and condition: the variables are only touched between lock and unlock, and the
+/// two pointers never change.
+package final class Alarm: TaskExecutor, @unchecked Sendable {
     /// The one of this process.
     package static let shared = Alarm(name: "alarm")
 
@@ -20,6 +21,7 @@ package final class Alarm: @unchecked Sendable {
 
     /// The next to wake stands last.
     private var sleepers: [Sleeper] = []
+    private var jobs: [UnownedJob] = []
     private var nextID: UInt64 = 0
     private var hasThread = false
     private let name: String
@@ -62,6 +64,17 @@ package final class Alarm: @unchecked Sendable {
         } onCancel: {
             cancel(id)
         }
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        let hasThread = locked {
+            jobs.append(job)
+            pthread_cond_signal(changed)
+            return startThread()
+        }
+        // Without a thread the job could neither run nor fail: waiting for ever would be worse.
+        precondition(hasThread, "cannot start a thread")
     }
 
     private func cancel(_ id: UInt64) {
@@ -111,23 +124,28 @@ package final class Alarm: @unchecked Sendable {
 
     private func loop() {
         while true {
-            for sleeper in due() { sleeper.continuation.resume() }
+            let (awake, jobs) = due()
+            for sleeper in awake { sleeper.continuation.resume() }
+            for job in jobs { job.runSynchronously(on: asUnownedTaskExecutor()) }
         }
     }
 
-    /// Waits for the next; those whose instant has come, in their order.
-    private func due() -> [Sleeper] {
+    /// Waits until there is something to do: the sleepers whose instant has come, in their order, and the jobs in theirs.
+    private func due() -> (awake: [Sleeper], jobs: [UnownedJob]) {
         locked {
             while true {
+                let now = Self.now()
+                let first = sleepers.lastIndex { $0.wakesAt > now }.map { $0 + 1 } ?? 0
+                if first < sleepers.count || !jobs.isEmpty {
+                    defer {
+                        sleepers.removeSubrange(first...)
+                        jobs = []
+                    }
+                    return (sleepers[first...].reversed(), jobs)
+                }
                 guard let next = sleepers.last else {
                     pthread_cond_wait(changed, lock)
                     continue
-                }
-                let now = Self.now()
-                if next.wakesAt <= now {
-                    let first = sleepers.lastIndex { $0.wakesAt > now }.map { $0 + 1 } ?? 0
-                    defer { sleepers.removeSubrange(first...) }
-                    return sleepers[first...].reversed()
                 }
                 var until = timespec(
                     tv_sec: Int(next.wakesAt / 1_000_000_000),

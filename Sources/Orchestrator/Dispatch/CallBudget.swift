@@ -28,6 +28,7 @@ package struct CallBudget: Sendable {
     /// A longer silence ends the run instead of being waited out.
     let silenceMax: Duration
     let wait: Wait
+    private let slotClock = SlotClock()
 
     package init(
         pool: LedgerPool, endpoint: String, perSecond: Int?, clock: any WallClock,
@@ -65,14 +66,28 @@ package struct CallBudget: Sendable {
         _ wanted: Int, on connection: isolated LedgerConnection
     ) throws -> CallSlots {
         guard perSecond != nil else { return unlimited(wanted) }
-        let nowMicros = isReal ? nil : clock.nowMilliseconds() &* 1000
-        let lease = try RateQueries.lease(
-            rate, wanted: wanted, nowMicros: nowMicros, on: connection)
+        guard isReal else {
+            let nowMicros = clock.nowMilliseconds() &* 1000
+            let lease = try RateQueries.lease(
+                rate, wanted: wanted, nowMicros: nowMicros, on: connection)
+            return CallSlots(
+                lease, first: .now + real(.microseconds(lease.delayMicros)),
+                spacing: real(.microseconds(rate.spacingMicros)), tolerance: nil, wait: wait)
+        }
+        if slotClock.isNew(at: .now) {
+            let micros = try RateQueries.clockMicros(on: connection)
+            _ = slotClock.instant(of: micros, answered: .now)
+        }
+        var lease = try RateQueries.lease(rate, wanted: wanted, nowMicros: nil, on: connection)
         let answered = ContinuousClock.now
+        let asked = slotClock.instant(
+            of: lease.firstAtMicros &- lease.delayMicros, answered: answered)
+        // Nobody can tell when its slots are: they are lost.
+        if asked == nil { lease.granted = 0 }
         return CallSlots(
-            lease, first: answered + real(.microseconds(lease.delayMicros)),
-            spacing: real(.microseconds(rate.spacingMicros)),
-            tolerance: isReal && rate.spacingMicros >= Self.spacingMin ? CallSlots.tolerance : nil,
+            lease, first: (asked ?? answered) + .microseconds(lease.delayMicros),
+            spacing: .microseconds(rate.spacingMicros),
+            tolerance: rate.spacingMicros >= Self.spacingMin ? CallSlots.tolerance : nil,
             wait: wait)
     }
 

@@ -1,3 +1,4 @@
+import ServiceKit
 import Synchronization
 
 /// The calls of one process that are out, whichever claim they came from: a claim does not wait for the calls of the
@@ -19,10 +20,10 @@ final class CallsOut: Sendable {
     /// process ends, if there is time.
     func launch(_ count: Int, _ work: @escaping @Sendable () async throws -> Void) {
         state.withLock { $0.count += count }
-        Task {
+        Task(executorPreference: Alarm.shared) {
             var failure: (any Error)?
             do { try await work() } catch { failure = error }
-            let waiter = state.withLock { state in
+            let waiter = self.state.withLock { state in
                 state.count -= count
                 state.failure = state.failure ?? failure
                 return state.count == 0 ? state.waiter.take() : nil

@@ -108,7 +108,7 @@ package struct Scheduler: Service {
         let out = CallsOut()
         await withTaskGroup(of: Void.self) { group in
             for lane in 0..<world.limits.lanes {
-                group.addTask { await runLane(lane, out) }
+                group.addTask(executorPreference: Alarm.shared) { await runLane(lane, out) }
             }
         }
         // The service is cancelled; the calls that are out are not.
