@@ -85,20 +85,20 @@ package struct SubscriptionFold: Sendable {
 }
 
 extension [DependentCancellation] {
-    /// What became of dependents elsewhere no fold can tell anew. Why they were asked for it tells.
+    /// What became of dependents elsewhere no fold can tell anew. Why they were asked for it tells; and what statements
+    /// of this subscription settled, while one was taken for its own, is no proof.
     fileprivate mutating func keepSettled(of before: [DependentCancellation]) {
         for index in indices where self[index].isElsewhere {
             let former = before.first {
                 $0.changeID == self[index].changeID && $0.dependentSKU == self[index].dependentSKU
             }
-            guard let former, former.state != .notNeeded else { continue }
+            guard let former, former.isElsewhere, former.state != .notNeeded else { continue }
             let told = self[index]
             self[index] = former
             self[index].parentSKU = told.parentSKU
             self[index].cause = told.cause
             self[index].requestedAt = told.requestedAt
             self[index].requestedByEvidence = told.requestedByEvidence
-            self[index].isElsewhere = true
         }
     }
 
