@@ -614,7 +614,9 @@ BEGIN
         EXECUTE format(
             'CREATE TABLE %I (LIKE notifications INCLUDING ALL) WITH (toast_tuple_target = 128)', v_name);
         IF EXISTS (SELECT FROM notifications_default WHERE received_at >= v_from AND received_at < v_to) THEN
-            LOCK TABLE notifications_default IN ACCESS EXCLUSIVE MODE;
+            -- Readers wait before they look which partitions there are: one that had looked would find these rows in
+            -- none of them.
+            LOCK TABLE notifications IN ACCESS EXCLUSIVE MODE;
             EXECUTE format(
                 'WITH moved AS (DELETE FROM notifications_default WHERE received_at >= $1 AND received_at < $2 '
                 'RETURNING *) INSERT INTO %I SELECT * FROM moved', v_name) USING v_from, v_to;

@@ -18,7 +18,7 @@ package enum EvidencePartitions {
     /// Makes the partitions of the month of `now` (UTC milliseconds) and of so many months after it;
     /// returns how many were missing. What the default partition took meanwhile moves over.
     ///
-    /// Writers are not held up, but by that move. Throws when the lock is not to be had in two
+    /// Writers and readers are not held up, but by that move. Throws when the lock is not to be had in two
     /// seconds; nothing is lost without the partition.
     @discardableResult
     package static func prepare(

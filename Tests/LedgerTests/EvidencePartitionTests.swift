@@ -133,7 +133,7 @@ import Testing
         let isNew = try await NotificationStoreTests.withStore { store in
             async let stored = store.storeArrivals(
                 [NotificationStoreTests.arrival("a")], receivedAt: receivedAt)
-            try await Self.waitForABlockedWriter()
+            try await Self.waitUntilSomebodyIsBlocked()
             try await maker.script("COMMIT")
             return try await stored
         }
@@ -143,7 +143,27 @@ import Testing
         await maker.close()
     }
 
-    private static func waitForABlockedWriter() async throws {
+    /// Who reads meanwhile waits, and then finds what was moved where it is.
+    @Test func reader_whileRowsMoveToTheirMonth_missesNone() async throws {
+        let receivedAt = try Self.at("2028-02-10T00:00:00Z")
+        _ = try await NotificationStoreTests.withStore {
+            try await $0.storeArrivals(
+                [NotificationStoreTests.arrival("a")], receivedAt: receivedAt)
+        }
+        let (maker, reader) = (try await TestDatabase.connect(), try await TestDatabase.connect())
+        try await maker.script("BEGIN")
+        _ = try await Self.prepare("2028-02-10T00:00:00Z", ahead: 0, on: maker)
+
+        async let places = Self.places(reader)
+        try await Self.waitUntilSomebodyIsBlocked()
+        try await maker.script("COMMIT")
+
+        #expect(try await places == ["a": "repricer.notifications_2028_02"])
+        await maker.close()
+        await reader.close()
+    }
+
+    private static func waitUntilSomebodyIsBlocked() async throws {
         let connection = try await TestDatabase.connect()
         let blocked: SQL = """
             SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
