@@ -140,7 +140,18 @@ extension PostgresConnection {
             }
             while let extra = PQgetResult(handle.pointer) { PQclear(extra) }
         }
+        // The server commits what stands outside a transaction at the sync: without its word nothing is stored yet.
         guard let sync = PQgetResult(handle.pointer) else {
+            throw failure ?? PostgresError(connectionLostWith: handle.message)
+        }
+        guard PQresultStatus(sync) == PGRES_PIPELINE_SYNC else {
+            do throws(PostgresError) {
+                _ = try check(sync, handle, statement: "sync")
+            } catch {
+                failure = failure ?? error
+            }
+            // What else it has to say is of no use.
+            close()
             throw failure ?? PostgresError(connectionLostWith: handle.message)
         }
         PQclear(sync)

@@ -41,6 +41,50 @@ struct PipelineAndCopyTests {
         #expect(try rows[1].one().int("fresh") == 3)
     }
 
+    /// All statements succeed, and the commit at the sync does not.
+    @Test func pipeline_whenItsCommitFails_isNoSuccess() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "CREATE TABLE t (n int CONSTRAINT once UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.pipeline([
+                "INSERT INTO t VALUES (\(1))", "INSERT INTO t VALUES (\(1))",
+            ])
+        }
+
+        #expect(error?.constraint == "once")
+        let other = try await TestDatabase.connect()
+        #expect(try await other.query("SELECT n FROM t").isEmpty)
+        #expect(await !connection.isReusable)
+        await other.close()
+    }
+
+    /// The server dies after the results, before the commit: these came, for they are many.
+    @Test func pipeline_whenTheServerDiesAtItsCommit_isNoSuccess() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            CREATE TABLE t (n int);
+            CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$;
+            CREATE CONSTRAINT TRIGGER dies AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION die();
+            """)
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.pipeline([
+                "INSERT INTO t VALUES (\(1))",
+                "SELECT repeat('x', 100) FROM generate_series(1, 10000)",
+            ])
+        }
+
+        #expect(error?.isConnectionLoss == true)
+        let other = try await TestDatabase.connect()
+        #expect(try await other.query("SELECT n FROM t").isEmpty)
+        await other.close()
+    }
+
     @Test func pipeline_whenInsideATransaction_endsWithIt() async throws {
         let connection = try await TestDatabase.connect()
         try await connection.script("CREATE TABLE t (n int)")
