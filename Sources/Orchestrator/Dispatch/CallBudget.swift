@@ -119,9 +119,9 @@ package struct CallBudget: Sendable {
         isReal ? interval : clock.realDuration(of: interval)
     }
 
-    /// Gives back the slots that no call will use.
+    /// Gives back the slots that no call will use: beyond the first `used`, and beyond those already handed out.
     package func giveBack(_ slots: CallSlots, used: Int) -> LedgerStatement {
-        RateQueries.giveBack(rate, slots.lease, used: used)
+        RateQueries.giveBack(rate, slots.lease, used: slots.keep(used))
     }
 
     /// Waits for a slot of the lease, or of another one where those were missed.

@@ -12,13 +12,20 @@ package final class CallSlots: Sendable {
     /// network.
     package static let tolerance: Duration = .milliseconds(10)
 
+    private struct Run {
+        /// Slots handed out or forfeited.
+        var used = 0
+        /// Slots that are ours: what was given back may be somebody else's by now.
+        var kept: Int
+    }
+
     package let lease: RateQueries.Lease
     private let first: ContinuousClock.Instant
     private let spacing: Duration
     /// nil: slots are never missed, since a rehearsal's clock runs faster than any process can follow.
     private let tolerance: Duration?
     private let wait: CallBudget.Wait
-    private let next = Mutex(0)
+    private let run: Mutex<Run>
     private let silenced = Mutex(false)
 
     package init(
@@ -30,6 +37,7 @@ package final class CallSlots: Sendable {
         self.spacing = spacing
         self.tolerance = tolerance
         self.wait = wait
+        run = Mutex(Run(kept: lease.granted))
     }
 
     package var granted: Int { lease.granted }
@@ -49,10 +57,10 @@ package final class CallSlots: Sendable {
 
     private func reserve() -> ContinuousClock.Instant? {
         let now = ContinuousClock.now
-        return next.withLock { next in
-            while next < lease.granted {
-                let slot = first + spacing * next
-                next += 1
+        return run.withLock { run in
+            while run.used < run.kept {
+                let slot = first + spacing * run.used
+                run.used += 1
                 if tolerance.map({ now - slot <= $0 }) ?? true { return slot }
             }
             return nil
@@ -65,6 +73,12 @@ package final class CallSlots: Sendable {
 
     package func silence() { silenced.withLock { $0 = true } }
 
-    /// Slots handed out or forfeited so far.
-    package var used: Int { next.withLock { $0 } }
+    /// Keeps the first `wanted` slots, and those already handed out or forfeited; returns how many that are. None of the
+    /// others is handed out any more, even where one of the first is missed.
+    func keep(_ wanted: Int) -> Int {
+        run.withLock { run in
+            run.kept = min(run.kept, max(run.used, wanted))
+            return run.kept
+        }
+    }
 }

@@ -1,8 +1,9 @@
 import Ledger
-import Orchestrator
 import ServiceKit
 import Synchronization
 import Testing
+
+@testable import Orchestrator
 
 /// How a process keeps the slots that it reserved.
 struct CallSlotsTests {
@@ -39,6 +40,25 @@ struct CallSlotsTests {
 
         #expect(taken == [true, false], "two of three slots were missed by more than 8 s")
         #expect(waits.withLock { $0 } == 0)
+    }
+
+    /// Somebody else may call at what was given back: a call that missed its slot asks for another one.
+    @Test func take_ofWhatWasGivenBack_isNone() async throws {
+        let slots = Self.slots(first: .seconds(-15), granted: 3, tolerance: .seconds(8)) { _ in }
+
+        #expect(slots.keep(1) == 1)
+
+        #expect(try await slots.take() == false, "the first was missed, the others are not ours")
+    }
+
+    @Test func keep_afterSlotsWereHandedOut_keepsThose() async throws {
+        let slots = Self.slots(first: .seconds(-15), granted: 4, tolerance: .seconds(8)) { _ in }
+
+        #expect(try await slots.take(), "the first was missed, this is the second")
+
+        #expect(slots.keep(1) == 2)
+        #expect(slots.keep(4) == 2, "what was given back is gone")
+        #expect(try await slots.take() == false)
     }
 
     @Test func take_whenARehearsalRuns_missesNoSlot() async throws {
