@@ -52,8 +52,13 @@ package final class TestPooler: Sendable {
         self.process = Mutex(process)
     }
 
+    /// Killed: it began with the mask of a thread that takes no signals, so a termination would wait for ever.
     deinit {
-        process.withLock { $0.terminate() }
+        process.withLock { process in
+            guard process.isRunning else { return }
+            kill(process.processIdentifier, SIGKILL)
+            process.waitUntilExit()
+        }
     }
 
     /// The connection string of this test's database through the pooler, once that takes connections.
