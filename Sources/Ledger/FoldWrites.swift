@@ -61,7 +61,10 @@ package struct FoldWrites: Sendable {
         let charges = eventful.flatMap { one in one.state.charges.map { (one.id, $0) } }
         if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
         for one in eventful {
-            statements += one.cancellations.map { Self.saveCancellation(one.id, $0) }
+            for cancellation in one.cancellations {
+                statements.append(Self.correctCancellation(one.id, cancellation))
+                statements.append(Self.saveCancellation(one.id, cancellation))
+            }
         }
         for one in eventful {
             statements += one.reenabled.map { Self.saveReenabled(one.id, $0) }
@@ -256,24 +259,38 @@ package struct FoldWrites: Sendable {
             requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
             settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail,
             -- Asked for anew: looked for anew. A call that was made stays named.
-            target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested' OR known.state = 'requested'
+            target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.target_transaction_id END,
-            cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested' OR known.state = 'requested'
+            cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.cancel_reference_id END,
-            is_elsewhere = EXCLUDED.is_elsewhere,
-            next_look_at = CASE WHEN known.state = 'requested' THEN known.next_look_at END,
-            looks = CASE WHEN known.state = 'requested' THEN known.looks ELSE 0 END
-        -- A late statement may tell of an earlier or another cause; one given up stays a discrepancy until a
-        -- statement settles it.
-        WHERE (known.state, known.settled_by_evidence, known.parent_sku, known.cause, known.requested_at,
-                known.requested_by_evidence, known.is_elsewhere)
-            IS DISTINCT FROM (EXCLUDED.state, EXCLUDED.settled_by_evidence, EXCLUDED.parent_sku, EXCLUDED.cause,
-                EXCLUDED.requested_at, EXCLUDED.requested_by_evidence, EXCLUDED.is_elsewhere)
+            is_elsewhere = EXCLUDED.is_elsewhere, next_look_at = NULL, looks = 0
+        -- One given up stays a discrepancy until a statement settles it.
+        WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
+                IS DISTINCT FROM EXCLUDED.settled_by_evidence)
             AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
                 AND known.settled_by_evidence IS NULL)
         RETURNING *
         )
         \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+
+    /// A late statement may tell of an earlier or another cause of what stands as it stood: no step, so no event.
+    private static func correctCancellation(
+        _ id: String, _ cancellation: DependentCancellation
+    ) -> SQL {
+        """
+        -- name: correctCancellation
+        UPDATE repricer.dependent_cancellations SET
+            parent_sku = \(cancellation.parentSKU), cause = \(cancellation.cause),
+            price_milliunits = \(cancellation.price),
+            requested_at = \(timestamp: cancellation.requestedAt.milliseconds),
+            requested_by_evidence = \(cancellation.requestedByEvidence),
+            is_elsewhere = \(cancellation.isElsewhere)
+        WHERE original_transaction_id = \(id) AND change_id = \(uuid: cancellation.changeID)
+            AND dependent_sku = \(cancellation.dependentSKU)
+            AND state = \(cancellation.state.rawValue)
+            AND settled_by_evidence IS NOT DISTINCT FROM \(cancellation.settledByEvidence)::text
         """
     }
 

@@ -64,6 +64,11 @@ import Testing
                     AND requested_by_evidence = \(story.changes.first?.requestReferenceID ?? "none")
                 """
             ).count == 1)
+        // Which statement was first is no step of its own: others hear once that it was asked for.
+        #expect(
+            try await owner.query(
+                "SELECT 1 FROM repricer.outbox WHERE type = 'dependent_cancellation.requested'"
+            ).count == 1)
         await owner.close()
         await pool.close()
     }
