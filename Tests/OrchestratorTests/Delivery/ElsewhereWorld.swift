@@ -135,6 +135,23 @@ final class CancellingStore: StoreCalls, CancelCalls {
 }
 
 extension DeliveryWorld {
+    /// Subscription 1 with A and B, subscription 2 with FAR, of one customer; A's increase was declined on day 40.
+    static func declined(
+        dependents: [String] = ["2/FAR"], far: [String] = ["FAR"],
+        customer: String? = DeliveryWorld.customer
+    ) async throws -> DeliveryWorld {
+        let world = try await make()
+        try await world.subscribe("1", items: ["A", "B"])
+        try await world.subscribe("2", items: far, customer: customer)
+        try await world.raise(dependents: dependents)
+        world.run(to: 13)
+        try await world.tellIncrease("PENDING", on: 13)
+        world.run(to: 40)
+        try await world.tellRenewal(items: ["B"])
+        world.run(to: 41)
+        return world
+    }
+
     static let day: Int64 = 86_400_000
     static let customer = "0b8c1a50-0000-4000-8000-000000000001"
 
