@@ -524,6 +524,50 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_now bigint;
+    v_floor bigint;
+    v_next bigint;
+    v_taken bigint[];
+    v_blocked timestamptz;
+    v_slots bigint[] := '{}';
+BEGIN
+    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
+    IF NOT FOUND THEN RETURN; END IF;
+    -- After the lock: waiting for it must not make slots start in the past.
+    v_now := coalesce(p_now, repricer.rate_clock());
+    IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
+    IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
+        v_floor := v_now + p_horizon + p_window;
+        v_taken := '{}';
+    ELSE
+        v_floor := greatest(v_floor, v_now);
+        v_taken := ARRAY(
+            SELECT t FROM unnest(v_taken) AS t WHERE t > v_now - p_window AND t <> ALL (p_missed) ORDER BY t);
+    END IF;
+    IF p_most > 0 AND v_taken = '{}' THEN
+        -- As if the last window had been used, so that a window's calls don't leave in the first half of each.
+        v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
+    END IF;
+    LOOP
+        -- The slot p_most before it, if there are so many, lies a window behind.
+        v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_slots := v_slots || v_next;
+        IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
+        v_floor := v_next + p_gap;
+    END LOOP;
+    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    WHERE r.endpoint = p_endpoint
+        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+END
+$$;
+
 CREATE TABLE repricer.approval_limits (
     approver text NOT NULL,
     max_rows bigint,
@@ -3079,12 +3123,15 @@ CREATE TABLE repricer.price_change_history_default (
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
     blocked_until timestamp with time zone,
-    next_slot_micros bigint DEFAULT 0 NOT NULL
+    next_slot_micros bigint DEFAULT 0 NOT NULL,
+    taken_micros bigint[] DEFAULT '{}'::bigint[] NOT NULL
 );
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
-COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS 'The first instant that no process has reserved for a call; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS 'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
+
+COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
 
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
@@ -3497,6 +3544,9 @@ GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_rea
 
 REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;

@@ -2,9 +2,15 @@ package import Postgres
 
 /// The calls that one endpoint may be sent, over all processes and replicas.
 package struct CallRate: Hashable, Sendable {
-    /// Slots lie this share further apart than the rate asks, in thousandths: what is left of a second after its
-    /// calls. A call may reach Apple that much later than another did and still not crowd a window.
-    package static let marginPerMille = 15
+    /// A second's calls are spread over this share more than a second, in thousandths. A call may reach Apple that
+    /// much later than another did and still not crowd a window.
+    package static let marginPerMille: Int64 = 15
+    /// What missed slots leave of a window is made up for at so many times the rate.
+    private static let catchUp: Int64 = 2
+    /// A faster endpoint's slots only lie apart: nobody remembers so many.
+    private static let rememberedMax = 1000
+    /// Microseconds. Nor is one remembered that is reserved further ahead: by a rehearsal's clock, which misses none.
+    private static let rememberedHorizonMax: Int64 = 1_000_000
 
     package var endpoint: String
     /// Calls in any second; at least 1.
@@ -18,98 +24,84 @@ package struct CallRate: Hashable, Sendable {
         self.horizonMicros = max(1, horizonMicros)
     }
 
-    /// Microseconds between two slots, rounded up.
+    /// In which no more than `perSecond` slots lie; microseconds.
+    package var windowMicros: Int64 { 1000 * (1000 + Self.marginPerMille) }
+
+    /// Microseconds between two slots at an even pace, rounded up.
     package var spacingMicros: Int64 {
-        let calls = Int64(perSecond) * 1000
-        return (1_000_000 * Int64(1000 + Self.marginPerMille) + calls - 1) / calls
+        (windowMicros + Int64(perSecond) - 1) / Int64(perSecond)
+    }
+
+    /// Microseconds between two slots at least.
+    package var gapMicros: Int64 {
+        isRemembered ? spacingMicros / Self.catchUp : spacingMicros
+    }
+
+    /// Slots of a window are counted; else their distance alone keeps the rate.
+    var isRemembered: Bool {
+        perSecond <= Self.rememberedMax && horizonMicros <= Self.rememberedHorizonMax
     }
 }
 
-/// The rate limit of each endpoint over all replicas: one small row an endpoint holds the first free instant. Who
-/// wants to call moves it on, and owns what lies between; slots of a process that dies are lost.
+/// The rate limit of each endpoint over all replicas: one small row an endpoint holds the slots of the last window
+/// and of the moments to come. Who wants to call adds to them; slots of a process that dies are lost.
 package enum RateQueries {
-    /// A run of slots that nobody else has.
+    /// Slots that nobody else has.
     package struct Lease: Sendable, Hashable {
-        package var granted: Int
-        /// Microseconds since 1970 by the clock that was asked.
-        package var firstAtMicros: Int64
-        /// From the moment of the answer until the first slot.
-        package var delayMicros: Int64
+        /// Ascending; microseconds since 1970 by the clock that was asked.
+        package var slots: [Int64]
+        /// The same clock when it answered.
+        package var nowMicros: Int64
+        /// No slot is free before; microseconds since 1970.
+        package var nextMicros: Int64
         /// UTC milliseconds: Apple asked for silence until then.
         package var blockedUntil: Int64?
 
         package init(
-            granted: Int, firstAtMicros: Int64, delayMicros: Int64, blockedUntil: Int64? = nil
+            slots: [Int64] = [], nowMicros: Int64 = 0, nextMicros: Int64 = 0,
+            blockedUntil: Int64? = nil
         ) {
-            self.granted = granted
-            self.firstAtMicros = firstAtMicros
-            self.delayMicros = delayMicros
+            self.slots = slots
+            self.nowMicros = nowMicros
+            self.nextMicros = nextMicros
             self.blockedUntil = blockedUntil
         }
     }
 
-    /// Reserves up to `wanted` slots within the horizon, none in the past. `nowMicros` is a rehearsal's clock; nil
-    /// asks the database's, so that no replica's own clock matters.
-    ///
-    /// A clock that was set back would keep slots in a far future: nobody reserves that far, so they count for
-    /// none, and the next ones start where the last honest lease must have ended.
+    /// Reserves up to `wanted` slots within the horizon, none in the past. `missed` are slots of earlier leases that no
+    /// call used, and none will: what they leave of their window others may have. `nowMicros` is a rehearsal's clock;
+    /// nil asks the database's, so that no replica's own clock matters.
     package static func lease(
-        _ rate: CallRate, wanted: Int, nowMicros: Int64?, on connection: isolated PostgresConnection
+        _ rate: CallRate, wanted: Int, missed: [Int64] = [], nowMicros: Int64?,
+        on connection: isolated PostgresConnection
     ) throws -> Lease {
-        if let lease = try take(rate, wanted: wanted, nowMicros: nowMicros, on: connection) {
-            return lease
-        }
+        let ask = leaseSlots(rate, wanted: wanted, missed: missed, nowMicros: nowMicros)
+        if let lease = try taken(connection.query(ask)) { return lease }
         _ = try connection.execute(
             """
             -- name: createRateLimit
             INSERT INTO repricer.rate_limits (endpoint) VALUES (\(rate.endpoint)) ON CONFLICT DO NOTHING
             """)
-        return try take(rate, wanted: wanted, nowMicros: nowMicros, on: connection)
-            ?? Lease(granted: 0, firstAtMicros: 0, delayMicros: 0, blockedUntil: nil)
+        return try taken(connection.query(ask)) ?? Lease()
     }
 
-    /// nil when the endpoint has no row yet. The clock is read after the row's lock: waiting for it must not make
-    /// slots start in the past.
-    private static func take(
-        _ rate: CallRate, wanted: Int, nowMicros: Int64?, on connection: isolated PostgresConnection
-    ) throws -> Lease? {
-        let (horizon, spacing) = (rate.horizonMicros, rate.spacingMicros)
-        let row = try connection.query(
-            """
-            -- name: leaseSlots
-            WITH held AS MATERIALIZED (
-                SELECT endpoint, next_slot_micros, blocked_until FROM repricer.rate_limits
-                WHERE endpoint = \(rate.endpoint) FOR UPDATE
-            ), timed AS MATERIALIZED (
-                SELECT *, coalesce(\(nowMicros)::bigint, repricer.rate_clock()) AS now FROM held
-            ), placed AS MATERIALIZED (
-                SELECT endpoint, now, next_slot_micros,
-                    CASE WHEN extract(epoch FROM blocked_until) * 1000000 > now THEN blocked_until END
-                        AS blocked_until,
-                    CASE WHEN next_slot_micros > now + 2 * (\(horizon)::bigint + \(spacing)::bigint)
-                        THEN now + \(horizon)::bigint + \(spacing)::bigint
-                        ELSE greatest(next_slot_micros, now) END AS first
-                FROM timed
-            ), granted AS MATERIALIZED (
-                SELECT endpoint, now, first, blocked_until, first < next_slot_micros AS is_set_back,
-                    CASE WHEN blocked_until IS NOT NULL THEN 0
-                        ELSE greatest(0, least(\(Int64(wanted)),
-                            (now + \(horizon)::bigint - first + \(spacing)::bigint - 1)
-                                / \(spacing)::bigint)) END AS slots
-                FROM placed
-            ), moved AS (
-                UPDATE repricer.rate_limits r
-                SET next_slot_micros = g.first + g.slots * \(spacing)::bigint
-                FROM granted g WHERE r.endpoint = g.endpoint
-                    AND (g.slots > 0 OR g.is_set_back)
-            )
-            SELECT slots, first, first - now AS delay, blocked_until FROM granted
-            """
-        ).oneOrNil()
-        guard let row else { return nil }
+    private static func leaseSlots(
+        _ rate: CallRate, wanted: Int, missed: [Int64], nowMicros: Int64?
+    ) -> SQL {
+        """
+        -- name: leaseSlots
+        SELECT now_micros, slots, next_micros, blocked_until FROM repricer.lease_slots(
+            \(rate.endpoint), \(wanted), \(nowMicros), \(rate.horizonMicros), \(rate.gapMicros),
+            \(rate.windowMicros), \(rate.isRemembered ? rate.perSecond : 0), \(missed))
+        """
+    }
+
+    /// nil when the endpoint has no row yet.
+    private static func taken(_ rows: Rows) throws -> Lease? {
+        guard let row = try rows.oneOrNil() else { return nil }
         return Lease(
-            granted: try row.int("slots"), firstAtMicros: try row.int64("first"),
-            delayMicros: try row.int64("delay"),
+            slots: try row.int64s("slots"), nowMicros: try row.int64("now_micros"),
+            nextMicros: try row.int64("next_micros"),
             blockedUntil: try row.millisecondsOrNil("blocked_until"))
     }
 
@@ -123,15 +115,18 @@ package enum RateQueries {
         ).one().int64("now")
     }
 
-    /// Gives back the end of a lease that no call will use, unless somebody reserved beyond it meanwhile.
+    /// Gives back what no call will use of a lease: all but its first `used` slots.
     package static func giveBack(_ rate: CallRate, _ lease: Lease, used: Int) -> SQL {
-        let spacing = rate.spacingMicros
-        let end = lease.firstAtMicros + Int64(lease.granted) * spacing
+        let unused = Array(lease.slots.dropFirst(used))
+        let end = lease.slots.last.map { $0 + rate.gapMicros } ?? 0
         return """
             -- name: giveBackSlots
             UPDATE repricer.rate_limits
-            SET next_slot_micros = \(lease.firstAtMicros + Int64(used) * spacing)
-            WHERE endpoint = \(rate.endpoint) AND next_slot_micros = \(end)
+            SET next_slot_micros = CASE WHEN next_slot_micros = \(end) THEN \(unused.first ?? end)
+                    ELSE next_slot_micros END,
+                taken_micros = ARRAY(
+                    SELECT t FROM unnest(taken_micros) AS t WHERE t <> ALL (\(unused)) ORDER BY t)
+            WHERE endpoint = \(rate.endpoint)
             """
     }
 

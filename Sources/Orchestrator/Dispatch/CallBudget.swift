@@ -32,6 +32,7 @@ package struct CallBudget: Sendable {
     let silenceMax: Duration
     let wait: Wait
     private let slotClock = SlotClock()
+    private let missed = MissedSlots()
 
     package init(
         pool: LedgerPool, endpoint: String, perSecond: Int?, clock: any WallClock,
@@ -70,28 +71,27 @@ package struct CallBudget: Sendable {
     ) throws -> CallSlots {
         guard perSecond != nil else { return unlimited(wanted) }
         guard isReal else {
-            let nowMicros = clock.nowMilliseconds() &* 1000
             let lease = try RateQueries.lease(
-                rate, wanted: wanted, nowMicros: nowMicros, on: connection)
-            return CallSlots(
-                lease, first: .now + real(.microseconds(lease.delayMicros)),
-                spacing: real(.microseconds(rate.spacingMicros)), tolerance: nil, wait: wait)
+                rate, wanted: wanted, nowMicros: clock.nowMilliseconds() &* 1000, on: connection)
+            return CallSlots(lease, asked: .now, tolerance: nil, real: real, wait: wait)
         }
         if slotClock.isNew(at: .now) {
             let micros = try RateQueries.clockMicros(on: connection)
             _ = slotClock.instant(of: micros, answered: .now)
         }
-        var lease = try RateQueries.lease(rate, wanted: wanted, nowMicros: nil, on: connection)
+        var lease = try RateQueries.lease(
+            rate, wanted: wanted, missed: missed.takeAll(), nowMicros: nil, on: connection)
         let answered = ContinuousClock.now
-        let asked = slotClock.instant(
-            of: lease.firstAtMicros &- lease.delayMicros, answered: answered)
-        // Nobody can tell when its slots are: they are lost.
-        if asked == nil { lease.granted = 0 }
+        let asked = slotClock.instant(of: lease.nowMicros, answered: answered)
+        if asked == nil {
+            // Nobody can tell when its slots are: they are not used.
+            missed.add(lease.slots)
+            lease.slots = []
+        }
         return CallSlots(
-            lease, first: (asked ?? answered) + .microseconds(lease.delayMicros),
-            spacing: .microseconds(rate.spacingMicros),
+            lease, asked: asked ?? answered,
             tolerance: rate.spacingMicros >= Self.spacingMin ? CallSlots.tolerance : nil,
-            wait: wait)
+            missed: missed, wait: wait)
     }
 
     /// Reserves up to `wanted` slots, perhaps none.
@@ -111,8 +111,8 @@ package struct CallBudget: Sendable {
 
     private func unlimited(_ wanted: Int) -> CallSlots {
         CallSlots(
-            RateQueries.Lease(granted: wanted, firstAtMicros: 0, delayMicros: 0),
-            first: .now, spacing: .zero, tolerance: nil, wait: wait)
+            RateQueries.Lease(slots: Array(repeating: 0, count: max(0, wanted))),
+            asked: .now, tolerance: nil, wait: wait)
     }
 
     private func real(_ interval: Duration) -> Duration {
@@ -142,7 +142,8 @@ package struct CallBudget: Sendable {
     package func pause(after slots: CallSlots) async throws {
         guard slots.granted == 0 else { return }
         try await pause(
-            blockedUntil: slots.lease.blockedUntil, delayMicros: slots.lease.delayMicros)
+            blockedUntil: slots.lease.blockedUntil,
+            delayMicros: slots.lease.nextMicros &- slots.lease.nowMicros)
     }
 
     /// How long before its slots a lease is asked for. A rehearsal's clock may need half a horizon.

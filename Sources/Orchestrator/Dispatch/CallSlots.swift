@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// A slot's instant is counted by the monotonic clock from the moment of the lease, so a step of this machine's
 /// clock moves none. One that is missed by more than the tolerance is forfeited: calls that were held up must not
-/// leave beside those whose turn it is.
+/// leave beside those whose turn it is. What it leaves of its window the next lease gives to others.
 package final class CallSlots: Sendable {
     /// How late a call may leave. Of the margin between slots this is the process's part; the rest is left to the
     /// network.
@@ -20,51 +20,68 @@ package final class CallSlots: Sendable {
     }
 
     package let lease: RateQueries.Lease
-    private let first: ContinuousClock.Instant
-    private let spacing: Duration
+    /// One for each slot of the lease.
+    private let instants: [ContinuousClock.Instant]
+    /// No slot is free before: the first instant that the lease does not hold.
+    let end: ContinuousClock.Instant
     /// nil: slots are never missed, since a rehearsal's clock runs faster than any process can follow.
     private let tolerance: Duration?
+    private let missed: MissedSlots
     private let wait: CallBudget.Wait
     private let run: Mutex<Run>
     private let silenced = Mutex(false)
 
+    /// `asked` is when the lease's clock said what the lease says; `real` turns its time into ours.
     package init(
-        _ lease: RateQueries.Lease, first: ContinuousClock.Instant, spacing: Duration,
-        tolerance: Duration?, wait: @escaping CallBudget.Wait
+        _ lease: RateQueries.Lease, asked: ContinuousClock.Instant, tolerance: Duration?,
+        missed: MissedSlots = MissedSlots(), real: (Duration) -> Duration = { $0 },
+        wait: @escaping CallBudget.Wait
     ) {
+        func instant(_ micros: Int64) -> ContinuousClock.Instant {
+            asked + real(.microseconds(micros &- lease.nowMicros))
+        }
         self.lease = lease
-        self.first = first
-        self.spacing = spacing
+        instants = lease.slots.map { instant($0) }
+        end = instant(lease.nextMicros)
         self.tolerance = tolerance
+        self.missed = missed
         self.wait = wait
-        run = Mutex(Run(kept: lease.granted))
+        run = Mutex(Run(kept: lease.slots.count))
     }
 
-    package var granted: Int { lease.granted }
-
-    /// The first instant that the lease does not hold.
-    var end: ContinuousClock.Instant { first + spacing * granted }
+    package var granted: Int { lease.slots.count }
 
     /// Waits for the next slot that can still be met; false when none is left.
     package func take() async throws -> Bool {
         while let slot = reserve() {
-            let early = slot - ContinuousClock.now
-            if early > .zero { try await wait(early) }
-            guard let tolerance, ContinuousClock.now - slot > tolerance else { return true }
+            let early = instants[slot] - ContinuousClock.now
+            do {
+                if early > .zero { try await wait(early) }
+            } catch {
+                missed.add(lease.slots[slot])
+                throw error
+            }
+            guard isMissed(slot, at: .now) else { return true }
+            missed.add(lease.slots[slot])
         }
         return false
     }
 
-    private func reserve() -> ContinuousClock.Instant? {
+    private func reserve() -> Int? {
         let now = ContinuousClock.now
         return run.withLock { run in
             while run.used < run.kept {
-                let slot = first + spacing * run.used
+                let slot = run.used
                 run.used += 1
-                if tolerance.map({ now - slot <= $0 }) ?? true { return slot }
+                if !isMissed(slot, at: now) { return slot }
+                missed.add(lease.slots[slot])
             }
             return nil
         }
+    }
+
+    private func isMissed(_ slot: Int, at now: ContinuousClock.Instant) -> Bool {
+        tolerance.map { now - instants[slot] > $0 } ?? false
     }
 
     /// The App Store asked for silence on a call of this lease: what is left of it is not used. A change that was put back
@@ -79,6 +96,25 @@ package final class CallSlots: Sendable {
         run.withLock { run in
             run.kept = min(run.kept, max(run.used, wanted))
             return run.kept
+        }
+    }
+}
+
+/// Slots of one endpoint that this process had and did not use, until its next lease tells of them.
+package final class MissedSlots: Sendable {
+    private let slots = Mutex<[Int64]>([])
+
+    package init() {}
+
+    package func add(_ more: Int64...) { add(more) }
+
+    package func add(_ more: [Int64]) { slots.withLock { $0 += more } }
+
+    /// All so far; they are told once.
+    func takeAll() -> [Int64] {
+        slots.withLock { slots in
+            defer { slots = [] }
+            return slots
         }
     }
 }

@@ -8,12 +8,12 @@ import Testing
 /// How a process keeps the slots that it reserved.
 struct CallSlotsTests {
     private static func slots(
-        first: Duration, granted: Int, tolerance: Duration?, wait: @escaping CallBudget.Wait
+        first: Duration, granted: Int, tolerance: Duration?, missed: MissedSlots = MissedSlots(),
+        wait: @escaping CallBudget.Wait
     ) -> CallSlots {
         CallSlots(
-            RateQueries.Lease(granted: granted, firstAtMicros: 0, delayMicros: 0),
-            first: ContinuousClock.now + first, spacing: .seconds(10), tolerance: tolerance,
-            wait: wait)
+            RateQueries.Lease(slots: (0..<Int64(granted)).map { $0 * 10_000_000 }),
+            asked: ContinuousClock.now + first, tolerance: tolerance, missed: missed, wait: wait)
     }
 
     @Test func take_beforeItsSlot_waitsForIt() async throws {
@@ -59,6 +59,20 @@ struct CallSlotsTests {
         #expect(slots.keep(1) == 2)
         #expect(slots.keep(4) == 2, "what was given back is gone")
         #expect(try await slots.take() == false)
+    }
+
+    /// The next lease tells of them, once.
+    @Test func missedSlots_areKeptForTheNextLease() async throws {
+        let missed = MissedSlots()
+        let slots = Self.slots(
+            first: .seconds(-25), granted: 4, tolerance: .seconds(8), missed: missed
+        ) { _ in throw CancellationError() }
+
+        #expect(try await slots.take(), "of the first three, two were missed by more than 8 s")
+        await #expect(throws: CancellationError.self) { try await slots.take() }
+
+        #expect(missed.takeAll() == [0, 10_000_000, 30_000_000])
+        #expect(missed.takeAll() == [])
     }
 
     @Test func take_whenARehearsalRuns_missesNoSlot() async throws {

@@ -55,11 +55,30 @@ struct SlotClockTests {
             answer(at: 0.5, delay: .milliseconds(1), clockIsAheadBy: step) == .milliseconds(501))
     }
 
+    /// What was reserved before the step may still leave: slots are used again once it has, and its window passed.
+    @Test func aClock_thatWasSetForward_isDoubtedForAWhile() {
+        for quarter in 0..<8 {
+            #expect(answer(at: Double(quarter) / 4, delay: .milliseconds(1 + quarter % 3)) != nil)
+        }
+        let step = Duration.milliseconds(30)
+
+        for quarter in 8..<14 {
+            #expect(answer(at: Double(quarter) / 4, delay: .zero, clockIsAheadBy: step) == nil)
+        }
+        #expect(answer(at: 3.75, delay: .zero, clockIsAheadBy: step) == .milliseconds(3750))
+    }
+
+    @Test func answers_quickerByAMoment_areBelieved() {
+        for quarter in 0..<8 { _ = answer(at: Double(quarter) / 4, delay: .milliseconds(11)) }
+
+        #expect(answer(at: 2, delay: .milliseconds(2)) == .milliseconds(2002))
+    }
+
     @Test func answers_ofLongAgo_areForgotten() {
         #expect(clock.isNew(at: start))
         #expect(answer(at: 0, delay: .zero) == .zero)
-        #expect(!clock.isNew(at: start + SlotClock.memory))
-        #expect(clock.isNew(at: start + SlotClock.memory + .milliseconds(1)))
+        #expect(!clock.isNew(at: start + SlotClock.memorySpan))
+        #expect(clock.isNew(at: start + SlotClock.memorySpan + .milliseconds(1)))
 
         // The clocks drifted apart meanwhile.
         #expect(answer(at: 3600, delay: .milliseconds(60)) == .seconds(3600) + .milliseconds(60))
