@@ -35,6 +35,14 @@ struct Binding: Sendable {
     let type: TypeID
     let value: Value
 
+    var byteCount: Int {
+        switch value {
+        case .null, .refused: 0
+        case .text(let text): text.utf8.count
+        case .binary(let bytes): bytes.count
+        }
+    }
+
     static func text(_ value: String?, type: TypeID) -> Binding {
         guard let value else { return Binding(type: type, value: .null) }
         guard !value.utf8.contains(0) else {

@@ -57,6 +57,12 @@ extension PostgresError {
             self.statement = statement
             return
         }
+        if let severity = field("V"), severity == "FATAL" || severity == "PANIC" {
+            // The session ended with these words.
+            self.init(connectionLostWith: field("M") ?? "")
+            self.statement = statement
+            return
+        }
         self.init(.server, "the database refused")
         sqlState = SQLState(state)
         message = field("M")

@@ -38,14 +38,17 @@ package struct ConnectionOptions: Sendable {
     static let pooledScript = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'"
 
     /// The settings of one transaction, where none can be set for longer.
-    var localScript: String {
+    var localScript: String { localStatements.joined(separator: "; ") }
+
+    /// The same, one by one.
+    var localStatements: [String] {
         let lines = [
             "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'",
             "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 1",
         ]
         // What is read-only by default is so from the next transaction on.
         let readOnly = isReadOnly ? ["SET LOCAL transaction_read_only = on"] : []
-        return (lines + timeouts.map { "SET LOCAL \($0)" } + readOnly).joined(separator: "; ")
+        return lines + timeouts.map { "SET LOCAL \($0)" } + readOnly
     }
 
     /// Whether anything is set that holds for a single statement, too.

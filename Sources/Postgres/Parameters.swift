@@ -10,13 +10,20 @@ struct Parameters {
     private var lengths: [Int32] = []
     private var formats: [Int32] = []
 
+    /// What the values take on the wire, nearly.
+    var byteCount: Int { buffer.count }
+
     /// Throws what a value was refused for; nothing has been sent then.
-    init(_ bindings: [Binding], statement: String) throws(PostgresError) {
+    init(_ bindings: [Binding], statement: @autoclosure () -> String) throws(PostgresError) {
         guard bindings.count <= Self.countMax else {
             var error = PostgresError(.tooLarge, "\(bindings.count) parameters, at most 65535")
-            error.statement = statement
+            error.statement = statement()
             throw error
         }
+        buffer.reserveCapacity(bindings.reduce(0) { $0 + $1.byteCount + 1 })
+        offsets.reserveCapacity(bindings.count)
+        lengths.reserveCapacity(bindings.count)
+        formats.reserveCapacity(bindings.count)
         for binding in bindings {
             switch binding.value {
             case .null:
@@ -36,7 +43,7 @@ struct Parameters {
                 buffer.append(contentsOf: bytes)
                 buffer.append(0)
             case .refused(var error):
-                error.statement = statement
+                error.statement = statement()
                 throw error
             }
         }

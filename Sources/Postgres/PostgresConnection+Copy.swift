@@ -56,7 +56,8 @@ extension PostgresConnection {
         guard sql.bindings.isEmpty else {
             throw PostgresError(.wrongCall, "COPY takes no bound values")
         }
-        let handle = try open()
+        if let body, !body.isSent { _ = try converse([]) }
+        let handle = try openForTrip()
         guard let result = PQexec(handle.pointer, sql.text) else {
             throw PostgresError(connectionLostWith: handle.message)
         }

@@ -9,25 +9,46 @@ extension PostgresConnection {
     /// that cannot be sent is refused before anything is sent.
     package func pipeline(_ statements: [SQL]) throws(PostgresError) -> [Rows] {
         guard !statements.isEmpty else { return [] }
-        guard statements.count <= Self.pipelineStatementsMax else {
-            throw PostgresError(
-                .tooLarge, "\(statements.count) statements in a pipeline, at most 100000")
-        }
-        guard !isPooled || !options.hasLimits || isInTransaction else {
+        try Self.checkCount(statements.count)
+        guard !isPooled || !options.hasLimits || isInTransaction || body != nil else {
             throw PostgresError(.wrongCall, "through a pooler, limits need a transaction")
         }
-        let handle = try open()
-        var batch: [PipelineStep] = []
-        batch.reserveCapacity(statements.count)
-        for sql in statements {
-            batch.append(
-                PipelineStep(
-                    key: .init(text: sql.text, types: sql.bindings.map(\.type)),
-                    parameters: try Parameters(sql.bindings, statement: sql.name), name: sql.name))
+        let steps = try statements.map { sql throws(PostgresError) in
+            try PipelineStep(sql, .asked)
         }
+        return try converse(steps)
+    }
+
+    static func checkCount(_ count: Int) throws(PostgresError) {
+        guard count <= pipelineStatementsMax else {
+            throw PostgresError(
+                .tooLarge, "\(count) statements in a pipeline, at most \(pipelineStatementsMax)")
+        }
+    }
+
+    /// Sends the steps after what a transaction has still to send, with one sync. Returns the rows of those asked.
+    func converse(_ steps: [PipelineStep]) throws(PostgresError) -> [Rows] {
+        if let failure = body?.failure { throw failure }
+        let handle = try open()
+        let unsent = takeUnsent()
+        guard !unsent.isEmpty || !steps.isEmpty else { return [] }
+        do throws(PipelineFailure) {
+            return try exchange(unsent + steps, handle)
+        } catch {
+            throw noted(error)
+        }
+    }
+
+    /// Sends the steps with one sync and reads what comes back; the rows of those asked. The connection is closed
+    /// where it can't be used any more.
+    func exchange(
+        _ steps: [PipelineStep], _ handle: ConnectionHandle
+    ) throws(PipelineFailure) -> [Rows] {
+        let first = steps.first?.role ?? .asked
         guard PQsetnonblocking(handle.pointer, 1) == 0, PQenterPipelineMode(handle.pointer) == 1
         else {
-            throw PostgresError(connectionLostWith: handle.message)
+            throw PipelineFailure(
+                error: PostgresError(connectionLostWith: handle.message), role: first)
         }
         defer {
             // Both fail only on a broken connection, which the caller learns from the error.
@@ -35,46 +56,65 @@ extension PostgresConnection {
             _ = PQsetnonblocking(handle.pointer, 0)
             freeEvicted(handle)
         }
-        let expected = try send(batch, handle)
+        tripCount += 1
+        let expected: [Expected]
+        do throws(PostgresError) {
+            expected = try send(steps, handle)
+        } catch {
+            // Half a batch is with the server, and its rest can't follow.
+            close()
+            throw PipelineFailure(error: error, role: first)
+        }
         return try receive(expected, handle)
     }
 
     /// What comes back, in order.
     private enum Expected {
-        case prepared(StatementCache.Key, name: String, statement: String)
-        case rows(StatementCache.Key, statement: String)
+        case prepared(PipelineStep, name: String)
+        case rows(PipelineStep)
+
+        var step: PipelineStep {
+            switch self {
+            case .prepared(let step, _), .rows(let step): step
+            }
+        }
     }
 
+    /// Bytes that libpq may hold back until somebody looks whether the socket is full.
+    private static let unflushedMax = 32_768
+
     private func send(
-        _ batch: [PipelineStep], _ handle: ConnectionHandle
+        _ steps: [PipelineStep], _ handle: ConnectionHandle
     ) throws(PostgresError) -> [Expected] {
         let connection = handle.pointer
         var expected: [Expected] = []
+        expected.reserveCapacity(steps.count)
         var fresh: [StatementCache.Key: String] = [:]
-        for step in batch {
-            if isPooled {
-                try sendUnnamed(step, handle)
-                expected.append(.rows(step.key, statement: step.name))
-                continue
-            }
-            let name: String
-            if let known = cache.name(for: step.key) ?? fresh[step.key] {
-                name = known
+        var unflushed = 0
+        for step in steps {
+            if isPooled || !step.isPrepared {
+                unflushed += try sendUnnamed(step, handle)
             } else {
-                name = cache.makeName()
-                fresh[step.key] = name
-                let types = step.key.types.map(\.rawValue)
-                let sent = PQsendPrepare(
-                    connection, name, step.key.text, Int32(types.count), types)
+                let name: String
+                if let known = cache.name(for: step.key) ?? fresh[step.key] {
+                    name = known
+                } else {
+                    name = cache.makeName()
+                    fresh[step.key] = name
+                    unflushed += try sendPreparing(step, name, handle)
+                    expected.append(.prepared(step, name: name))
+                }
+                let sent = step.parameters.withPointers { count, values, lengths, formats in
+                    PQsendQueryPrepared(connection, name, count, values, lengths, formats, 0)
+                }
                 guard sent == 1 else { throw PostgresError(connectionLostWith: handle.message) }
-                expected.append(.prepared(step.key, name: name, statement: step.name))
             }
-            let sent = step.parameters.withPointers { count, values, lengths, formats in
-                PQsendQueryPrepared(connection, name, count, values, lengths, formats, 0)
+            expected.append(.rows(step))
+            unflushed += step.parameters.byteCount
+            if unflushed > Self.unflushedMax {
+                try flush(handle)
+                unflushed = 0
             }
-            guard sent == 1 else { throw PostgresError(connectionLostWith: handle.message) }
-            expected.append(.rows(step.key, statement: step.name))
-            try flush(handle)
         }
         guard PQpipelineSync(connection) == 1 else {
             throw PostgresError(connectionLostWith: handle.message)
@@ -83,16 +123,29 @@ extension PostgresConnection {
         return expected
     }
 
+    /// Returns the length of the text.
+    private func sendPreparing(
+        _ step: PipelineStep, _ name: String, _ handle: ConnectionHandle
+    ) throws(PostgresError) -> Int {
+        let text = step.key.text
+        let types = step.key.types.map(\.rawValue)
+        guard PQsendPrepare(handle.pointer, name, text, Int32(types.count), types) == 1 else {
+            throw PostgresError(connectionLostWith: handle.message)
+        }
+        return text.utf8.count
+    }
+
+    /// Returns the length of the text.
     private func sendUnnamed(
         _ step: PipelineStep, _ handle: ConnectionHandle
-    ) throws(PostgresError) {
+    ) throws(PostgresError) -> Int {
+        let text = step.key.text
         let types = step.key.types.map(\.rawValue)
         let sent = step.parameters.withPointers { count, values, lengths, formats in
-            PQsendQueryParams(
-                handle.pointer, step.key.text, count, types, values, lengths, formats, 0)
+            PQsendQueryParams(handle.pointer, text, count, types, values, lengths, formats, 0)
         }
         guard sent == 1 else { throw PostgresError(connectionLostWith: handle.message) }
-        try flush(handle)
+        return text.utf8.count
     }
 
     /// Writes what libpq holds back. While the socket is full it also reads: the server stops
@@ -109,60 +162,86 @@ extension PostgresConnection {
 
     private func receive(
         _ expected: [Expected], _ handle: ConnectionHandle
-    ) throws(PostgresError) -> [Rows] {
+    ) throws(PipelineFailure) -> [Rows] {
         var results: [Rows] = []
-        var failure: PostgresError?
+        var failure: PipelineFailure?
+        var last = PipelineStep.Role.asked
         for item in expected {
-            let statement: String
-            switch item {
-            case .prepared(_, _, let name), .rows(_, let name): statement = name
-            }
+            let step = item.step
+            last = step.role
             guard let result = PQgetResult(handle.pointer) else {
-                throw failure ?? PostgresError(connectionLostWith: handle.message)
+                throw failure ?? lost(handle, step.role)
             }
             if PQresultStatus(result) == PGRES_PIPELINE_ABORTED {
                 PQclear(result)
             } else {
                 do throws(PostgresError) {
-                    let owned = try check(result, handle, statement: statement)
+                    let owned = try answer(result, to: step, handle)
                     switch item {
-                    case .prepared(let key, let name, _): cache.insert(key, name: name)
-                    case .rows: results.append(Rows(owned))
+                    case .prepared(_, let name): cache.insert(step.key, name: name)
+                    case .rows:
+                        if step.role == .asked { results.append(Rows(owned)) }
                     }
                 } catch {
-                    if case .rows(let key, _) = item { cache.forget(key, ifStaleBy: error) }
-                    failure = failure ?? error
+                    if case .rows = item { cache.forget(step.key, ifStaleBy: error) }
+                    failure = failure ?? PipelineFailure(error: error, role: step.role)
+                    if isClosed, let failure { throw failure }
                 }
             }
             // Each statement's results end with a nil, the sync's does not.
-            guard handle.isUp else {
-                throw failure ?? PostgresError(connectionLostWith: handle.message)
-            }
+            guard handle.isUp else { throw failure ?? lost(handle, step.role) }
             while let extra = PQgetResult(handle.pointer) { PQclear(extra) }
         }
-        // The server commits what stands outside a transaction at the sync: without its word nothing is stored yet.
-        guard let sync = PQgetResult(handle.pointer) else {
-            throw failure ?? PostgresError(connectionLostWith: handle.message)
-        }
+        try receiveSync(after: last, failure, handle)
+        return results
+    }
+
+    /// The server commits what stands outside a transaction at the sync: without its word nothing is stored yet.
+    private func receiveSync(
+        after last: PipelineStep.Role, _ failure: PipelineFailure?, _ handle: ConnectionHandle
+    ) throws(PipelineFailure) {
+        guard let sync = PQgetResult(handle.pointer) else { throw failure ?? lost(handle, last) }
         guard PQresultStatus(sync) == PGRES_PIPELINE_SYNC else {
+            var failure = failure
             do throws(PostgresError) {
                 _ = try check(sync, handle, statement: "sync")
             } catch {
-                failure = failure ?? error
+                failure = failure ?? PipelineFailure(error: error, role: last)
             }
             // What else it has to say is of no use.
             close()
-            throw failure ?? PostgresError(connectionLostWith: handle.message)
+            throw failure ?? lost(handle, last)
         }
         PQclear(sync)
         if let failure { throw failure }
-        return results
     }
-}
 
-/// One statement of a pipeline, ready to be sent.
-private struct PipelineStep {
-    let key: StatementCache.Key
-    let parameters: Parameters
-    let name: String
+    private func lost(_ handle: ConnectionHandle, _ role: PipelineStep.Role) -> PipelineFailure {
+        PipelineFailure(error: PostgresError(connectionLostWith: handle.message), role: role)
+    }
+
+    /// The result when it is the success that the step is meant to have.
+    private func answer(
+        _ result: OpaquePointer, to step: PipelineStep, _ handle: ConnectionHandle
+    ) throws(PostgresError) -> ResultHandle {
+        let status = PQresultStatus(result)
+        guard status != PGRES_COPY_IN && status != PGRES_COPY_OUT && status != PGRES_COPY_BOTH
+        else {
+            // libpq knows no way out of a COPY in a pipeline.
+            PQclear(result)
+            close()
+            throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
+        }
+        let owned = try check(result, handle, statement: step.key.name)
+        switch step.role {
+        case .opening, .asked: break
+        case .unread:
+            // What follows would be stored by itself.
+            guard !["COMMIT", "ROLLBACK"].contains(owned.tag) else { throw .endedByItself }
+        case .commit:
+            // The answer to COMMIT where nothing could be stored is ROLLBACK, and no error.
+            guard owned.tag == "COMMIT" else { throw .aborted }
+        }
+        return owned
+    }
 }

@@ -7,14 +7,28 @@ package enum Isolation: String, Sendable {
     case serializable = "SERIALIZABLE"
 }
 
+/// What a transaction has still to send while its body runs.
+struct TransactionBody {
+    /// Until the first statement takes them along.
+    var opening: [PipelineStep]
+    /// Statements that nobody waits for, in their order.
+    var unread: [PipelineStep] = []
+    /// The server refused to begin: nothing may be sent, for it would stand by itself.
+    var failure: PostgresError?
+
+    /// The next statement can go by itself.
+    var isSent: Bool { opening.isEmpty && unread.isEmpty && failure == nil }
+}
+
 extension PostgresConnection {
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
     ///
-    /// Errors of `BEGIN` and `COMMIT` are `PostgresError`s with their `phase`; a connection that
-    /// breaks at `COMMIT` is `commitOutcomeUnknown`. The body's error is thrown on as it is; when the
-    /// rollback fails as well and the connection was not lost already, the rollback's error is
-    /// thrown with the body's as `underlying`, and the connection is closed. A body that swallows
-    /// a failed statement gets `transactionAborted`. Transactions do not nest: `transactionMisused`.
+    /// `BEGIN` travels with the first statement of the body, and what `sendLater` was given with `COMMIT`; a body that
+    /// sends nothing costs nothing. Errors of `BEGIN` and `COMMIT` are `PostgresError`s with their `phase`, also where
+    /// the body swallows the first; a connection that breaks at `COMMIT` is `commitOutcomeUnknown`. The body's error
+    /// is thrown on as it is; when the rollback fails as well and the connection was not lost already, the rollback's
+    /// error is thrown with the body's as `underlying`, and the connection is closed. A body that swallows a failed
+    /// statement gets `transactionAborted`. Transactions do not nest: `transactionMisused`.
     package func transaction<T: Sendable>(
         _ isolation: Isolation = .readCommitted,
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
@@ -31,25 +45,64 @@ extension PostgresConnection {
         return value
     }
 
+    /// Statements of this transaction whose rows nobody reads. They cost no round trip of their own: they travel with
+    /// `COMMIT`, or before the body's next statement, whatever that is, so that none overtakes another.
+    ///
+    /// An error of one is thrown by whoever sends them: the next statement, or `transaction` after its body; it names
+    /// its statement and has no `phase`, and nothing of the transaction is stored. They are forgotten when the body
+    /// throws. A value that can't be sent is refused at once; at most `pipelineStatementsMax` wait at a time.
+    /// Outside a transaction: `transactionMisused`.
+    package func sendLater(_ statements: [SQL]) throws(PostgresError) {
+        guard !statements.isEmpty else { return }
+        guard var body else {
+            throw PostgresError(.transactionMisused, "statements for later need a transaction")
+        }
+        if let failure = body.failure { throw failure }
+        try Self.checkCount(body.unread.count + statements.count)
+        let steps = try statements.map { sql throws(PostgresError) in
+            try PipelineStep(sql, .unread)
+        }
+        body.unread += steps
+        self.body = body
+    }
+
     private func begin(_ isolation: Isolation) throws(PostgresError) {
-        guard !isInTransactionBody, !isInTransaction else {
+        guard body == nil, !isInTransaction else {
             throw PostgresError(.transactionMisused, "a transaction is open already")
         }
         try freeEvicted(open())
-        do throws(PostgresError) {
-            let begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
-            try script(isPooled ? "\(begin); \(options.localScript)" : begin)
-        } catch {
-            throw error.at(.begin)
+        let settings = isPooled ? options.localStatements : []
+        let opening = ["BEGIN ISOLATION LEVEL \(isolation.rawValue)"] + settings
+        body = TransactionBody(
+            opening: try opening.map { text throws(PostgresError) in
+                try PipelineStep(SQL(unsafe: text), .opening)
+            })
+    }
+
+    /// What has to be sent before anything else.
+    func takeUnsent() -> [PipelineStep] {
+        guard let body else { return [] }
+        self.body = TransactionBody(opening: [], failure: body.failure)
+        return body.opening + body.unread
+    }
+
+    /// The error to throw. A transaction that could not be begun stays so until its end.
+    func noted(_ failure: PipelineFailure) -> PostgresError {
+        switch failure.role {
+        case .opening:
+            let error = failure.error.at(.begin)
+            body?.failure = error
+            return error
+        case .unread, .asked: return failure.error
+        case .commit: return failure.error.at(.commit)
         }
-        isInTransactionBody = true
     }
 
     private func rollBack(because cause: any Error) throws(PostgresError) {
-        isInTransactionBody = false
+        body = nil
         guard isInTransaction else { return }
         do throws(PostgresError) {
-            try script("ROLLBACK")
+            try command("ROLLBACK")
         } catch {
             close()
             if let cause = cause as? PostgresError, cause.isConnectionLoss { return }
@@ -60,32 +113,54 @@ extension PostgresConnection {
     }
 
     private func commit() throws(PostgresError) {
-        isInTransactionBody = false
+        let ended = body
+        body = nil
+        if let failure = ended?.failure {
+            try rollBack(because: failure)
+            throw failure
+        }
         let handle = try open()
+        let (opening, unread) = (ended?.opening ?? [], ended?.unread ?? [])
+        guard opening.isEmpty || !unread.isEmpty else { return }
         let status = PQtransactionStatus(handle.pointer)
         if status == PQTRANS_INERROR {
             // COMMIT would answer ROLLBACK without an error, and the work would be lost silently.
             try rollBackSwallowed()
-            throw PostgresError(
-                .transactionAborted, "a statement failed inside the transaction; nothing was stored"
-            )
+            throw PostgresError.aborted
         }
-        guard status == PQTRANS_INTRANS else {
+        guard status == (opening.isEmpty ? PQTRANS_INTRANS : PQTRANS_IDLE) else {
             guard handle.isUp else {
                 throw PostgresError(connectionLostWith: handle.message).at(.commit)
             }
-            throw PostgresError(.transactionMisused, "the body ended the transaction by itself")
+            throw PostgresError.endedByItself
         }
+        guard unread.isEmpty else { return try commit(opening + unread, handle) }
         do throws(PostgresError) {
-            try script("COMMIT")
+            try command("COMMIT")
         } catch {
             throw outcome(ofCommit: error)
         }
     }
 
+    /// Sends what is left and `COMMIT` in one go. The server passes over `COMMIT` after an error.
+    private func commit(
+        _ unsent: [PipelineStep], _ handle: ConnectionHandle
+    ) throws(PostgresError) {
+        let end = try PipelineStep("COMMIT", .commit)
+        do throws(PipelineFailure) {
+            _ = try exchange(unsent + [end], handle)
+        } catch {
+            // Whichever answer is missing: the server may have committed before it fell silent.
+            guard !error.error.isConnectionLoss else { throw outcome(ofCommit: error.error) }
+            let cause = noted(error)
+            try rollBack(because: cause)
+            throw cause
+        }
+    }
+
     private func rollBackSwallowed() throws(PostgresError) {
         do throws(PostgresError) {
-            try script("ROLLBACK")
+            try command("ROLLBACK")
         } catch {
             close()
             throw error.at(.rollback)
@@ -94,7 +169,7 @@ extension PostgresConnection {
 
     /// A refusal by the server is certain; a broken connection may hide a success.
     private func outcome(ofCommit error: PostgresError) -> PostgresError {
-        guard error.code == .connectionLost else { return error.at(.commit) }
+        guard error.isConnectionLoss else { return error.at(.commit) }
         var unknown = PostgresError(
             .commitOutcomeUnknown, "the connection broke while committing; the outcome is unknown")
         unknown.message = error.message
@@ -108,4 +183,9 @@ extension PostgresError {
         error.phase = phase
         return error
     }
+
+    static let endedByItself = PostgresError(
+        .transactionMisused, "the body ended the transaction by itself")
+    static let aborted = PostgresError(
+        .transactionAborted, "a statement failed inside the transaction; nothing was stored")
 }

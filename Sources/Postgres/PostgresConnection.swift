@@ -14,7 +14,8 @@ package actor PostgresConnection {
     private let executor: ThreadExecutor
     private var handle: ConnectionHandle?
     var cache = StatementCache()
-    var isInTransactionBody = false
+    /// Of the transaction whose body runs; nil outside one.
+    var body: TransactionBody?
     private(set) var options = ConnectionOptions()
     /// The server at the other end takes no writes: after a failover, one that is the primary no longer.
     private var isSpent = false
@@ -78,7 +79,7 @@ package actor PostgresConnection {
         self.handle = handle
         self.options = options
         isPooled = try speaksThroughPooler(handle)
-        try script(isPooled ? ConnectionOptions.pooledScript : options.script)
+        try command(isPooled ? ConnectionOptions.pooledScript : options.script)
     }
 
     /// A pooler makes up the process id of the session that it pretends to be.
@@ -102,6 +103,12 @@ package actor PostgresConnection {
         PQconninfoFree(parsed)
     }
 
+    /// The connection for one question, or why there is none any more.
+    func openForTrip() throws(PostgresError) -> ConnectionHandle {
+        tripCount += 1
+        return try open()
+    }
+
     /// The connection, or why there is none any more.
     func open() throws(PostgresError) -> ConnectionHandle {
         guard let handle else {
@@ -118,6 +125,12 @@ package actor PostgresConnection {
     /// The server process behind this connection, for `pg_terminate_backend` in tests; 0 when none.
     package var backendProcessID: Int32 { handle.map { PQbackendPID($0.pointer) } ?? 0 }
 
+    /// Questions so far that waited for the server's answer, however many statements each held.
+    package internal(set) var tripCount = 0
+
+    /// `close()` was called.
+    var isClosed: Bool { handle == nil }
+
     /// Statements that are prepared now, at most `StatementCache.limit`.
     package var preparedStatementCount: Int { cache.count }
 
@@ -128,23 +141,29 @@ package actor PostgresConnection {
         // Data without a question is a notice or the server's farewell, and the end that follows a farewell
         // may still be on its way: a new connection is the cheaper doubt.
         guard !handle.wait(for: POLLIN, timeout: 0) else { return false }
-        return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && !isInTransactionBody
+        return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && body == nil
     }
 
     // MARK: Statements
 
     /// Runs one statement, prepared on first use.
     package func query(_ sql: SQL) throws(PostgresError) -> Rows {
-        let parameters = try Parameters(sql.bindings, statement: sql.name)
-        let key = StatementCache.Key(text: sql.text, types: sql.bindings.map(\.type))
-        guard !isPooled else { return try runUnnamed(key, parameters, statement: sql.name) }
+        let step = try PipelineStep(sql, .asked)
+        if let body, !body.isSent {
+            let rows = try converse([step])
+            guard let answer = rows.first else {
+                throw PostgresError(.wrongCall, "a statement without an answer")
+            }
+            return answer
+        }
+        guard !isPooled else { return try runUnnamed(step) }
         do throws(PostgresError) {
-            return try run(key, parameters, statement: sql.name)
+            return try run(step)
         } catch  where error.isStalePlan {
             // The table changed under the plan, or somebody discarded it: prepare once more.
-            cache.remove(key)
+            cache.remove(step.key)
             guard !isInTransaction else { throw error }
-            return try run(key, parameters, statement: sql.name)
+            return try run(step)
         }
     }
 
@@ -157,54 +176,56 @@ package actor PostgresConnection {
     /// Runs several statements from one text, without values, as one implicit transaction unless
     /// the text says otherwise.
     package func script(_ text: String) throws(PostgresError) {
+        if let body, !body.isSent { _ = try converse([]) }
+        try command(text)
+    }
+
+    /// As `script`, whatever a transaction has still to send.
+    func command(_ text: String) throws(PostgresError) {
         guard !text.utf8.contains(0) else { throw .nulInText }
-        let handle = try open()
-        let name = SQL(unsafe: text).name
-        _ = try check(PQexec(handle.pointer, text), handle, statement: name)
+        let handle = try openForTrip()
+        _ = try check(PQexec(handle.pointer, text), handle, statement: SQL(unsafe: text).name)
     }
 
     /// Through a pooler. The session's limits can't be set for longer than a transaction there, so a statement with
     /// limits gets one of its own.
-    private func runUnnamed(
-        _ key: StatementCache.Key, _ parameters: Parameters, statement: String
-    ) throws(PostgresError) -> Rows {
-        let handle = try open()
+    private func runUnnamed(_ step: PipelineStep) throws(PostgresError) -> Rows {
+        let handle = try openForTrip()
         let needsTransaction = options.hasLimits && !isInTransaction
-        if needsTransaction { try script("BEGIN; \(options.localScript)") }
+        if needsTransaction { try command("BEGIN; \(options.localScript)") }
         do throws(PostgresError) {
-            let types = key.types.map(\.rawValue)
-            let result = parameters.withPointers { count, values, lengths, formats in
+            let types = step.key.types.map(\.rawValue)
+            let result = step.parameters.withPointers { count, values, lengths, formats in
                 PQexecParams(
-                    handle.pointer, key.text, count, types, values, lengths, formats, 0)
+                    handle.pointer, step.key.text, count, types, values, lengths, formats, 0)
             }
-            let rows = Rows(try check(result, handle, statement: statement))
-            if needsTransaction { try script("COMMIT") }
+            let rows = Rows(try check(result, handle, statement: step.key.name))
+            if needsTransaction { try command("COMMIT") }
             return rows
         } catch {
-            if needsTransaction, isInTransaction { try script("ROLLBACK") }
+            if needsTransaction, isInTransaction { try command("ROLLBACK") }
             throw error
         }
     }
 
-    private func run(
-        _ key: StatementCache.Key, _ parameters: Parameters, statement: String
-    ) throws(PostgresError) -> Rows {
-        let handle = try open()
-        let name = try prepare(key, handle, statement: statement)
-        let result = parameters.withPointers { count, values, lengths, formats in
+    private func run(_ step: PipelineStep) throws(PostgresError) -> Rows {
+        let handle = try openForTrip()
+        let name = try prepare(step.key, handle)
+        let result = step.parameters.withPointers { count, values, lengths, formats in
             PQexecPrepared(handle.pointer, name, count, values, lengths, formats, 0)
         }
-        return Rows(try check(result, handle, statement: statement))
+        return Rows(try check(result, handle, statement: step.key.name))
     }
 
     private func prepare(
-        _ key: StatementCache.Key, _ handle: ConnectionHandle, statement: String
+        _ key: StatementCache.Key, _ handle: ConnectionHandle
     ) throws(PostgresError) -> String {
         if let name = cache.name(for: key) { return name }
+        tripCount += 1
         let name = cache.makeName()
         let types = key.types.map(\.rawValue)
         let result = PQprepare(handle.pointer, name, key.text, Int32(types.count), types)
-        _ = try check(result, handle, statement: statement)
+        _ = try check(result, handle, statement: key.name)
         cache.insert(key, name: name)
         freeEvicted(handle)
         return name
@@ -217,17 +238,19 @@ package actor PostgresConnection {
         else { return }
         // Each by itself, so that an unknown name keeps no other from being freed.
         for name in cache.takeEvicted() {
+            tripCount += 1
             PQclear(PQexec(handle.pointer, "DEALLOCATE \(name)"))
         }
     }
 
     /// The result when it is a success; otherwise the error, and the result is cleared.
     func check(
-        _ result: OpaquePointer?, _ handle: ConnectionHandle, statement: String
+        _ result: OpaquePointer?, _ handle: ConnectionHandle,
+        statement: @autoclosure () -> String
     ) throws(PostgresError) -> ResultHandle {
         guard let result else {
             var error = PostgresError(connectionLostWith: handle.message)
-            error.statement = statement
+            error.statement = statement()
             throw error
         }
         let owned = ResultHandle(result)
@@ -239,7 +262,7 @@ package actor PostgresConnection {
             abandonCopy(handle, status)
             throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
         }
-        let error = PostgresError(result: result, connection: handle, statement: statement)
+        let error = PostgresError(result: result, connection: handle, statement: statement())
         if error.sqlState == .readOnlyTransaction { isSpent = true }
         throw error
     }

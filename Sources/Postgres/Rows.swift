@@ -12,9 +12,11 @@ final class ResultHandle: @unchecked Sendable {
     init(_ pointer: OpaquePointer) {
         self.pointer = pointer
         var columns: [String: Int32] = [:]
-        for index in 0..<PQnfields(pointer) {
+        // Nobody reads a column where there is no row.
+        for index in 0..<(PQntuples(pointer) > 0 ? PQnfields(pointer) : 0) {
             guard let name = PQfname(pointer, index) else { continue }
-            columns[String(cString: name)] = columns[String(cString: name)] ?? index
+            let column = String(cString: name)
+            if columns[column] == nil { columns[column] = index }
         }
         self.columns = columns
     }
@@ -22,6 +24,9 @@ final class ResultHandle: @unchecked Sendable {
     deinit {
         PQclear(pointer)
     }
+
+    /// What was done: `SELECT 3`, `COMMIT`.
+    var tag: String { PQcmdStatus(pointer).map { String(cString: $0) } ?? "" }
 }
 
 /// The rows that a statement returned. A row keeps the whole result alive.

@@ -26,18 +26,26 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
     }
 
     /// The text as sent, with `$1`, `$2` … for the bound values.
-    package var text: String {
+    package var text: String { Self.text(of: pieces) }
+
+    /// The `-- name: …` of the first line, else the first words; safe to log.
+    package var name: String { Self.name(startingWith: pieces.first ?? "") }
+
+    static func text(of pieces: [String]) -> String {
         var text = ""
+        text.reserveCapacity(pieces.reduce(0) { $0 + $1.utf8.count + 4 })
         for (index, piece) in pieces.enumerated() {
+            if index > 0 {
+                text += "$"
+                text += String(index)
+            }
             text += piece
-            if index < bindings.count { text += "$\(index + 1)" }
         }
         return text
     }
 
-    /// The `-- name: …` of the first line, else the first words; safe to log.
-    package var name: String {
-        let first = (pieces.first ?? "").drop { $0.isWhitespace }
+    static func name(startingWith piece: String) -> String {
+        let first = piece.drop { $0.isWhitespace }
         if first.hasPrefix("-- name:") {
             let line = first.dropFirst("-- name:".count).prefix { !$0.isNewline }
             return line.split(separator: " ").joined(separator: " ")

@@ -1,13 +1,54 @@
 /// Which statements this connection has prepared, oldest use evicted first.
 struct StatementCache {
+    /// What tells statements apart: their static pieces, and the types of the values between them.
+    ///
+    /// Looked up at each call, so neither is the text built nor its bytes hashed: the pieces are literals of the
+    /// program, and equal ones are nearly always the same bytes in memory, which a comparison sees at once. The hash
+    /// is made of their lengths and types; statements that agree in these are told apart by the comparison.
     struct Key: Hashable {
-        let text: String
+        let pieces: [String]
         let types: [TypeID]
+
+        init(_ sql: SQL) {
+            pieces = sql.pieces
+            types = sql.bindings.map(\.type)
+        }
+
+        static func == (one: Key, other: Key) -> Bool {
+            one.types == other.types
+                && one.pieces.elementsEqual(other.pieces) {
+                    // Equal strings may differ in bytes (Unicode's composed letters), and nearly never in length then.
+                    $0.utf8.count == $1.utf8.count && $0 == $1
+                }
+        }
+
+        func hash(into hasher: inout Hasher) {
+            var shape = UInt(bitPattern: pieces.count)
+            for piece in pieces { shape = shape &* 31 &+ UInt(bitPattern: piece.utf8.count) }
+            for type in types { shape = shape &* 31 &+ UInt(type.rawValue) }
+            hasher.combine(shape)
+        }
+
+        /// As sent to the server.
+        var text: String { SQL.text(of: pieces) }
+
+        /// Safe to log.
+        var name: String { SQL.name(startingWith: pieces.first ?? "") }
+    }
+
+    private final class Entry {
+        let name: String
+        var lastUse: UInt64
+
+        init(name: String, lastUse: UInt64) {
+            self.name = name
+            self.lastUse = lastUse
+        }
     }
 
     static let limit = 256
 
-    private var entries: [Key: (name: String, lastUse: UInt64)] = [:]
+    private var entries: [Key: Entry] = [:]
     private var clock: UInt64 = 0
     private var nameCount: UInt64 = 0
     /// Names that are evicted but still known to the server; freed when a transaction allows it.
@@ -18,7 +59,7 @@ struct StatementCache {
     mutating func name(for key: Key) -> String? {
         guard let entry = entries[key] else { return nil }
         clock += 1
-        entries[key] = (entry.name, clock)
+        entry.lastUse = clock
         return entry.name
     }
 
@@ -30,7 +71,7 @@ struct StatementCache {
 
     mutating func insert(_ key: Key, name: String) {
         clock += 1
-        entries[key] = (name, clock)
+        entries[key] = Entry(name: name, lastUse: clock)
         while entries.count > Self.limit,
             let oldest = entries.min(by: { $0.value.lastUse < $1.value.lastUse })
         {

@@ -81,6 +81,45 @@ struct PoolerTests {
         await owner.close()
     }
 
+    /// BEGIN and what holds for the transaction alone travel with its first statement.
+    @Test func transaction_throughAPooler_setsItsLimitsAndTakesTwoTrips() async throws {
+        let pooler = try TestPooler(for: ["postgres"], sessions: 1)
+        let connection = try await PostgresConnection.connect(
+            await pooler.url(), applicationName: "pooled",
+            options: .init(statementTimeout: .seconds(50), lockTimeout: .seconds(20)))
+        try await connection.script("CREATE TABLE kept (n bigint)")
+        let before = await connection.tripCount
+
+        let limits = try await connection.transaction(.repeatableRead) { connection in
+            let row = try connection.query(
+                """
+                SELECT current_setting('statement_timeout') AS statement,
+                    current_setting('lock_timeout') AS lock,
+                    current_setting('transaction_isolation') AS isolation
+                """
+            ).one()
+            try connection.sendLater(["INSERT INTO kept VALUES (\(1))"])
+            return [try row.text("statement"), try row.text("lock"), try row.text("isolation")]
+        }
+
+        #expect(limits == ["50s", "20s", "repeatable read"])
+        #expect(await connection.tripCount == before + 2)
+        #expect(await connection.isReusable)
+        try await connection.transaction { connection in
+            try connection.sendLater(["INSERT INTO kept VALUES (\(2))"])
+        }
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.transaction { connection in
+                try connection.sendLater(["INSERT INTO kept VALUES (\(3))", "SELECT 1 / \(0)"])
+            }
+        }
+        #expect(error?.sqlState?.isDataException == true)
+        #expect(error?.phase == nil)
+        let kept = try await connection.query("SELECT n FROM kept ORDER BY n")
+        #expect(try kept.map { try $0.int("n") } == [1, 2])
+        await connection.close()
+    }
+
     /// Set for a session, they would hold for whoever gets that session next.
     @Test func limits_ofOneUser_doNotReachTheNext() async throws {
         let pooler = try TestPooler(for: ["postgres"], sessions: 1)

@@ -1,0 +1,40 @@
+/// One statement of a pipeline, ready to be sent.
+struct PipelineStep {
+    /// Whose statement it is, and so what its error means.
+    enum Role {
+        /// Opens the transaction: `BEGIN`, and the settings that hold for it alone.
+        case opening
+        /// Of a transaction's body, which reads nothing of it.
+        case unread
+        /// Its rows go to the caller.
+        case asked
+        /// `COMMIT`.
+        case commit
+    }
+
+    let role: Role
+    let key: StatementCache.Key
+    let parameters: Parameters
+
+    /// Throws what a value was refused for; nothing has been sent then.
+    init(_ sql: SQL, _ role: Role) throws(PostgresError) {
+        key = StatementCache.Key(sql)
+        parameters = try Parameters(sql.bindings, statement: sql.name)
+        self.role = role
+    }
+
+    /// Whether it is worth a name: opening and closing a transaction takes no planning.
+    var isPrepared: Bool {
+        switch role {
+        case .unread, .asked: true
+        case .opening, .commit: false
+        }
+    }
+}
+
+/// The first error of a pipeline, and what it was the answer to. Where the connection broke, that is the first
+/// statement without an answer: the server may have done it, and those after it.
+struct PipelineFailure: Error {
+    let error: PostgresError
+    let role: PipelineStep.Role
+}
