@@ -83,7 +83,10 @@ package struct CallBudget: Sendable {
             rate, wanted: wanted, missed: missed.takeAll(), nowMicros: nil, on: connection)
         let answered = ContinuousClock.now
         let asked = slotClock.instant(of: lease.nowMicros, answered: answered)
-        if asked == nil {
+        if let asked {
+            lease.slots = slotClock.inOrder(
+                lease.slots, nowMicros: lease.nowMicros, asked: asked, gapMicros: rate.gapMicros)
+        } else {
             // Nobody can tell when its slots are: they are not used.
             missed.add(lease.slots)
             lease.slots = []

@@ -6,19 +6,17 @@ import Synchronization
 /// reserved behind them. So of the answers of the last seconds the quickest tells how the two clocks stand, and any
 /// other was as late as it lags behind that one.
 ///
-/// One that is far quicker than all of them tells of a clock that was set forward: it holds slots of before, which are
-/// still to come, for past, and would grant the same moments again.
+/// One that is quicker than all before it tells that slots were put off after all, or that the database's clock was set
+/// forward. Then those of the new slots that lie before one that is already held are passed over: they would leave
+/// beside it.
 final class SlotClock: Sendable {
     /// Longer, and the two clocks may have drifted apart by more than answers differ.
     static let memorySpan: Duration = .seconds(10)
     /// An answer that lags further may tell of a clock that was set back.
     static let lagMax: Duration = .milliseconds(250)
 
-    /// Of several answers one was nearly as quick as can be, and none later beats it by more.
-    static let stepMin: Duration = .milliseconds(10)
-    static let several = 5
-    /// Until the slots of before a step have been, and their window with them.
-    static let doubt: Duration = .milliseconds(1700)
+    /// Two slots may come so much closer to each other than the database placed them.
+    static let slack: Duration = .milliseconds(5)
 
     private struct Answer {
         let at: ContinuousClock.Instant
@@ -29,7 +27,8 @@ final class SlotClock: Sendable {
     private let origin = ContinuousClock.now
     private struct Memory {
         var answers: [Answer] = []
-        var doubtfulUntil: ContinuousClock.Instant?
+        /// The last slot of the newest lease, by both clocks.
+        var last: (micros: Int64, instant: ContinuousClock.Instant)?
     }
 
     private let memory = Mutex(Memory())
@@ -43,26 +42,48 @@ final class SlotClock: Sendable {
     }
 
     /// When the database's clock said `micros`, by an answer that arrived at `answered`. nil where the answer lags too
-    /// far behind the others, for then it is the first of new ones and says nothing yet; and for a while after the
-    /// clock was set forward.
+    /// far behind the others: then it is the first of new ones, and says nothing yet.
     func instant(
         of micros: Int64, answered: ContinuousClock.Instant
     ) -> ContinuousClock.Instant? {
         let answer = Answer(at: answered, ahead: answered - origin - .microseconds(micros))
         return memory.withLock { memory in
             memory.answers.removeAll { answered - $0.at > Self.memorySpan }
-            let quickest = memory.answers.map(\.ahead).min() ?? answer.ahead
-            if memory.answers.count >= Self.several, quickest - answer.ahead > Self.stepMin {
-                memory = Memory(doubtfulUntil: answered + Self.doubt)
-            }
             memory.answers.append(answer)
-            let lag = max(.zero, answer.ahead - quickest)
+            let quickest = memory.answers.map(\.ahead).min() ?? answer.ahead
+            let lag = answer.ahead - quickest
             guard lag <= Self.lagMax else {
                 memory.answers = [answer]
                 return nil
             }
-            guard memory.doubtfulUntil.map({ answered >= $0 }) ?? true else { return nil }
             return answered - lag
+        }
+    }
+
+    /// Those of a lease's slots that keep their distance from the last slot of the lease before. `asked` is when the
+    /// lease's clock said `nowMicros`.
+    func inOrder(
+        _ slots: [Int64], nowMicros: Int64, asked: ContinuousClock.Instant, gapMicros: Int64
+    ) -> [Int64] {
+        memory.withLock { memory in
+            let first: Int
+            if let last = memory.last {
+                first =
+                    slots.firstIndex { slot in
+                        let apart = min(gapMicros, slot &- last.micros)
+                        // What was given back is leased again: it lies before.
+                        guard apart > 0 else { return true }
+                        return asked + .microseconds(slot &- nowMicros) - last.instant
+                            >= .microseconds(apart) - Self.slack
+                    } ?? slots.endIndex
+            } else {
+                first = slots.startIndex
+            }
+            let kept = Array(slots[first...])
+            if let last = kept.last {
+                memory.last = (last, asked + .microseconds(last &- nowMicros))
+            }
+            return kept
         }
     }
 }

@@ -55,23 +55,40 @@ struct SlotClockTests {
             answer(at: 0.5, delay: .milliseconds(1), clockIsAheadBy: step) == .milliseconds(501))
     }
 
-    /// What was reserved before the step may still leave: slots are used again once it has, and its window passed.
-    @Test func aClock_thatWasSetForward_isDoubtedForAWhile() {
-        for quarter in 0..<8 {
-            #expect(answer(at: Double(quarter) / 4, delay: .milliseconds(1 + quarter % 3)) != nil)
-        }
-        let step = Duration.milliseconds(30)
-
-        for quarter in 8..<14 {
-            #expect(answer(at: Double(quarter) / 4, delay: .zero, clockIsAheadBy: step) == nil)
-        }
-        #expect(answer(at: 3.75, delay: .zero, clockIsAheadBy: step) == .milliseconds(3750))
+    /// Slots 20 ms apart, of which the first lies so long after the start by the database's clock.
+    private func slots(from milliseconds: Int64, count: Int64) -> [Int64] {
+        (0..<count).map { micros + (milliseconds + $0 * 20) * 1000 }
     }
 
-    @Test func answers_quickerByAMoment_areBelieved() {
-        for quarter in 0..<8 { _ = answer(at: Double(quarter) / 4, delay: .milliseconds(11)) }
+    private func inOrder(_ slots: [Int64], clocksDifferBy shift: Duration = .zero) -> [Int64] {
+        clock.inOrder(slots, nowMicros: micros, asked: start + shift, gapMicros: 20_000)
+    }
 
-        #expect(answer(at: 2, delay: .milliseconds(2)) == .milliseconds(2002))
+    @Test(arguments: [(0, 0), (4, 0), (12, 1), (31, 2), (400, 10)])
+    func slots_thatComeBeforeThoseHeld_arePassedOver(earlier: Int, lost: Int) {
+        #expect(inOrder(slots(from: 100, count: 10)) == slots(from: 100, count: 10))
+
+        let next = slots(from: 300, count: 10)
+
+        // The clocks turn out to stand otherwise than was thought: these slots are nearer.
+        #expect(
+            inOrder(next, clocksDifferBy: .milliseconds(-earlier)) == Array(next.dropFirst(lost)))
+    }
+
+    @Test func slots_afterAClockWasSetForward_arePassedOverUntilThoseHeldHaveBeen() {
+        _ = inOrder(slots(from: 100, count: 10))
+        let hour: Int64 = 3_600_000
+
+        // Half of the slots from 90 ms on lie before 280 ms, where the last one of before does.
+        let next = slots(from: hour + 90, count: 20)
+        #expect(inOrder(next, clocksDifferBy: .seconds(-3600)) == Array(next.dropFirst(11)))
+    }
+
+    @Test func slots_givenBackAndLeasedAgain_areUsed() {
+        _ = inOrder(slots(from: 100, count: 10))
+
+        #expect(inOrder(slots(from: 200, count: 3)) == slots(from: 200, count: 3))
+        #expect(inOrder(slots(from: 260, count: 3)) == slots(from: 260, count: 3))
     }
 
     @Test func answers_ofLongAgo_areForgotten() {
