@@ -19,18 +19,24 @@ package enum ControlQueries {
     package static func everything(
         on connection: isolated PostgresConnection
     ) throws -> Everything {
-        let row = try connection.query(
+        try connection.ask(everything)
+    }
+
+    package static var everything: Question<Everything> {
+        Question(
             """
             -- name: everythingControls
             SELECT * FROM repricer.service_controls
             """
-        ).one()
-        return Everything(
-            isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
-            pausedAt: try row.millisecondsOrNil("paused_at"),
-            pausedReason: try row.textOrNil("paused_reason"),
-            haltedAt: try row.millisecondsOrNil("halted_at"),
-            haltedReason: try row.textOrNil("halted_reason"))
+        ) { rows in
+            let row = try rows.one()
+            return Everything(
+                isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
+                pausedAt: try row.millisecondsOrNil("paused_at"),
+                pausedReason: try row.textOrNil("paused_reason"),
+                haltedAt: try row.millisecondsOrNil("halted_at"),
+                haltedReason: try row.textOrNil("halted_reason"))
+        }
     }
 
     /// Stops the service; false where it has stopped already.

@@ -35,7 +35,13 @@ package enum DispatchQueries {
     package static func openChanges(
         _ ids: [String], withoutInFlight: Bool = true, on connection: isolated PostgresConnection
     ) throws -> [String: [OpenChange]] {
-        let rows = try connection.query(
+        try connection.ask(openChanges(ids, withoutInFlight: withoutInFlight))
+    }
+
+    package static func openChanges(
+        _ ids: [String], withoutInFlight: Bool = true
+    ) -> Question<[String: [OpenChange]]> {
+        Question(
             """
             -- name: openChanges
             SELECT c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
@@ -56,13 +62,15 @@ package enum DispatchQueries {
                     WHERE r.original_transaction_id = c.original_transaction_id
                         AND r.state IN ('sending', 'unknown') OFFSET 0))
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
-            """)
-        var changes: [String: [OpenChange]] = [:]
-        for row in rows {
-            let change = try read(row)
-            changes[change.originalTransactionID, default: []].append(change)
+            """
+        ) { rows in
+            var changes: [String: [OpenChange]] = [:]
+            for row in rows {
+                let change = try read(row)
+                changes[change.originalTransactionID, default: []].append(change)
+            }
+            return changes
         }
-        return changes
     }
 
     private static func read(_ row: Row) throws -> OpenChange {

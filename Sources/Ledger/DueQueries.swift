@@ -1,4 +1,4 @@
-package import Postgres
+import Postgres
 
 /// What there is to do. Asked many times a second, so a look costs as much as is due and never as much as waits.
 ///
@@ -41,10 +41,8 @@ package enum DueQueries {
 
     /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
     /// are known to be awake.
-    package static func wake(
-        from floor: Int64? = nil, now: Int64, limit: Int, on connection: isolated PostgresConnection
-    ) throws -> Int {
-        try connection.execute(
+    package static func waking(from floor: Int64?, now: Int64, limit: Int) -> Question<Int> {
+        Question(
             """
             -- name: wakeParkedChanges
             UPDATE repricer.price_changes c SET is_ready = true
@@ -56,7 +54,8 @@ package enum DueQueries {
             ) due
             WHERE c.original_transaction_id = due.original_transaction_id
                 AND c.change_id = due.change_id
-            """)
+            """
+        ) { $0.affected }
     }
 
     /// The queue `q` of the batch `b` may be served.
@@ -64,27 +63,21 @@ package enum DueQueries {
         b.batch_id = q.batch_id AND b.state = 'approved' AND NOT b.is_paused AND q.wave <= b.released_wave
         """
 
-    /// The queues with ready changes that may be served: one step of the index each, however long they are.
-    package static func queues(on connection: isolated PostgresConnection) throws -> [Queue] {
-        try connection.query(
-            """
-            -- name: readyQueues
-            WITH RECURSIVE q AS (
-                (SELECT bucket, batch_id, wave FROM repricer.price_changes
+    /// The queues with ready changes: one step of the index each, however long they are.
+    private static let ready: SQL = """
+        ready AS (
+            (SELECT bucket, batch_id, wave FROM repricer.price_changes
+            WHERE state = 'queued' AND is_ready AND NOT is_held
+            ORDER BY bucket, batch_id, wave LIMIT 1)
+            UNION ALL
+            SELECT n.* FROM ready q, LATERAL (
+                SELECT bucket, batch_id, wave FROM repricer.price_changes
                 WHERE state = 'queued' AND is_ready AND NOT is_held
-                ORDER BY bucket, batch_id, wave LIMIT 1)
-                UNION ALL
-                SELECT n.* FROM q, LATERAL (
-                    SELECT bucket, batch_id, wave FROM repricer.price_changes
-                    WHERE state = 'queued' AND is_ready AND NOT is_held
-                        AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
-                    ORDER BY bucket, batch_id, wave LIMIT 1
-                ) n
-            )
-            SELECT q.* FROM q JOIN repricer.batches b ON \(fragment: isLive)
-            """
-        ).map { try queue($0) }
-    }
+                    AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
+                ORDER BY bucket, batch_id, wave LIMIT 1
+            ) n
+        )
+        """
 
     private static func queue(_ row: Row) throws -> Queue {
         Queue(
@@ -92,28 +85,46 @@ package enum DueQueries {
             wave: try row.int("wave"))
     }
 
+    /// All queues with changes that may be claimed, earliest deadline first: two steps of the index each.
+    package static func earliest(realNow: Int64) -> Question<[Due]> {
+        Question(
+            """
+            -- name: earliestDueOfAll
+            WITH RECURSIVE \(fragment: ready)
+            \(fragment: earliest(of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow))
+            """, read)
+    }
+
     /// Of these queues those with changes that may be claimed, earliest deadline first: one step of the index
     /// each. `floor` (UTC milliseconds; nil: none) is a deadline before which the queue has no change.
     package static func earliest(
-        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64,
-        on connection: isolated PostgresConnection
-    ) throws -> [Due] {
-        guard !queues.isEmpty else { return [] }
-        return try connection.query(
+        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64
+    ) -> Question<[Due]> {
+        guard !queues.isEmpty else { return .answered([]) }
+        return Question(
             """
             -- name: earliestDue
-            SELECT q.bucket, q.batch_id, q.wave, first.send_by
-            FROM \(fragment: list(queues))
-            JOIN repricer.batches b ON \(fragment: isLive),
-            LATERAL (
-                SELECT c.send_by FROM repricer.price_changes c
-                WHERE \(fragment: isClaimable(realNow: realNow))
-                    AND c.send_by >= coalesce(q.floor, '-infinity')
-                ORDER BY c.send_by LIMIT 1
-            ) first
-            ORDER BY first.send_by
-            """
-        ).map { row in Due(try queue(row), sendBy: try row.milliseconds("send_by")) }
+            \(fragment: earliest(of: list(queues), realNow: realNow))
+            """, read)
+    }
+
+    private static func earliest(of queues: SQL, realNow: Int64) -> SQL {
+        """
+        SELECT q.bucket, q.batch_id, q.wave, first.send_by
+        FROM \(fragment: queues)
+        JOIN repricer.batches b ON \(fragment: isLive),
+        LATERAL (
+            SELECT c.send_by FROM repricer.price_changes c
+            WHERE \(fragment: isClaimable(realNow: realNow))
+                AND c.send_by >= coalesce(q.floor, '-infinity')
+            ORDER BY c.send_by LIMIT 1
+        ) first
+        ORDER BY first.send_by
+        """
+    }
+
+    private static func read(_ rows: Rows) throws -> [Due] {
+        try rows.map { row in Due(try queue(row), sendBy: try row.milliseconds("send_by")) }
     }
 
     private static func list(_ queues: [(queue: Queue, floor: Int64?)]) -> SQL {
@@ -142,11 +153,10 @@ package enum DueQueries {
     /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
     /// while everything is paused. One with a call in flight, or with notifications not yet folded, waits: its facts
     /// are not the newest.
-    package static func lock(
-        _ due: [Due], until: Int64?, limit: Int, realNow: Int64,
-        on connection: isolated PostgresConnection
-    ) throws -> Locked {
-        let rows = try connection.query(
+    package static func locking(
+        _ due: [Due], until: Int64?, limit: Int, realNow: Int64
+    ) -> Question<Locked> {
+        Question(
             """
             -- name: lockDueSubscriptions
             SELECT s.*
@@ -173,7 +183,10 @@ package enum DueQueries {
             WHERE NOT (SELECT is_paused FROM repricer.service_controls)
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED
-            """)
+            """, locked)
+    }
+
+    private static func locked(_ rows: Rows) throws -> Locked {
         var locked = Locked()
         for row in rows {
             let id = try row.text("original_transaction_id")

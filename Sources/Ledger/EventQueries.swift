@@ -106,12 +106,10 @@ package enum EventQueries {
         """
     }
 
-    /// Keeps the decoded statements, each once, and returns those not kept before.
-    package static func insert(
-        _ events: [SubscriptionEvent], on connection: isolated PostgresConnection
-    ) throws -> [SubscriptionEvent] {
+    /// Keeps the decoded statements, each once, and tells those not kept before.
+    package static func inserting(_ events: [SubscriptionEvent]) -> Question<[SubscriptionEvent]> {
         let statements = events.map { StatementText.text($0) }
-        let new = try connection.query(
+        return Question(
             """
             -- name: insertSubscriptionEvents
             INSERT INTO repricer.subscription_events
@@ -126,7 +124,12 @@ package enum EventQueries {
                 \(jsons: statements)::jsonb[])
             ON CONFLICT DO NOTHING
             RETURNING original_transaction_id, signed_at, evidence_id
-            """)
+            """
+        ) { try events.filter(isAmong($0)) }
+    }
+
+    /// Whether a statement is one of these rows; true once for each.
+    private static func isAmong(_ new: Rows) throws -> (SubscriptionEvent) -> Bool {
         // Not told apart by position: the server may return them in another order.
         var isNew: Set<Place> = []
         isNew.reserveCapacity(new.count)
@@ -138,7 +141,7 @@ package enum EventQueries {
                     evidenceID: try row.text("evidence_id")))
         }
         // Removed where found: one that arrived twice in one go is folded once.
-        return events.filter { event in
+        return { event in
             let place = Place(
                 id: event.originalTransactionID, signedAt: event.key.signedAt.milliseconds,
                 evidenceID: event.key.evidenceID)

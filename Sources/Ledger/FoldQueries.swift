@@ -1,4 +1,4 @@
-package import Postgres
+import Postgres
 package import Pricing
 
 /// What a fold reads besides the statements, and what it writes.
@@ -12,19 +12,15 @@ package enum FoldQueries {
         package var ownCancels: [String: [OwnCancel]]
     }
 
-    /// In one pipeline.
-    package static func known(
-        of ids: [String], on connection: isolated PostgresConnection
-    ) throws -> Known {
-        let answers = try connection.pipeline([
-            sentChangesOf(ids), cancellationsOf(ids), ownCancelsOf(ids),
-        ])
-        guard answers.count == 3 else {
-            throw LedgerError.unreadable("\(answers.count) answers to three questions")
+    package static func knowing(of ids: [String]) -> Question<Known> {
+        Question([sentChangesOf(ids), cancellationsOf(ids), ownCancelsOf(ids)]) { answers in
+            guard answers.count == 3 else {
+                throw LedgerError.unreadable("\(answers.count) answers to three questions")
+            }
+            return Known(
+                changes: try sentChanges(answers[0]), cancellations: try cancellations(answers[1]),
+                ownCancels: try ownCancels(answers[2]))
         }
-        return Known(
-            changes: try sentChanges(answers[0]), cancellations: try cancellations(answers[1]),
-            ownCancels: try ownCancels(answers[2]))
     }
 
     private static func sentChangesOf(_ ids: [String]) -> SQL {

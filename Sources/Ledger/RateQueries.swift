@@ -107,12 +107,16 @@ package enum RateQueries {
 
     /// The clock that all replicas share; microseconds since 1970.
     package static func clockMicros(on connection: isolated PostgresConnection) throws -> Int64 {
-        try connection.query(
+        try connection.ask(clockMicros)
+    }
+
+    package static var clockMicros: Question<Int64> {
+        Question(
             """
             -- name: sharedClock
             SELECT repricer.rate_clock() AS now
             """
-        ).one().int64("now")
+        ) { try $0.one().int64("now") }
     }
 
     /// Gives back what no call will use of a lease: all but its first `used` slots.

@@ -105,9 +105,9 @@ package enum RequestQueries {
     /// Whether intents wait for a call with their id, or for a look. `floor` (UTC milliseconds): no open intent's
     /// lease ends before it.
     package static func waiting(
-        from floor: Int64?, now: Int64, realNow: Int64, on connection: isolated PostgresConnection
-    ) throws -> Waiting {
-        let row = try connection.query(
+        from floor: Int64?, now: Int64, realNow: Int64
+    ) -> Question<Waiting> {
+        Question(
             """
             -- name: waitingRequests
             WITH first AS MATERIALIZED (
@@ -124,10 +124,12 @@ package enum RequestQueries {
                     AND r.lease_until >= (SELECT lease_until FROM first)
             ) due
             """
-        ).one()
-        return Waiting(
-            sends: try row.bool("sends"), looks: try row.bool("looks"),
-            firstLease: try row.millisecondsOrNil("first_lease"))
+        ) { rows in
+            let row = try rows.one()
+            return Waiting(
+                sends: try row.bool("sends"), looks: try row.bool("looks"),
+                firstLease: try row.millisecondsOrNil("first_lease"))
+        }
     }
 
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch
@@ -225,10 +227,8 @@ package enum RequestQueries {
 
     /// Which of these intents this process still holds, by request id; taken with their subscriptions' locks,
     /// before any result is written. A holder whose lease was taken over writes nothing.
-    package static func held(
-        of requests: [Held], on connection: isolated PostgresConnection
-    ) throws -> Set<String> {
-        let rows = try connection.query(
+    package static func holding(_ requests: [Held]) -> Question<Set<String>> {
+        Question(
             """
             -- name: heldRequests
             SELECT r.request_reference_id
@@ -238,8 +238,8 @@ package enum RequestQueries {
                 WHERE \(fragment: isHeld)
                 FOR UPDATE
             ) r
-            """)
-        return Set(try rows.map { try $0.text("request_reference_id") })
+            """
+        ) { rows in Set(try rows.map { try $0.text("request_reference_id") }) }
     }
 
     private static func fenced(_ requests: [Held]) -> SQL {

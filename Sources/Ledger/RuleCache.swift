@@ -18,7 +18,14 @@ package final class RuleCache: Sendable {
     package func rules(
         at now: Instant, on connection: isolated PostgresConnection
     ) throws -> RuleSet {
-        let revision = try RuleQueries.revision(on: connection)
+        try rules(
+            at: now, revision: RuleQueries.revision(on: connection), on: connection)
+    }
+
+    /// As above, by a version just read.
+    package func rules(
+        at now: Instant, revision: Int, on connection: isolated PostgresConnection
+    ) throws -> RuleSet {
         let rules: RuleSet? = known.withLock { known in
             guard let known, known.revision == revision, known.from <= now else { return nil }
             return known.rules

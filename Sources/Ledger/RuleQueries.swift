@@ -42,12 +42,16 @@ package enum RuleQueries {
 
     /// The version of the rules: it grows with each import.
     package static func revision(on connection: isolated PostgresConnection) throws -> Int {
-        try connection.query(
+        try connection.ask(revision)
+    }
+
+    package static var revision: Question<Int> {
+        Question(
             """
             -- name: rulesRevision
             SELECT coalesce(max(revision), 0) AS revision FROM repricer.rule_imports
             """
-        ).one().int("revision")
+        ) { try $0.one().int("revision") }
     }
 
     /// The import that made the version of the rules; nil on a database without any.

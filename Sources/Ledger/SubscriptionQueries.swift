@@ -53,25 +53,29 @@ package enum SubscriptionQueries {
             """)
     }
 
+    /// Those that can be read, and by id why others can't be: one must not stop the others.
+    package typealias Readable = (stored: [String: Stored], unreadable: [String: String])
+
     /// Locks them all, waiting for whoever holds them, and reads them as `loadReadable` does.
-    package static func lockAndLoad(
-        _ ids: [String], on connection: isolated PostgresConnection
-    ) throws -> (stored: [String: Stored], unreadable: [String: String]) {
-        let rows = try connection.query(
+    package static func lockingAndLoading(_ ids: [String]) -> Question<Readable> {
+        Question(
             """
             -- name: lockAndLoadSubscriptions
             SELECT * FROM repricer.subscriptions
             WHERE original_transaction_id = ANY (\(ids)::text[])
             ORDER BY original_transaction_id
             FOR UPDATE
-            """)
-        return try readable(rows)
+            """, readable)
     }
 
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Stored] {
-        let loaded = try loadReadable(ids, on: connection)
+        try whole(loadReadable(ids, on: connection))
+    }
+
+    /// Throws where one can't be read.
+    package static func whole(_ loaded: Readable) throws -> [String: Stored] {
         if let first = loaded.unreadable.first {
             throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
         }
@@ -81,19 +85,20 @@ package enum SubscriptionQueries {
     /// As `load`, and by id why a row can't be read: one must not stop the others.
     package static func loadReadable(
         _ ids: [String], on connection: isolated PostgresConnection
-    ) throws -> (stored: [String: Stored], unreadable: [String: String]) {
-        let rows = try connection.query(
+    ) throws -> Readable {
+        try connection.ask(loading(ids))
+    }
+
+    package static func loading(_ ids: [String]) -> Question<Readable> {
+        Question(
             """
             -- name: loadSubscriptions
             SELECT * FROM repricer.subscriptions
             WHERE original_transaction_id = ANY (\(ids)::text[])
-            """)
-        return try readable(rows)
+            """, readable)
     }
 
-    private static func readable(
-        _ rows: Rows
-    ) throws -> (stored: [String: Stored], unreadable: [String: String]) {
+    private static func readable(_ rows: Rows) throws -> Readable {
         var stored: [String: Stored] = [:]
         var unreadable: [String: String] = [:]
         stored.reserveCapacity(rows.count)
@@ -114,8 +119,14 @@ package enum SubscriptionQueries {
     package static func renewingSKUs(
         ofCustomers tokens: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Set<String>] {
-        guard !tokens.isEmpty else { return [:] }
-        let rows = try connection.query(
+        try connection.ask(renewingSKUs(ofCustomers: tokens))
+    }
+
+    package static func renewingSKUs(
+        ofCustomers tokens: [String]
+    ) -> Question<[String: Set<String>]> {
+        guard !tokens.isEmpty else { return .answered([:]) }
+        return Question(
             """
             -- name: renewingSKUsOfCustomers
             SELECT s.app_account_token, s.original_transaction_id, item ->> 'sku' AS sku
@@ -123,15 +134,17 @@ package enum SubscriptionQueries {
             WHERE s.app_account_token = ANY (\(tokens)::text[])
                 AND item -> 'renews' = 'true'::jsonb AND item ->> 'sku' IS NOT NULL
                 AND s.auto_renews IS NOT FALSE AND coalesce(s.status IN (1, 3, 4), true)
-            """)
-        var skus: [String: Set<String>] = [:]
-        for row in rows {
-            let sku = try row.text("sku")
-            let named = DependentReference(
-                originalTransactionID: try row.text("original_transaction_id"), sku: sku)
-            skus[try row.text("app_account_token"), default: []].formUnion([sku, named.text])
+            """
+        ) { rows in
+            var skus: [String: Set<String>] = [:]
+            for row in rows {
+                let sku = try row.text("sku")
+                let named = DependentReference(
+                    originalTransactionID: try row.text("original_transaction_id"), sku: sku)
+                skus[try row.text("app_account_token"), default: []].formUnion([sku, named.text])
+            }
+            return skus
         }
-        return skus
     }
 
     /// Whose these subscriptions are; without those that nothing is known of.

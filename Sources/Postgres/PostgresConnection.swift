@@ -137,11 +137,31 @@ package actor PostgresConnection {
     /// The session can be used by somebody else: it is up, outside a transaction, and the server
     /// has not hung up meanwhile.
     package var isReusable: Bool {
-        guard let handle, handle.isUp, !isSpent else { return false }
+        guard isClean, let handle else { return false }
         // Data without a question is a notice or the server's farewell, and the end that follows a farewell
         // may still be on its way: a new connection is the cheaper doubt.
-        guard !handle.wait(for: POLLIN, timeout: 0) else { return false }
+        return !handle.wait(for: POLLIN, timeout: 0)
+    }
+
+    /// As far as is known without looking: whoever uses it next looks.
+    private var isClean: Bool {
+        guard let handle, handle.isUp, !isSpent else { return false }
         return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && body == nil
+    }
+
+    /// One use of a lent connection, all of it on its thread. nil: it lay idle and can't be used any more; nothing was
+    /// done.
+    func use<T: Sendable>(
+        afterIdling: Bool, _ body: @Sendable (isolated PostgresConnection) async throws -> T
+    ) async -> (result: Result<T, any Error>, isClean: Bool)? {
+        guard !afterIdling || isReusable else { return nil }
+        let result: Result<T, any Error>
+        do {
+            result = .success(try await body(self))
+        } catch {
+            result = .failure(error)
+        }
+        return (result, isClean)
     }
 
     // MARK: Statements

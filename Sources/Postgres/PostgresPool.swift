@@ -48,7 +48,37 @@ package final class PostgresPool: Sendable {
         _ isolation: Isolation = .readCommitted,
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async throws -> T {
-        try await withConnection { try await $0.transaction(isolation, body) }
+        try await run { try await $0.transaction(isolation, body) }
+    }
+
+    /// Lends a connection for several queries that follow one another, outside a transaction.
+    package func read<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws -> T
+    ) async throws -> T {
+        try await run { try body($0) }
+    }
+
+    /// As `withConnection`, on the connection's thread from the first look to the last: two switches of threads in all.
+    private func run<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) async throws -> T
+    ) async throws -> T {
+        var connection: PostgresConnection
+        var used: (result: Result<T, any Error>, isClean: Bool)?
+        switch try await grant() {
+        case .slot:
+            connection = try await fill()
+        case .idle(let idle):
+            connection = idle
+            used = await idle.use(afterIdling: true, body)
+            if used == nil {
+                await idle.close()
+                connection = try await fill()
+            }
+        }
+        if used == nil { used = await connection.use(afterIdling: false, body) }
+        guard let used else { throw PostgresError(.closed, "the connection was closed") }
+        await giveBack(connection, isReusable: used.isClean)
+        return try used.result.get()
     }
 
     /// Refuses new users and closes the connections, lent ones as they come back.
@@ -65,22 +95,22 @@ package final class PostgresPool: Sendable {
 
     // MARK: Lending
 
+    private func grant() async throws -> PoolState.Grant {
+        switch state.withLock({ $0.request() }) {
+        case .granted(let granted): granted
+        case .closed: throw PostgresError(.poolClosed, "the pool was closed")
+        case .wait(let ticket): try await wait(ticket)
+        }
+    }
+
     private func lease() async throws -> PostgresConnection {
-        while true {
-            let grant: PoolState.Grant
-            switch state.withLock({ $0.request() }) {
-            case .granted(let granted): grant = granted
-            case .closed: throw PostgresError(.poolClosed, "the pool was closed")
-            case .wait(let ticket): grant = try await wait(ticket)
-            }
-            switch grant {
-            case .slot:
-                return try await fill()
-            case .idle(let connection):
-                if await connection.isReusable { return connection }
-                await connection.close()
-                return try await fill()
-            }
+        switch try await grant() {
+        case .slot:
+            return try await fill()
+        case .idle(let connection):
+            if await connection.isReusable { return connection }
+            await connection.close()
+            return try await fill()
         }
     }
 
@@ -96,7 +126,10 @@ package final class PostgresPool: Sendable {
     }
 
     private func giveBack(_ connection: PostgresConnection) async {
-        let isReusable = await connection.isReusable
+        await giveBack(connection, isReusable: await connection.isReusable)
+    }
+
+    private func giveBack(_ connection: PostgresConnection, isReusable: Bool) async {
         let handover = state.withLock { $0.release(isReusable ? connection : nil) }
         let isKept = handover?.isKept ?? isReusable
         resume(handover)

@@ -139,6 +139,59 @@ struct PoolTests {
         #expect(pool.openCount == 0)
     }
 
+    /// Noticed before the body runs, or after a body that failed: never in between, for it runs once.
+    @Test func readAndTransaction_whenTheIdleConnectionDied_runOnceOnAnother() async throws {
+        let pool = makePool(size: 1)
+        let killer = try await TestDatabase.connect()
+        let runs = Lent()
+
+        var answers: [Int] = []
+        for isRead in [true, false] {
+            let process = try await pool.read { $0.backendProcessID }
+            let ended = try await killer.query(
+                "SELECT pg_terminate_backend(\(process), 60000) AS ended"
+            ).one().bool("ended")
+            #expect(ended)
+            if isRead {
+                answers.append(
+                    try await pool.read { connection in
+                        runs.enter()
+                        return try connection.query("SELECT 1 AS n").one().int("n")
+                    })
+            } else {
+                answers.append(
+                    try await pool.withTransaction { connection in
+                        runs.enter()
+                        return try connection.query("SELECT 2 AS n").one().int("n")
+                    })
+            }
+        }
+
+        #expect(answers == [1, 2])
+        #expect(runs.most == 2)
+        #expect(pool.openCount == 1)
+        await pool.close()
+        await killer.close()
+    }
+
+    @Test func read_whenItsConnectionBreaksOrItsBodyThrows_leavesThePoolWhole() async throws {
+        struct Refusal: Error {}
+        let pool = makePool(size: 1)
+
+        await #expect(throws: Refusal.self) { try await pool.read { _ in throw Refusal() } }
+        #expect(pool.openCount == 1)
+        await #expect(throws: PostgresError.self) {
+            try await pool.read { try $0.script("SELECT pg_terminate_backend(pg_backend_pid())") }
+        }
+        #expect(pool.openCount == 0)
+        try await pool.read { try $0.script("BEGIN; CREATE TABLE left_open ()") }
+        #expect(pool.openCount == 0)
+        #expect(
+            try await pool.read { try $0.query("SELECT to_regclass('left_open') AS t").one() }
+                .isNull("t"))
+        await pool.close()
+    }
+
     @Test func withTransaction_whenBodyThrows_givesBackACleanConnection() async throws {
         struct Refusal: Error {}
         let pool = makePool(size: 1)

@@ -32,15 +32,19 @@ struct Claimer: Sendable {
         _ turn: DueOrder.Turn, limit: Int, now: Instant, realNow: Int64
     ) async throws -> Claim {
         try await pool.withTransaction { connection in
-            let locked = try DueQueries.lock(
-                turn.due, until: turn.until, limit: limit, realNow: realNow, on: connection)
+            let (locked, revision) = try connection.ask(
+                DueQueries.locking(
+                    turn.due, until: turn.until, limit: limit, realNow: realNow),
+                RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
             let (stored, unreadable) = (locked.stored, locked.unreadable)
-            let open = try DispatchQueries.openChanges(locked.ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
-            let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            let (open, siblings) = try connection.ask(
+                DispatchQueries.openChanges(locked.ids),
+                SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
-            let inForce = try rules.rules(at: now, on: connection).inForce(at: now)
+            let inForce = try rules.rules(at: now, revision: revision, on: connection)
+                .inForce(at: now)
             let judge = Judge(rules: inForce, environment: environment, now: now)
             let late = Judge(
                 rules: inForce, environment: environment, now: now.advanced(by: callTime))
@@ -65,7 +69,7 @@ struct Claimer: Sendable {
             statements += RequestQueries.insert(
                 claim.requests, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
                 now: now.milliseconds)
-            _ = try connection.pipeline(statements)
+            try connection.sendLater(statements)
             return claim
         }
     }

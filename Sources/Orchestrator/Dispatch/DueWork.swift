@@ -28,37 +28,42 @@ final class DueWork: Sendable {
         var wakeFloor: Int64?
         var leaseFloor: Int64?
         var everythingAt: ContinuousClock.Instant?
+        var isPaused = false
     }
 
     private let memory = Mutex(Memory())
 
-    /// Wakes what is due and looks at what there is to do. `isThorough` looks at everything, whatever it costs.
+    /// Wakes what is due and looks at what there is to do, as a rule in one round trip. `isThorough` looks at everything,
+    /// whatever it costs; `clock` is told the time on the way.
     func look(
-        now: Int64, realNow: Int64, wakes: Int, isThorough: Bool,
+        now: Int64, realNow: Int64, wakes: Int, isThorough: Bool, clock: SharedClock? = nil,
         on connection: isolated LedgerConnection
     ) throws -> Found {
         let started = ContinuousClock.now
         let known = memory.withLock { $0 }
         var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
-        let awoken = try DueQueries.wake(
-            from: everything ? nil : known.wakeFloor, now: now, limit: wakes, on: connection)
-        // What woke may lie below every floor.
-        everything = everything || awoken > 0
-        let controls = try ControlQueries.everything(on: connection)
+        let floors = everything ? nil : known
+        var (awoken, controls, open, due, _) = try connection.ask(
+            DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
+            ControlQueries.everything,
+            RequestQueries.waiting(from: floors?.leaseFloor, now: now, realNow: realNow),
+            // While everything is paused nobody looks for changes.
+            known.isPaused ? .answered([]) : earliest(from: floors, realNow: realNow),
+            clock?.following ?? .answered(()))
         let isPaused = controls.isPaused
-        let open = try RequestQueries.waiting(
-            from: everything ? nil : known.leaseFloor, now: now, realNow: realNow, on: connection)
-        var due: [DueQueries.Due] = []
-        if !isPaused {
-            let queues: [(queue: DueQueries.Queue, floor: Int64?)] =
-                everything
-                ? try DueQueries.queues(on: connection).map { (queue: $0, floor: nil) }
-                : known.floors.map { (queue: $0.key, floor: $0.value) }
-            due = try DueQueries.earliest(queues, realNow: realNow, on: connection)
+        if awoken > 0, !everything {
+            // What woke may lie below every floor.
+            everything = true
+            (open, due) = try connection.ask(
+                RequestQueries.waiting(from: nil, now: now, realNow: realNow),
+                isPaused ? .answered([]) : earliest(from: nil, realNow: realNow))
+        } else if known.isPaused, !isPaused {
+            due = try connection.ask(earliest(from: floors, realNow: realNow))
         }
+        if isPaused { due = [] }
         let took = ContinuousClock.now - started
         memory.withLock { memory in
-            // While everything is paused nobody looked for changes.
+            memory.isPaused = isPaused
             if !isPaused {
                 memory.floors = Dictionary(due.map { ($0.queue, $0.sendBy) }) { first, _ in first }
             }
@@ -71,6 +76,12 @@ final class DueWork: Sendable {
                 ? nil : ContinuousClock.now + min(took * Self.share, Self.pauseMax)
         }
         return Found(controls: controls, open: open, due: due)
+    }
+
+    private func earliest(from floors: Memory?, realNow: Int64) -> Question<[DueQueries.Due]> {
+        guard let floors else { return DueQueries.earliest(realNow: realNow) }
+        return DueQueries.earliest(
+            floors.floors.map { (queue: $0.key, floor: $0.value) }, realNow: realNow)
     }
 }
 

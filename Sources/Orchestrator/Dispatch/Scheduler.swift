@@ -162,13 +162,12 @@ package struct Scheduler: Service {
             return 1
         }
         let now = world.clock.nowMilliseconds()
-        let found = try await world.pool.withConnection { connection in
-            try await connection.read { connection in
-                try sharedClock?.follow(connection)
-                return try dueWork.look(
-                    now: now, realNow: world.realClock.nowMilliseconds(),
-                    wakes: world.limits.wakesPerRound, isThorough: isThorough, on: connection)
-            }
+        let found = try await world.pool.read { connection in
+            if let sharedClock, !sharedClock.isKnown { try sharedClock.follow(connection) }
+            return try dueWork.look(
+                now: now, realNow: world.realClock.nowMilliseconds(),
+                wakes: world.limits.wakesPerRound, isThorough: isThorough, clock: sharedClock,
+                on: connection)
         }
         let controls = found.controls
         // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
@@ -263,7 +262,7 @@ package struct Scheduler: Service {
                 looking: looking, owner: owner,
                 leaseUntil: realNow + limits.leaseFor.milliseconds, now: now, realNow: realNow,
                 limit: slots.granted, on: connection)
-            _ = try connection.pipeline([budget.giveBack(slots, used: held.count)])
+            try connection.sendLater([budget.giveBack(slots, used: held.count)])
             return (held, slots)
         }
         round(budget, slots, started: started, isProbe: controls.isHalted, out).launch(held)

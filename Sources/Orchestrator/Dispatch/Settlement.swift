@@ -33,9 +33,9 @@ struct Settlement: Sendable {
     func settle(_ attempts: [Attempt], now: Instant, realNow: Int64) async throws -> Set<String> {
         try await pool.withTransaction { connection in
             let requests = attempts.map(\.request)
-            let locked = try SubscriptionQueries.lockAndLoad(
-                requests.map(\.originalTransactionID), on: connection)
-            let ours = try RequestQueries.held(of: requests, on: connection)
+            let (locked, ours) = try connection.ask(
+                SubscriptionQueries.lockingAndLoading(requests.map(\.originalTransactionID)),
+                RequestQueries.holding(requests))
             let held = attempts.filter { ours.contains($0.request.requestReferenceID) }
             guard !held.isEmpty else { return ours }
             let folded = try SubscriptionFolder.fold(
@@ -59,7 +59,7 @@ struct Settlement: Sendable {
                     ending(
                         outcome, attempt.request, attempt.answer.reply, now: now, realNow: realNow))
             }
-            _ = try connection.pipeline(endings.statements(at: now.milliseconds))
+            try connection.sendLater(endings.statements(at: now.milliseconds))
             return ours
         }
     }
@@ -94,7 +94,7 @@ struct Settlement: Sendable {
     ) async throws {
         try await pool.withTransaction { connection in
             try SubscriptionQueries.lock([request.originalTransactionID], on: connection)
-            guard try !RequestQueries.held(of: [request], on: connection).isEmpty else { return }
+            guard try !connection.ask(RequestQueries.holding([request])).isEmpty else { return }
             let outcome = Outcome.stillUnknown(
                 reason: "the answer can't be stored: \(error)",
                 errorCode: request.errorCode.map { Int($0) }, nextStep: "look")
@@ -103,7 +103,7 @@ struct Settlement: Sendable {
                 ending(
                     outcome, request, StoreReply(httpStatus: answer.reply.httpStatus), now: now,
                     realNow: realNow))
-            _ = try connection.pipeline(endings.statements(at: now.milliseconds))
+            try connection.sendLater(endings.statements(at: now.milliseconds))
         }
     }
 

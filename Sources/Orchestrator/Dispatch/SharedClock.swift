@@ -12,10 +12,18 @@ final class SharedClock: WallClock {
         return told.milliseconds + (ContinuousClock.now - told.at).milliseconds
     }
 
+    var isKnown: Bool { told.withLock { $0 } != nil }
+
     /// Asks the database. Instants told before stay as they are: a lease is only ever compared with a later answer.
     func follow(_ connection: isolated LedgerConnection) throws {
-        let milliseconds = try RateQueries.clockMicros(on: connection) / 1000
-        let now = ContinuousClock.now
-        told.withLock { $0 = (milliseconds, now) }
+        try connection.ask(following)
+    }
+
+    /// To be asked last of several, so that nothing lies between the clock and its answer.
+    var following: Question<Void> {
+        RateQueries.clockMicros.map { micros in
+            let now = ContinuousClock.now
+            self.told.withLock { $0 = (micros / 1000, now) }
+        }
     }
 }

@@ -206,7 +206,7 @@ package struct Projector: Service {
             EventQueries.deleteWaiting(
                 Set(events.map(\.originalTransactionID)).sorted(),
                 uuids: events.map(\.key.evidenceID)))
-        _ = try connection.pipeline(statements)
+        try connection.sendLater(statements)
         return Outcome(folded: events.count, setAside: faults.count)
     }
 

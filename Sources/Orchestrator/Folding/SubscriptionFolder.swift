@@ -4,7 +4,7 @@ package import Pricing
 /// Folds new statements into stored subscriptions, inside the caller's transaction. The caller holds the
 /// subscriptions' locks.
 package enum SubscriptionFolder {
-    /// Keeps the statements, folds them and writes what changed. Statements older than what is folded already make
+    /// Keeps the statements, folds them and writes what changed, at the latest when the transaction commits. Statements older than what is folded already make
     /// their subscription fold again from the beginning, once for all of them: any order of arrival ends the same.
     /// One kept before changes nothing.
     ///
@@ -23,12 +23,16 @@ package enum SubscriptionFolder {
         let storable = try told.map { event throws(LedgerError) in
             do { return try event.storable() } catch { throw .unreadable("a statement: \(error)") }
         }
-        let arrived = try EventQueries.insert(storable, on: connection)
+        let named = Set(storable.map(\.originalTransactionID)).sorted()
+        let (arrived, known, loaded) = try connection.ask(
+            EventQueries.inserting(storable), FoldQueries.knowing(of: named),
+            stored.map { .answered(($0, [:])) } ?? SubscriptionQueries.loading(named))
         guard !arrived.isEmpty else { return [:] }
         let byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
         let ids = byID.keys.sorted()
-        let stored = try stored ?? SubscriptionQueries.load(ids, on: connection)
-        let known = try FoldQueries.known(of: ids, on: connection)
+        // One that can't be read stops only what it must take in.
+        let stored = try SubscriptionQueries.whole(
+            (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
         let late = ids.filter { id in
             SubscriptionFold.isLate(
                 byID[id, default: []], after: stored[id]?.foldedThrough, known.changes[id] ?? [])
@@ -49,7 +53,7 @@ package enum SubscriptionFolder {
             folded[id] = fold.state.changes
             writes.append(fold)
         }
-        _ = try connection.pipeline(writes.statements(holdsCalls: holdsCalls))
+        try connection.sendLater(writes.statements(holdsCalls: holdsCalls))
         return folded
     }
 }

@@ -99,7 +99,8 @@ import Testing
         try await world.setPause(paused, true)
 
         let read = try await world.service.withTransaction { connection in
-            let due = try DueQueries.queues(on: connection)
+            let due = try connection.ask(
+                DueQueries.earliest(realNow: world.realClock.nowMilliseconds()))
             let rows = try connection.query(
                 """
                 SELECT pg_stat_get_xact_tuples_fetched('repricer.price_changes'::regclass)

@@ -421,11 +421,9 @@ import Testing
         let realNow = world.realClock.nowMilliseconds()
 
         let (due, locked) = try await world.service.withTransaction { connection in
-            let due = try DueQueries.earliest(
-                DueQueries.queues(on: connection).map { (queue: $0, floor: nil) },
-                realNow: realNow, on: connection)
-            let locked = try DueQueries.lock(
-                due, until: nil, limit: 25, realNow: realNow, on: connection
+            let due = try connection.ask(DueQueries.earliest(realNow: realNow))
+            let locked = try connection.ask(
+                DueQueries.locking(due, until: nil, limit: 25, realNow: realNow)
             ).ids
             return (due, locked)
         }

@@ -181,11 +181,9 @@ import Testing
         let realNow = world.realClock.nowMilliseconds()
 
         let (due, ids, read) = try await world.service.withTransaction { connection in
-            let due = try DueQueries.earliest(
-                DueQueries.queues(on: connection).map { (queue: $0, floor: nil) },
-                realNow: realNow, on: connection)
-            let ids = try DueQueries.lock(
-                due, until: nil, limit: 25, realNow: realNow, on: connection
+            let due = try connection.ask(DueQueries.earliest(realNow: realNow))
+            let ids = try connection.ask(
+                DueQueries.locking(due, until: nil, limit: 25, realNow: realNow)
             ).ids
             let read = try connection.query(
                 """

@@ -120,7 +120,7 @@ import Testing
         let (stored, known) = try await pool.withTransaction { connection in
             (
                 try SubscriptionQueries.load([id], on: connection)[id],
-                try FoldQueries.known(of: [id], on: connection)
+                try connection.ask(FoldQueries.knowing(of: [id]))
             )
         }
         let changes = known.changes[id, default: []]
