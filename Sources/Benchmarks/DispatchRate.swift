@@ -27,11 +27,13 @@ enum DispatchRate {
         let cpu = cpuSeconds()
         let services = replicas.map { replica in Task { try await replica.scheduler.run() } }
         let started = ContinuousClock.now
+        // Few looks at the real rate: they wake threads, which counts as the scheduler's.
+        let glance: Duration = .milliseconds(rate > 0 ? 500 : 50)
         while store.count < calls {
             guard ContinuousClock.now - started < .seconds(1800) else {
                 throw BenchmarkFailure("only \(store.count) of \(calls) calls in half an hour")
             }
-            try await Alarm.shared.wait(for: .milliseconds(50))
+            try await Alarm.shared.wait(for: glance)
         }
         for service in services { service.cancel() }
         for service in services {

@@ -70,9 +70,10 @@ package final class Alarm: TaskExecutor, @unchecked Sendable {
         let job = UnownedJob(job)
         let hasThread = locked {
             jobs.append(job)
-            pthread_cond_signal(changed)
             return startThread()
         }
+        // Without the lock, which the woken thread would only wait for.
+        pthread_cond_signal(changed)
         // Without a thread the job could neither run nor fail: waiting for ever would be worse.
         precondition(hasThread, "cannot start a thread")
     }

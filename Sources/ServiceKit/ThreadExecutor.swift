@@ -83,8 +83,9 @@ private final class JobQueue: @unchecked Sendable {
         jobs.append((job, executor))
         let needsThread = !hasThread
         hasThread = true
-        pthread_cond_signal(wake)
         pthread_mutex_unlock(lock)
+        // Without the lock, which the woken thread would only wait for.
+        pthread_cond_signal(wake)
         guard needsThread else { return }
         let code = createThread()
         // Without a thread the job could neither run nor fail: waiting for ever would be worse.

@@ -100,9 +100,7 @@ package struct CallBudget: Sendable {
     /// Reserves up to `wanted` slots, perhaps none.
     package func lease(_ wanted: Int) async throws -> CallSlots {
         guard perSecond != nil else { return unlimited(wanted) }
-        return try await pool.withConnection { connection in
-            try await connection.read { try lease(wanted, on: $0) }
-        }
+        return try await pool.read { try lease(wanted, on: $0) }
     }
 
     /// How many calls a lease can hold at most.

@@ -40,7 +40,9 @@ struct CallRound: Sendable {
     func launch(_ requests: [RequestQueries.Held]) {
         guard !requests.isEmpty else { return }
         out.launch(requests.count) {
-            let heart = Task { await keepLeases(of: requests) }
+            let heart = Task(executorPreference: Alarm.shared) {
+                await keepLeases(of: requests)
+            }
             defer { heart.cancel() }
             if let failure = await callAll(requests) { throw failure }
         }

@@ -69,8 +69,9 @@ package struct Scheduler: Service {
         /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
         /// that a pause is effective within a second, however slow the claim was.
         package var leavesWithin: Duration = .milliseconds(750)
-        /// Answers wait so long for others of their claim, to be stored with them: at 50 calls a second for all of it.
-        package var settleEvery: Duration = .milliseconds(500)
+        /// Answers wait so long for others of their claim, to be stored with them: at 50 calls a second, the last of which
+        /// leaves half a second after the claim, for all of it, where the App Store answers within another half.
+        package var settleEvery: Duration = .seconds(1)
         /// Of the business clock, over all replicas.
         package var refusedKeyWait: Duration = .seconds(60)
         package var wakesPerRound = 1000
@@ -238,8 +239,8 @@ package struct Scheduler: Service {
     }
 
     private func giveBack(_ slots: CallSlots, used: Int) async throws {
-        _ = try await world.pool.withConnection { connection in
-            try await connection.pipeline([prices.giveBack(slots, used: used)])
+        _ = try await world.pool.read { connection in
+            try connection.pipeline([prices.giveBack(slots, used: used)])
         }
     }
 
