@@ -34,8 +34,9 @@ final class ScriptedHTTP: HTTPSending {
 }
 
 extension AppStoreClient {
-    static func make(_ http: any HTTPSending) throws -> AppStoreClient {
-        let clock = ManualClock(signingTime)
+    static func make(
+        _ http: any HTTPSending, clock: ManualClock = ManualClock(signingTime)
+    ) throws -> AppStoreClient {
         let token = BearerToken(
             key: try .generate(), keyID: "KEY", issuerID: "ISSUER", bundleID: bundle, clock: clock)
         return try AppStoreClient(

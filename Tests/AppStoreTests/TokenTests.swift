@@ -44,13 +44,24 @@ import Testing
         let token = try token(ManualClock(signingTime), .generate())
         let first = try token.current()
 
-        token.invalidate("another")
+        #expect(token.invalidate("another"), "the one held may fare better")
         #expect(try token.current() == first)
-        token.invalidate(first)
-        let second = try token.current()
-        #expect(second != first)
-        token.invalidate()
-        #expect(try token.current() != second)
+        #expect(!token.invalidate(first), "it was signed just now: the key is refused")
+        #expect(try token.current() != first)
+    }
+
+    @Test func invalidate_whenTokenHasAged_hopesForAFreshOne() throws {
+        let clock = ManualClock(signingTime)
+        let token = try token(clock, .generate())
+
+        let young = try token.current()
+        clock.advance(by: .seconds(59))
+        #expect(!token.invalidate(young))
+
+        let old = try token.current()
+        clock.advance(by: .seconds(60))
+        #expect(token.invalidate(old))
+        #expect(try token.current() != old)
     }
 }
 

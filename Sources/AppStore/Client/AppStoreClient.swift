@@ -115,6 +115,10 @@ package struct AppStoreClient: Sendable {
         } catch {
             switch error {
             case .signing(let error): return .notSent(reason: "no token: \(error)")
+            case .staleToken:
+                return .notSent(
+                    reason:
+                        "the App Store takes our token no longer; the next call brings a new one")
             case .http(let error):
                 return error.requestMayHaveArrived
                     ? .unknownOutcome(reason: "\(error)", raw: nil)
@@ -126,17 +130,18 @@ package struct AppStoreClient: Sendable {
 
     private enum SendError: Error {
         case signing(JOSEError)
+        case staleToken
         case http(HTTPClientError)
     }
 
-    /// A 401 is a definite refusal, so one more try with a fresh token doubles nothing.
+    /// A 401 is a definite refusal: nothing was done. Where the token may be its reason the call counts as not sent,
+    /// and goes again with a fresh one when its turn comes; a second call here would have no slot of the rate.
     private func sendAuthorised(
         _ request: HTTPRequest, _ leavingBefore: ContinuousClock.Instant?
     ) async throws(SendError) -> HTTPResponse {
         let (first, used) = try await send(request, leavingBefore)
-        guard first.status == 401 else { return first }
-        token.invalidate(used)
-        return try await send(request, leavingBefore).response
+        guard first.status == 401, token.invalidate(used) else { return first }
+        throw .staleToken
     }
 
     private func send(

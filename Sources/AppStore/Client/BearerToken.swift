@@ -33,6 +33,9 @@ package final class BearerToken: Sendable {
         var issuedAt: Int64
     }
 
+    /// One that is refused so soon after it was signed says that the key is refused, not the token's age.
+    private static let freshSeconds: Int64 = 60
+
     private let key: ES256PrivateKey
     private let keyID: String
     private let issuerID: String
@@ -65,10 +68,14 @@ package final class BearerToken: Sendable {
         return token
     }
 
-    /// Forgets `token` after a 401, unless another has taken its place already.
-    package func invalidate(_ token: String? = nil) {
-        held.withLock { held in
-            if token == nil || held?.token == token { held = nil }
+    /// Forgets `token` after a 401, unless another has taken its place already. True where a fresh one may fare better:
+    /// this one was not signed just now, or another has taken its place.
+    package func invalidate(_ token: String) -> Bool {
+        let now = clock.nowMilliseconds() / 1000
+        return held.withLock { held in
+            guard let current = held, current.token == token else { return true }
+            held = nil
+            return !(0..<Self.freshSeconds).contains(now - current.issuedAt)
         }
     }
 
