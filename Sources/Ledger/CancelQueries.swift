@@ -56,6 +56,8 @@ package enum CancelQueries {
         /// All whose locks a writer of this intent needs.
         package var subscriptions: [String] { parents + [originalTransactionID] }
 
+        package var isLook: Bool { nextStep == "look" }
+
         /// Whether no earlier attempt with this id can have been applied.
         package var isFirstAttempt: Bool { attempts == 1 && looks == 0 }
     }
@@ -106,7 +108,9 @@ package enum CancelQueries {
                 SELECT r.original_transaction_id, r.request_reference_id,
                     r.next_step = 'look' OR d.is_over AS is_look, d.is_over
                 FROM repricer.cancel_requests r, LATERAL (
-                    SELECT count(*) = 0 AS is_over, coalesce(bool_or(b.is_paused), false) AS is_paused
+                    SELECT count(*) = 0 AS is_over,
+                        coalesce(bool_or(b.is_paused), false)
+                            OR (SELECT is_paused FROM repricer.service_controls) AS is_paused
                     FROM repricer.dependent_cancellations c
                     JOIN repricer.batches b ON b.batch_id = c.batch_id
                     WHERE c.original_transaction_id = ANY (r.parents)
@@ -138,6 +142,18 @@ package enum CancelQueries {
         -- name: renewCancelLease
         UPDATE repricer.cancel_requests SET lease_until = \(timestamp: until)
         WHERE \(fragment: isHeld(request)) AND next_attempt_at IS NULL
+        """
+    }
+
+    /// An attempt of which nothing has left: as if it had not been made. Not for the first one of an id, which is ended.
+    package static func putBack(_ request: Held, nextAttemptAt: Int64) -> SQL {
+        """
+        -- name: putBackCancel
+        UPDATE repricer.cancel_requests
+        SET attempts = attempts - CASE WHEN next_step = 'look' THEN 0 ELSE 1 END,
+            looks = looks - CASE WHEN next_step = 'look' THEN 1 ELSE 0 END,
+            next_attempt_at = \(timestamp: nextAttemptAt), lease_until = \(timestamp: nextAttemptAt)
+        WHERE \(fragment: isHeld(request))
         """
     }
 

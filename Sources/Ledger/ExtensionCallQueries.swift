@@ -40,7 +40,7 @@ package enum ExtensionCallQueries {
     }
 
     /// Locks the subscriptions of due calls and returns them. One with notifications not yet folded waits: its
-    /// facts are not the newest.
+    /// facts are not the newest. None while everything is paused.
     package static func lockDue(
         bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Due] {
@@ -51,6 +51,7 @@ package enum ExtensionCallQueries {
             JOIN repricer.subscriptions s USING (original_transaction_id)
             WHERE c.bucket = \(bucket)::smallint AND c.state IN ('queued', 'sending', 'unknown')
                 AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+                AND NOT (SELECT is_paused FROM repricer.service_controls)
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.inbox i
                     WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
@@ -186,6 +187,21 @@ package enum ExtensionCallQueries {
                 AND state IN ('queued', 'sending', 'unknown')
                 AND (\(uuid: owner)::uuid IS NULL OR lease_owner = \(uuid: owner)::uuid)
             """) == 1
+    }
+
+    /// A claim of which nothing has left: as if it had not been made. Due again at `nextAt`, real time.
+    package static func putBack(_ due: Due, owner: String, nextAt: Int64) -> SQL {
+        """
+        -- name: putBackExtension
+        UPDATE repricer.extension_calls
+        SET state = CASE WHEN may_be_applied THEN 'unknown' ELSE 'queued' END,
+            attempts = attempts - 1,
+            called_at = CASE WHEN attempts > 1 THEN called_at END,
+            renewal_before = CASE WHEN attempts > 1 THEN renewal_before END,
+            lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt)
+        WHERE original_transaction_id = \(due.originalTransactionID)
+            AND extension_id = \(uuid: due.extensionID)::uuid AND lease_owner = \(uuid: owner)::uuid
+        """
     }
 
     /// Not settled: tried again at `nextAt`, real time. `mayBeApplied`: this attempt may have arrived.

@@ -10,11 +10,32 @@ package enum MassExtensionQueries {
         package var mayBeRunning: Bool
     }
 
-    /// Takes the next one that is due, if there is one: a call (`queued`, `sending` of a dead process, `unknown`) or
-    /// a look at its status (`running`). While everything is paused only looks are made. Its intent is written; the
-    /// caller commits before it calls.
+    /// Whether one is due.
+    package static func isDue(
+        realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: isMassExtensionDue
+            SELECT EXISTS (
+                SELECT FROM repricer.mass_extensions WHERE \(fragment: due(realNow: realNow))) AS is_due
+            """
+        ).one().bool("is_due")
+    }
+
+    /// A call (`queued`, `sending` of a dead process, `unknown`) or a look at its status (`running`). While everything
+    /// is paused only looks are made.
+    private static func due(realNow: Int64) -> SQL {
+        """
+        (state = 'running' OR state IN ('queued', 'sending', 'unknown')
+                AND NOT (SELECT is_paused FROM repricer.service_controls))
+            AND (next_attempt_at IS NULL OR next_attempt_at <= \(timestamp: realNow))
+        """
+    }
+
+    /// Takes the next one that is due, if there is one. Its intent is written; the caller commits before it calls.
     package static func claim(
-        owner: String, now: Int64, realNow: Int64, leaseUntil: Int64, isPaused: Bool,
+        owner: String, now: Int64, realNow: Int64, leaseUntil: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Held? {
         try connection.query(
@@ -22,8 +43,7 @@ package enum MassExtensionQueries {
             -- name: claimMassExtension
             WITH due AS (
                 SELECT extension_id FROM repricer.mass_extensions
-                WHERE (state = 'running' OR NOT \(isPaused) AND state IN ('queued', 'sending', 'unknown'))
-                    AND (next_attempt_at IS NULL OR next_attempt_at <= \(timestamp: realNow))
+                WHERE \(fragment: due(realNow: realNow))
                 ORDER BY next_attempt_at NULLS FIRST LIMIT 1 FOR UPDATE SKIP LOCKED
             )
             UPDATE repricer.mass_extensions m SET
@@ -73,6 +93,20 @@ package enum MassExtensionQueries {
             next_attempt_at = NULL, code = \(code), detail = \(detail)
         WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
             AND state = 'sending'
+        """
+    }
+
+    /// A claim of which nothing has left: as if it had not been made. Due again at `nextAt`, real time.
+    package static func putBack(_ id: String, owner: String, nextAt: Int64) -> SQL {
+        """
+        -- name: putBackMassExtension
+        UPDATE repricer.mass_extensions SET
+            attempts = CASE WHEN state = 'running' THEN attempts ELSE attempts - 1 END,
+            called_at = CASE WHEN state = 'running' OR attempts > 1 THEN called_at END,
+            state = CASE WHEN state = 'running' THEN state
+                WHEN may_be_running THEN 'unknown' ELSE 'queued' END,
+            lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt)
+        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
         """
     }
 

@@ -23,4 +23,27 @@ struct Rounds: Sendable {
             }
         }
     }
+
+    /// The same for rounds with calls that are not cancelled with them. Those that are out when the service is cancelled
+    /// get so long to end; what is still out then is left, and taken over once its lease has ended.
+    func run(
+        drainFor limit: Duration, _ round: @escaping @Sendable () async throws -> Int
+    ) async {
+        let (ends, end) = AsyncStream.makeStream(of: Bool.self)
+        let work = Task {
+            await run(round)
+            end.yield(true)
+        }
+        let isDone = await withTaskCancellationHandler {
+            // A cancelled task could not wait.
+            await Task { await ends.first { _ in true } }.value
+        } onCancel: {
+            work.cancel()
+            Task {
+                try await Task.sleep(for: limit)
+                end.yield(false)
+            }
+        }
+        if isDone == false { log.warning("calls without an answer are left") }
+    }
 }

@@ -2,8 +2,15 @@
 package protocol Service: Sendable {
     /// Short and unique in its group; it appears in logs.
     var name: String { get }
+    /// It is told to stop together with all others that are, before those that wait for their turn: what it begins
+    /// anew must not depend on how long they take.
+    var stopsAtOnce: Bool { get }
     /// Returns soon after its task is cancelled, having finished what it began.
     func run() async throws
+}
+
+extension Service {
+    package var stopsAtOnce: Bool { false }
 }
 
 /// How a group ended, other than by an error of one of its services.
@@ -23,7 +30,8 @@ package enum ServiceGroupError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Runs services together: started in order, stopped in reverse order, one failure ends all.
+/// Runs services together: started in order, one failure ends all. Those that stop at once are told so together; the others
+/// are stopped in reverse order, each when the one before has ended.
 package struct ServiceGroup: Sendable {
     private let services: [any Service]
     private let log: Log
@@ -105,6 +113,7 @@ package struct ServiceGroup: Sendable {
         var progress = Progress(running: Set(services.indices))
         await waitForReason(&iterator, &progress)
         let deadline = ContinuousClock.now + stopDeadline
+        for (service, task) in zip(services, tasks) where service.stopsAtOnce { task.cancel() }
         for (index, task) in tasks.enumerated().reversed() {
             task.cancel()
             await drain(index, until: deadline, &iterator, &progress, continuation)

@@ -17,6 +17,7 @@ private struct Worker: Service {
 
     let name: String
     var end = End.whenCancelled
+    var stopsAtOnce = false
     let recorder: Recorder
 
     func run() async throws {
@@ -34,6 +35,28 @@ private struct Worker: Service {
             await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
         }
         continuation.finish()
+    }
+}
+
+/// Cancelled, it ends once all of these have been recorded, or after ten seconds.
+private struct WaitingWorker: Service {
+    let name = "waiting"
+    let recorder: Recorder
+    let lines: Set<String>
+
+    init(recorder: Recorder, for lines: Set<String>) {
+        self.recorder = recorder
+        self.lines = lines
+    }
+
+    func run() async throws {
+        recorder.add("start waiting")
+        let (forever, continuation) = AsyncStream.makeStream(of: Void.self)
+        for await _ in forever {}
+        continuation.finish()
+        let until = ContinuousClock.now + .seconds(10)
+        while !lines.isSubset(of: recorder.all), .now < until { await Task.yield() }
+        recorder.add("stop waiting")
     }
 }
 
@@ -107,6 +130,21 @@ private struct Worker: Service {
             return
         }
         Issue.record("a service that ends at once was late each time")
+    }
+
+    @Test func group_onAStopSignal_tellsThoseThatStopAtOnceBeforeAnotherHasDrained() async throws {
+        let waiting = WaitingWorker(recorder: recorder, for: ["stop a", "stop c"])
+        let workers: [any Service] = [
+            Worker(name: "a", stopsAtOnce: true, recorder: recorder),
+            Worker(name: "b", recorder: recorder),
+            Worker(name: "c", stopsAtOnce: true, recorder: recorder), waiting,
+        ]
+        let result = await run(
+            ServiceGroup(workers, log: .silent, stopDeadline: .seconds(5)), started: 4)
+
+        try result.get()
+        #expect(recorder.all.suffix(2) == ["stop waiting", "stop b"])
+        #expect(Set(recorder.all.suffix(4).prefix(2)) == ["stop a", "stop c"])
     }
 
     @Test func group_whenItsTaskIsCancelled_stopsItsServices() async throws {

@@ -111,6 +111,7 @@ struct CancelRound: Sendable {
             return try await giveUp(open, .unreadable(why))
         }
         guard case .answered(let events, _) = answer else { return }
+        try Task.checkCancellation()
         let started = ContinuousClock.now
         guard let claim = try await claim(open, on: target, told: events) else { return }
         try await carryOut(claim.request, slots: claim.slots, started: started, key)
@@ -244,6 +245,7 @@ struct CancelRound: Sendable {
     }
 
     private func settleOpen(looking: Bool, _ key: KeyWatch) async throws -> Int {
+        try Task.checkCancellation()
         let realNow = world.realClock.nowMilliseconds()
         let limits = world.limits
         let owner = owner
@@ -279,47 +281,48 @@ struct CancelRound: Sendable {
 
     // MARK: One step
 
-    /// Calls or looks, at its slot, and settles. Not cancelled with the service: a call that is out is settled
-    /// before the process ends.
+    /// Calls or looks, at its slot, and settles. `started` is before the claim asked for pauses. What has not left when
+    /// the service is to stop is put back; a call that is out is not cancelled with it.
     private func carryOut(
         _ request: CancelQueries.Held, slots: CallSlots, started: ContinuousClock.Instant,
         _ key: KeyWatch
     ) async throws {
+        let limits = world.limits
         let leaveBefore = min(
-            ContinuousClock.now + world.limits.leavesWithin,
-            started + world.limits.leaseFor * 3 / 4)
-        try await Task {
-            let heart = Task { await keepLease(of: request) }
-            defer { heart.cancel() }
-            let answer = await step(request, slots: slots, leaveBefore: leaveBefore)
-            if let until = silence(after: answer) {
-                try await (request.nextStep == "look" ? statuses : cancels).block(until: until)
-            }
+            request.isLook ? .now + limits.looksWithin : started + limits.leavesWithin,
+            started + limits.leaseFor * 3 / 4)
+        let heart = Task { await keepLease(of: request) }
+        defer { heart.cancel() }
+        let budget = request.isLook ? statuses : cancels
+        var mayLeave = false
+        do { mayLeave = try await budget.take(from: slots, before: leaveBefore) } catch {
+            world.log.warning("no slot", ["error": String(describing: error)])
+        }
+        try await Task { [mayLeave] in
+            guard mayLeave else { return try await putBack(request) }
+            let answer = await step(request, leaveBefore: leaveBefore)
+            if let until = silence(after: answer) { try await budget.block(until: until) }
             try await key.heed(answer)
             try await settlement.settle(request, answer)
         }.value
     }
 
-    private func step(
-        _ request: CancelQueries.Held, slots: CallSlots, leaveBefore: ContinuousClock.Instant
-    ) async -> StoreAnswer {
-        let isLook = request.nextStep == "look"
-        do {
-            let budget = isLook ? statuses : cancels
-            var hasSlot = try await slots.take()
-            while !hasSlot && ContinuousClock.now < leaveBefore {
-                let more = try await budget.lease(1)
-                guard more.lease.blockedUntil == nil else { break }
-                hasSlot = try await more.take()
-                if !hasSlot { try await budget.pause(after: more) }
-            }
-            guard hasSlot, ContinuousClock.now < leaveBefore else {
-                return .notSent(reason: "no slot")
-            }
-        } catch {
-            return .notSent(reason: "no slot: \(error)")
+    /// Nothing of this attempt has left. The first one's dependents are judged anew; a later one counts as not made.
+    private func putBack(_ request: CancelQueries.Held) async throws {
+        guard !request.isFirstAttempt else {
+            return try await settlement.settle(request, .notSent(reason: "held back"))
         }
-        if isLook { return await world.store.look(transactionID: request.transactionID) }
+        let later = world.realClock.nowMilliseconds() + world.limits.notYetWait.milliseconds
+        _ = try await world.pool.withConnection { connection in
+            try await connection.pipeline([CancelQueries.putBack(request, nextAttemptAt: later)])
+        }
+        world.metrics.increment("repricer_cancel_calls_total", labels: ["result": "held_back"])
+    }
+
+    private func step(
+        _ request: CancelQueries.Held, leaveBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        if request.isLook { return await world.store.look(transactionID: request.transactionID) }
         guard
             let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
                 CancelIntent.self, from: Data(request.call.utf8))

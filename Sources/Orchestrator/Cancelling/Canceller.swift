@@ -52,8 +52,13 @@ package struct Canceller: Service {
         package var notYetWait: Duration = .seconds(2)
         /// Of a call: a dead process's is taken over this soon.
         package var leaseFor: Duration = .seconds(10)
-        /// From its intent: a call that got no slot until then is put back.
-        package var leavesWithin: Duration = .seconds(2)
+        /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
+        /// that a pause is effective within a second.
+        package var leavesWithin: Duration = .milliseconds(750)
+        /// The same of a look, from when it is held: none waits for a pause.
+        package var looksWithin: Duration = .seconds(2)
+        /// A call that is out when the service ends gets so long; what is still out then is taken over.
+        package var drainFor: Duration = .seconds(7)
         /// Of the business clock, over all replicas.
         package var refusedKeyWait: Duration = .seconds(60)
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
@@ -82,7 +87,7 @@ package struct Canceller: Service {
             log: world.log, failure: "cancelling dependents failed; trying again",
             idleWait: world.limits.idleWait,
             count: { metrics.increment("repricer_canceller_failures_total") }
-        ).run(round)
+        ).run(drainFor: world.limits.drainFor, round)
     }
 
     /// Carries open calls on, then looks once at each dependent that is due; returns how many there were.
@@ -119,6 +124,7 @@ package struct Canceller: Service {
             }
         }
         for open in due {
+            try Task.checkCancellation()
             // Each is taken already: one that fails must not cost the others their look.
             do {
                 guard open.isElsewhere else {

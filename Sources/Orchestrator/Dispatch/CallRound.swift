@@ -134,20 +134,15 @@ struct CallRound: Sendable {
 
     /// Waits for a slot; false when the call must not leave any more.
     private func mayLeave() async throws -> Bool {
-        var hasSlot = try await slots.take()
-        while !hasSlot {
-            guard ContinuousClock.now < leaveBefore, !slots.isSilenced else { return false }
-            let more = try await budget.lease(1)
-            guard more.lease.blockedUntil == nil else { return false }
-            hasSlot = try await more.take()
-            if !hasSlot { try await budget.pause(after: more) }
-        }
-        return ContinuousClock.now < leaveBefore && !slots.isSilenced
+        try await budget.take(from: slots, before: leaveBefore) && !out.isStopping
     }
 
     private func newestStatements(of request: RequestQueries.Held) async -> [SubscriptionEvent] {
-        do { try await statuses.takeOne() } catch {
-            // Without a look the next judgement meets the old token once more, and asks again.
+        do {
+            // A long silence is not waited out beside the answer that is to be stored. Without a look the next
+            // judgement meets the old token once more, and asks again.
+            guard try await statuses.takeOne(within: world.limits.looksWithin) else { return [] }
+        } catch {
             return []
         }
         switch await world.store.look(transactionID: request.transactionID) {

@@ -8,6 +8,7 @@ final class CallsOut: Sendable {
         var count = 0
         var failure: (any Error)?
         var quietUntil: ContinuousClock.Instant?
+        var isStopping = false
         var waiter: CheckedContinuation<Void, Never>?
     }
 
@@ -15,6 +16,11 @@ final class CallsOut: Sendable {
 
     /// Calls that are not settled yet.
     var count: Int { state.withLock { $0.count } }
+
+    /// The service is to stop: what has not left by now is put back.
+    var isStopping: Bool { state.withLock { $0.isStopping } }
+
+    func stop() { state.withLock { $0.isStopping = true } }
 
     /// Starts the calls of one claim. Not cancelled with the service: a call that is out is settled before the
     /// process ends, if there is time.

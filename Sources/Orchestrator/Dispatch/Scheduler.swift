@@ -69,6 +69,8 @@ package struct Scheduler: Service {
         /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
         /// that a pause is effective within a second, however slow the claim was.
         package var leavesWithin: Duration = .milliseconds(750)
+        /// A look that a refusal asks for: without a slot until then the answer is stored without it.
+        package var looksWithin: Duration = .seconds(2)
         /// Answers wait so long for others of their claim, to be stored with them: at 50 calls a second, the last of which
         /// leaves half a second after the claim, for all of it, where the App Store answers within another half.
         package var settleEvery: Duration = .seconds(1)
@@ -107,10 +109,14 @@ package struct Scheduler: Service {
 
     package func run() async throws {
         let out = CallsOut()
-        await withTaskGroup(of: Void.self) { group in
-            for lane in 0..<world.limits.lanes {
-                group.addTask(executorPreference: Alarm.shared) { await runLane(lane, out) }
+        await withTaskCancellationHandler {
+            await withTaskGroup(of: Void.self) { group in
+                for lane in 0..<world.limits.lanes {
+                    group.addTask(executorPreference: Alarm.shared) { await runLane(lane, out) }
+                }
             }
+        } onCancel: {
+            out.stop()
         }
         // The service is cancelled; the calls that are out are not.
         let isSettled = await Task { await out.allSettled(within: world.limits.drainFor) }.value
@@ -199,7 +205,8 @@ package struct Scheduler: Service {
         var free = slots.granted
         var judged = 0
         let until = ContinuousClock.now + limits.leavesWithin / 2
-        for turn in turns where free > 0 && !slots.isSilenced && ContinuousClock.now < until {
+        for turn in turns
+        where free > 0 && !slots.isSilenced && ContinuousClock.now < until && !Task.isCancelled {
             let started = ContinuousClock.now
             let claim = try await claimer.claim(
                 turn, limit: min(free, claimSize.next),

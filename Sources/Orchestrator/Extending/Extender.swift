@@ -47,6 +47,13 @@ package struct Extender: Service {
         package var callsPerClaim = 20
         /// Of a claim's calls, renewed while they are out: a dead process's are taken over this soon.
         package var leaseFor: Duration = .seconds(10)
+        /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
+        /// that a pause is effective within a second.
+        package var leavesWithin: Duration = .milliseconds(750)
+        /// The same of a look: none waits for a pause.
+        package var looksWithin: Duration = .seconds(2)
+        /// A call that is out when the service ends gets so long; what is still out then is taken over.
+        package var drainFor: Duration = .seconds(7)
         package var retry = Backoff(first: .seconds(2), max: .seconds(300))
         /// Of the business clock, over all replicas.
         package var refusedKeyWait: Duration = .seconds(60)
@@ -73,7 +80,7 @@ package struct Extender: Service {
         await Rounds(
             log: world.log, failure: "extending failed; trying again",
             idleWait: world.limits.idleWait
-        ).run(round)
+        ).run(drainFor: world.limits.drainFor, round)
     }
 
     /// Does what is due now; returns how much that was.
@@ -84,7 +91,8 @@ package struct Extender: Service {
         let key = KeyWatch(halts: Halts(world), isHalted: controls.isHalted)
         var done = try await summaries.round()
         done += try await redater.round()
-        done += try await masses.round(isPaused: controls.isPaused, key)
+        done += try await masses.round(key)
+        // Each claim asks once more: a round may take long.
         if !controls.isPaused { done += try await singles.round(key) }
         return done
     }

@@ -15,52 +15,82 @@ struct MassExtensions: Sendable {
         budget = world.budget("extend_all", perSecond: world.limits.massPerSecond)
     }
 
+    private struct Claim: Sendable {
+        var held: Held?
+        /// nil: none is due.
+        var slots: CallSlots?
+        var lease: ExtensionLease
+        /// Later the call does not leave: a pause may have come.
+        var leaveBefore: ContinuousClock.Instant
+    }
+
     /// One call or look at most; returns how many were due.
-    func round(isPaused: Bool, _ key: KeyWatch) async throws -> Int {
-        let (lease, now) = (ExtensionLease(world), world.clock.nowMilliseconds())
-        let realNow = world.realClock.nowMilliseconds()
-        let leaseUntil = realNow + world.limits.leaseFor.milliseconds
-        let held = try await world.pool.withTransaction { connection in
-            try MassExtensionQueries.claim(
-                owner: lease.owner, now: now, realNow: realNow, leaseUntil: leaseUntil,
-                isPaused: isPaused, on: connection)
+    func round(_ key: KeyWatch) async throws -> Int {
+        try Task.checkCancellation()
+        let claim = try await claim()
+        guard let slots = claim.slots else { return 0 }
+        guard let held = claim.held else {
+            guard slots.granted == 0, slots.lease.blockedUntil == nil else { return 0 }
+            try await budget.pause(after: slots)
+            return 1
         }
-        guard let held else { return 0 }
-        // A call that is out is settled, also when the service stops.
-        let failure: (any Error)? = await Task {
-            let heart = Task {
-                await lease.keep(world) { now, until in
-                    MassExtensionQueries.renew(
-                        held.mass.extensionID, owner: lease.owner, realNow: now, until: until)
-                }
+        let lease = claim.lease
+        let heart = Task {
+            await lease.keep(world) { now, until in
+                MassExtensionQueries.renew(
+                    held.mass.extensionID, owner: lease.owner, realNow: now, until: until)
             }
-            defer { heart.cancel() }
-            do {
-                try await budget.takeOne()
-                if held.mass.state == "running" {
-                    try await look(held, lease, key)
-                } else {
-                    try await call(held, lease, key)
-                }
-                return nil
-            } catch {
-                return error
+        }
+        defer { heart.cancel() }
+        var mayLeave = false
+        do { mayLeave = try await budget.take(from: slots, before: claim.leaveBefore) } catch {
+            world.log.warning("no slot", ["error": String(describing: error)])
+        }
+        // What has not left when the service is to stop is put back; a call that is out is not cancelled with it.
+        try await Task { [mayLeave] in
+            guard mayLeave else { return try await putBack(held, lease) }
+            if held.mass.state == "running" {
+                try await look(held, lease, key)
+            } else {
+                try await call(held, claim, key)
             }
         }.value
-        if let failure { throw failure }
         return 1
     }
 
-    private func call(
-        _ held: Held, _ lease: ExtensionLease, _ key: KeyWatch
-    ) async throws {
+    /// Claims one if there is a slot for it: nothing was called when it returns.
+    private func claim() async throws -> Claim {
+        let (budget, limits) = (budget, world.limits)
+        let (now, realNow) = (world.clock.nowMilliseconds(), world.realClock.nowMilliseconds())
+        var claim = Claim(
+            lease: ExtensionLease(world),
+            leaveBefore: .now + min(limits.leavesWithin, limits.leaseFor * 3 / 4))
+        let owner = claim.lease.owner
+        (claim.held, claim.slots) = try await world.pool.withTransaction { connection in
+            guard try MassExtensionQueries.isDue(realNow: realNow, on: connection) else {
+                return (nil, nil)
+            }
+            let slots = try budget.lease(1, on: connection)
+            guard slots.granted > 0 else { return (nil, slots) }
+            let held = try MassExtensionQueries.claim(
+                owner: owner, now: now, realNow: realNow,
+                leaseUntil: realNow + limits.leaseFor.milliseconds, on: connection)
+            if held == nil { _ = try connection.pipeline([budget.giveBack(slots, used: 0)]) }
+            return (held, slots)
+        }
+        return claim
+    }
+
+    private func call(_ held: Held, _ claim: Claim, _ key: KeyWatch) async throws {
+        let lease = claim.lease
         let request: MassExtensionRequest
         do {
             request = try Self.request(held.mass)
         } catch {
             return try await refuse(held, lease, "bad_terms", "\(error)")
         }
-        let outcome = await world.calls.extendAll(request, leavingBefore: lease.leavingBefore)
+        let outcome = await world.calls.extendAll(
+            request, leavingBefore: min(claim.leaveBefore, lease.leavingBefore))
         try await key.heed(outcome)
         switch outcome {
         case .answered: try await run(held, lease)
@@ -111,7 +141,10 @@ struct MassExtensions: Sendable {
     private func settleDoubt(
         _ held: Held, _ lease: ExtensionLease, _ code: APIErrorCode, _ message: String
     ) async throws {
-        try await budget.takeOne()
+        // A long silence is not waited out with its lease.
+        guard try await budget.takeOne(within: world.limits.looksWithin) else {
+            return try await putOff(held, lease, mayBeRunning: true, "refused, and not looked at")
+        }
         switch await status(held) {
         case .answered: try await run(held, lease)
         case .refused(.statusRequestNotFound, _, _):
@@ -186,6 +219,14 @@ struct MassExtensions: Sendable {
             MassExtensionQueries.refuse(
                 held.mass.extensionID, owner: lease.owner, code: code, detail: detail))
         count("refused")
+    }
+
+    /// Nothing of this attempt has left: it counts as not made.
+    private func putBack(_ held: Held, _ lease: ExtensionLease) async throws {
+        try await write(
+            MassExtensionQueries.putBack(
+                held.mass.extensionID, owner: lease.owner, nextAt: world.nextAttempt(after: 1)))
+        count("held_back")
     }
 
     private func putOff(

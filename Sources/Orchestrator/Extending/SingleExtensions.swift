@@ -24,6 +24,8 @@ struct SingleExtensions: Sendable {
         var claimed: [Due] = []
         var slots: CallSlots
         var lease: ExtensionLease
+        /// Later none of its calls leaves: a pause may have come.
+        var leaveBefore: ContinuousClock.Instant
         var key: KeyWatch
     }
 
@@ -37,6 +39,7 @@ struct SingleExtensions: Sendable {
         }
         var judged = 0
         for bucket in buckets {
+            try Task.checkCancellation()
             let claim = try await claim(bucket: bucket, key)
             judged += claim.judged
             if claim.slots.granted == 0, claim.slots.lease.blockedUntil != nil { return judged }
@@ -51,16 +54,18 @@ struct SingleExtensions: Sendable {
     private func claim(bucket: Int, _ key: KeyWatch) async throws -> Claim {
         let (budget, limits, lease) = (budget, world.limits, ExtensionLease(world))
         let (now, realNow) = (world.now, world.realClock.nowMilliseconds())
+        let leaveBefore = ContinuousClock.now + min(limits.leavesWithin, limits.leaseFor * 3 / 4)
         return try await world.pool.withTransaction { connection in
             let slots = try budget.lease(key.callsMax(limits.callsPerClaim), on: connection)
-            guard slots.granted > 0 else { return Claim(slots: slots, lease: lease, key: key) }
+            var claim = Claim(slots: slots, lease: lease, leaveBefore: leaveBefore, key: key)
+            guard slots.granted > 0 else { return claim }
             let due = try ExtensionCallQueries.lockDue(
                 bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
             let ids = due.map(\.originalTransactionID)
             let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let extendedAt = try ExtensionQueries.extendedAt(
                 ids, now: now.milliseconds, on: connection)
-            var claimed: [Due] = []
+            claim.judged = due.count
             for var one in due {
                 let facts = stored[one.originalTransactionID]?.facts
                 if let ending = try Self.ending(
@@ -80,11 +85,10 @@ struct SingleExtensions: Sendable {
                 one.attempts += 1
                 one.calledAt = one.calledAt ?? now.milliseconds
                 one.renewalBefore = one.renewalBefore ?? facts?.renewalAt
-                claimed.append(one)
+                claim.claimed.append(one)
             }
-            _ = try connection.pipeline([budget.giveBack(slots, used: claimed.count)])
-            return Claim(
-                judged: due.count, claimed: claimed, slots: slots, lease: lease, key: key)
+            _ = try connection.pipeline([budget.giveBack(slots, used: claim.claimed.count)])
+            return claim
         }
     }
 
@@ -107,35 +111,45 @@ struct SingleExtensions: Sendable {
         }
     }
 
-    /// Every call is settled, whatever becomes of its siblings; then the first failure is told. Not cancelled with
-    /// the service: a call that is out is settled before the process ends.
+    /// Every call is settled, whatever becomes of its siblings; then the first failure is told.
     private func callAll(_ claim: Claim) async throws {
         guard !claim.claimed.isEmpty else { return }
-        let failure = await Task {
-            let heart = Task {
-                await claim.lease.keep(world) { now, until in
-                    ExtensionCallQueries.renew(
-                        claim.claimed, owner: claim.lease.owner, realNow: now, until: until)
-                }
+        let heart = Task {
+            await claim.lease.keep(world) { now, until in
+                ExtensionCallQueries.renew(
+                    claim.claimed, owner: claim.lease.owner, realNow: now, until: until)
             }
-            defer { heart.cancel() }
-            return await withTaskGroup(of: (any Error)?.self) { group in
-                for due in claim.claimed {
-                    group.addTask {
-                        do {
-                            try await call(due, claim)
-                            return nil
-                        } catch {
-                            return error
-                        }
+        }
+        defer { heart.cancel() }
+        let failure = await withTaskGroup(of: (any Error)?.self) { group in
+            for due in claim.claimed {
+                group.addTask {
+                    do {
+                        try await callAtItsSlot(due, claim)
+                        return nil
+                    } catch {
+                        return error
                     }
                 }
-                var first: (any Error)?
-                for await failure in group { first = first ?? failure }
-                return first
             }
-        }.value
+            var first: (any Error)?
+            for await failure in group { first = first ?? failure }
+            return first
+        }
         if let failure { throw failure }
+    }
+
+    /// What has not left when the service is to stop is put back; a call that is out is not cancelled with it.
+    private func callAtItsSlot(_ due: Due, _ claim: Claim) async throws {
+        var mayLeave = false
+        do { mayLeave = try await budget.take(from: claim.slots, before: claim.leaveBefore) } catch
+        {
+            world.log.warning("no slot", ["error": String(describing: error)])
+        }
+        try await Task { [mayLeave] in
+            guard mayLeave else { return try await putBack(due, claim.lease) }
+            try await call(due, claim)
+        }.value
     }
 
     private func call(_ due: Due, _ claim: Claim) async throws {
@@ -152,10 +166,9 @@ struct SingleExtensions: Sendable {
             return try await settle(
                 due, lease, Ending(.refused, by: .judgement, code: "bad_terms", detail: "\(error)"))
         }
-        try await budget.take(from: claim.slots)
         let outcome = await world.calls.extend(
             originalTransactionID: due.originalTransactionID, request,
-            leavingBefore: lease.leavingBefore)
+            leavingBefore: min(claim.leaveBefore, lease.leavingBefore))
         try await claim.key.heed(outcome)
         switch outcome {
         case .answered(let answer, _):
@@ -164,6 +177,7 @@ struct SingleExtensions: Sendable {
                 due, lease, Ending(.extended, by: .answer, effectiveAt: answer.effectiveAt))
         case .refused(let code, let message, _): try await refused(due, claim, code, message)
         case .throttled(let until, _):
+            claim.slots.silence()
             try await budget.block(until: until)
             try await putOff(due, lease, mayBeApplied: false, "the App Store asked for silence")
         case .unknownOutcome(let reason, _):
@@ -182,6 +196,7 @@ struct SingleExtensions: Sendable {
         case .retrySame, .waitUntil:
             try await putOff(due, lease, mayBeApplied: false, code.description)
         case .haltService:
+            claim.slots.silence()
             try await budget.block(until: world.silenceAfterRefusedKey)
             try await putOff(due, lease, mayBeApplied: false, code.description)
         case .refresh, .look, .reject, .haltBatch, .haltStorefront:
@@ -198,7 +213,10 @@ struct SingleExtensions: Sendable {
         let lease = claim.lease
         let refusal = Ending(.refused, by: .answer, code: code, detail: detail)
         guard due.mayBeApplied else { return try await settle(due, lease, refusal) }
-        try await statuses.takeOne()
+        // A long silence is not waited out with its lease.
+        guard try await statuses.takeOne(within: world.limits.looksWithin) else {
+            return try await putOff(due, lease, mayBeApplied: true, "refused, and not looked at")
+        }
         let id = due.originalTransactionID
         let answer = await world.store.look(transactionID: id)
         try await claim.key.heed(answer)
@@ -226,6 +244,17 @@ struct SingleExtensions: Sendable {
                 due, owner: lease.owner, ending, at: now, on: connection)
         }
         count(isOurs ? ending.state.rawValue : "lease_lost")
+    }
+
+    /// Nothing of this attempt has left: it counts as not made.
+    private func putBack(_ due: Due, _ lease: ExtensionLease) async throws {
+        let nextAt = world.nextAttempt(after: 1)
+        _ = try await world.pool.withConnection { connection in
+            try await connection.pipeline([
+                ExtensionCallQueries.putBack(due, owner: lease.owner, nextAt: nextAt)
+            ])
+        }
+        count("held_back")
     }
 
     private func putOff(

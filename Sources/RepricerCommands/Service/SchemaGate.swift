@@ -64,6 +64,7 @@ enum ServiceRights {
 struct GatedService: Service {
     let gate: SchemaGate
     let inner: any Service
+    var stopsAtOnce = false
 
     var name: String { inner.name }
 

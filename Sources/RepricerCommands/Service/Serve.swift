@@ -44,9 +44,10 @@ extension Commands {
         var services = try live.trustWatches()
         services.append(GatedService(gate: gate, inner: months))
         if part != "receiver" {
+            // None goes on calling while another drains, or while the receiver answers its last requests.
             services += try (live.delivery(pool) + [live.extender(pool)] + live.reconciling(pool))
                 .map {
-                    GatedService(gate: gate, inner: $0)
+                    GatedService(gate: gate, inner: $0, stopsAtOnce: true)
                 }
         }
         // Before the port opens: who sees it open may send a signal.

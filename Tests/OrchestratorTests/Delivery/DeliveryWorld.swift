@@ -125,7 +125,8 @@ struct DeliveryWorld {
     func scheduler(
         calls: (any StoreCalls)? = nil,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
-        leaseFor: Duration = Scheduler.Limits().leaseFor
+        leaseFor: Duration = Scheduler.Limits().leaseFor,
+        wait: @escaping CallBudget.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()
         limits.leaseFor = leaseFor
@@ -137,7 +138,7 @@ struct DeliveryWorld {
             Scheduler.World(
                 pool: service, store: calls ?? store, environment: .production,
                 clock: clock, realClock: realClock, log: .silent, metrics: Metrics(),
-                limits: limits, wait: { _ in }))
+                limits: limits, wait: wait))
     }
 
     /// Rounds until nothing is left to do now.

@@ -239,16 +239,20 @@ extension DeliveryWorld {
     }
 
     func canceller(
-        _ store: CancellingStore, perRound: Int = 25, pool: LedgerPool? = nil
+        _ store: CancellingStore, looks: (any StoreCalls)? = nil, perRound: Int = 25,
+        pool: LedgerPool? = nil, leavesWithin: Duration = .seconds(60),
+        drainFor: Duration = .seconds(60)
     ) -> Canceller {
         var limits = Canceller.Limits()
         limits.dependentsPerRound = perRound
         limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
         // A crowded machine is no reason to put a call back.
-        limits.leavesWithin = .seconds(60)
+        limits.leavesWithin = leavesWithin
+        limits.looksWithin = .seconds(60)
+        limits.drainFor = drainFor
         return Canceller(
             Canceller.World(
-                pool: pool ?? service, store: store, cancels: store, clock: clock,
+                pool: pool ?? service, store: looks ?? store, cancels: store, clock: clock,
                 realClock: realClock,
                 log: .silent, metrics: Metrics(), limits: limits, wait: { _ in }))
     }

@@ -2,6 +2,7 @@ import Ledger
 import Orchestrator
 import Postgres
 import Pricing
+import Synchronization
 import TestSupport
 import Testing
 
@@ -183,6 +184,49 @@ import Testing
         await world.close()
     }
 
+    @Test func delivery_staleTokenWhileLooksAreSilenced_isStoredWithoutWaitingItOut() async throws {
+        let until = World.start.advanced(by: 3_600_000)
+        let world = try await World.make([.refused(.refresh, code: 4_000_082)])
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let looks = CallBudget(
+            pool: world.service, endpoint: "status", perSecond: 50, clock: world.clock)
+        // Its row is made by the first lease.
+        _ = try await looks.lease(1)
+        try await looks.block(until: until)
+        let clock = world.clock
+
+        _ = try await world.scheduler(wait: { clock.advance(by: $0) }).round()
+
+        #expect(world.store.looks == 0)
+        #expect(world.now < until)
+        #expect(try await world.changes().first?.hasPrefix("A queued") == true)
+        await world.close()
+    }
+
+    @Test func service_toldToStop_putsBackWhatHasNotLeft() async throws {
+        let world = try await World.make()
+        let ids = (1...20).map(String.init)
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(
+            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        let running = Mutex<Task<Void, any Error>?>(nil)
+        // The first call that waits for its slot finds the service told to stop.
+        let scheduler = world.scheduler(wait: { _ in
+            while running.withLock({ $0 == nil }) { await Task.yield() }
+            running.withLock { $0?.cancel() }
+        })
+        let task = Task { try await scheduler.run() }
+        running.withLock { $0 = task }
+
+        try await task.value
+
+        let called = world.store.calls.count
+        #expect(called < 5)
+        #expect(try await world.changes().count { $0.hasPrefix("A queued") } == 20 - called)
+        await world.close()
+    }
+
     @Test func delivery_staleTokenAndALookThrottled_silencesTheLooksOfEveryReplica() async throws {
         let until = World.start.advanced(by: 3_600_000)
         let world = try await World.make([.refused(.refresh, code: 4_000_082)])
@@ -201,12 +245,12 @@ import Testing
     }
 }
 
-/// Lets something happen while the first call is on its way.
+/// Lets something happen while the first call, or the first look, is on its way.
 actor InterruptedStore: StoreCalls {
-    private let store: ScriptedStore
+    private let store: any StoreCalls
     private var meanwhile: (@Sendable () async throws -> Void)?
 
-    init(_ store: ScriptedStore, _ meanwhile: @escaping @Sendable () async throws -> Void) {
+    init(_ store: any StoreCalls, _ meanwhile: @escaping @Sendable () async throws -> Void) {
         self.store = store
         self.meanwhile = meanwhile
     }
@@ -214,13 +258,18 @@ actor InterruptedStore: StoreCalls {
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        let action = meanwhile
-        meanwhile = nil
-        do { try await action?() } catch { Issue.record(error) }
+        await interrupt()
         return await store.changePrice(intent, leavingBefore: leavingBefore)
     }
 
     func look(transactionID: String) async -> StoreAnswer {
-        await store.look(transactionID: transactionID)
+        await interrupt()
+        return await store.look(transactionID: transactionID)
+    }
+
+    private func interrupt() async {
+        let action = meanwhile
+        meanwhile = nil
+        do { try await action?() } catch { Issue.record(error) }
     }
 }

@@ -10,11 +10,15 @@ import TestSupport
 import Testing
 
 /// An App Store that holds every call until it is let go: its caller looks like a dead one to others.
-private final class HeldExtensions: ExtensionCalls {
+final class HeldExtensions: ExtensionCalls {
     let arrived: AsyncStream<Void>
     private let arrive: AsyncStream<Void>.Continuation
     private let gate: AsyncStream<Void>
     private let open: AsyncStream<Void>.Continuation
+    private let held = Mutex(0)
+
+    /// Calls that arrived.
+    var count: Int { held.withLock { $0 } }
 
     init() {
         (arrived, arrive) = AsyncStream.makeStream()
@@ -24,6 +28,7 @@ private final class HeldExtensions: ExtensionCalls {
     func letGo() { open.finish() }
 
     private func hold() async {
+        held.withLock { $0 += 1 }
         arrive.yield()
         for await _ in gate {}
     }

@@ -122,7 +122,10 @@ struct ExtensionWorld {
             delivery: try await DeliveryWorld.make(), calls: ScriptedExtensions(replies))
     }
 
-    func extender(calls: (any ExtensionCalls)? = nil, pool: LedgerPool? = nil) -> Extender {
+    func extender(
+        calls: (any ExtensionCalls)? = nil, pool: LedgerPool? = nil,
+        leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60)
+    ) -> Extender {
         var world = Extender.World(
             pool: pool ?? delivery.service, calls: calls ?? self.calls, store: delivery.store,
             environment: .production, clock: delivery.clock, log: .silent, metrics: Metrics())
@@ -132,6 +135,10 @@ struct ExtensionWorld {
         world.wait = { clock.advance(by: $0) }
         world.limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
         world.limits.lookEveryMin = .zero
+        // A crowded machine is no reason to put a call back.
+        world.limits.leavesWithin = leavesWithin
+        world.limits.looksWithin = .seconds(60)
+        world.limits.drainFor = drainFor
         return Extender(world)
     }
 
