@@ -70,12 +70,21 @@ extension PostgresConnection {
 
     /// What comes back, in order.
     private enum Expected {
-        case prepared(PipelineStep, name: String)
-        case rows(PipelineStep)
+        case prepared(PipelineStep, StatementCache.Entry)
+        /// nil: sent without a name.
+        case rows(PipelineStep, StatementCache.Entry?)
 
         var step: PipelineStep {
             switch self {
-            case .prepared(let step, _), .rows(let step): step
+            case .prepared(let step, _), .rows(let step, _): step
+            }
+        }
+
+        /// Whose columns the result has.
+        var entry: StatementCache.Entry? {
+            switch self {
+            case .prepared: nil
+            case .rows(_, let entry): entry
             }
         }
     }
@@ -89,27 +98,29 @@ extension PostgresConnection {
         let connection = handle.pointer
         var expected: [Expected] = []
         expected.reserveCapacity(steps.count)
-        var fresh: [StatementCache.Key: String] = [:]
+        var fresh: [StatementCache.Key: StatementCache.Entry] = [:]
         var unflushed = 0
         for step in steps {
             if isPooled || !step.isPrepared {
                 unflushed += try sendUnnamed(step, handle)
+                expected.append(.rows(step, nil))
             } else {
-                let name: String
-                if let known = cache.name(for: step.key) ?? fresh[step.key] {
-                    name = known
+                let entry: StatementCache.Entry
+                if let known = cache.entry(for: step.key) ?? fresh[step.key] {
+                    entry = known
                 } else {
-                    name = cache.makeName()
-                    fresh[step.key] = name
-                    unflushed += try sendPreparing(step, name, handle)
-                    expected.append(.prepared(step, name: name))
+                    entry = cache.makeEntry()
+                    fresh[step.key] = entry
+                    unflushed += try sendPreparing(step, entry.name, handle)
+                    expected.append(.prepared(step, entry))
                 }
                 let sent = step.parameters.withPointers { count, values, lengths, formats in
-                    PQsendQueryPrepared(connection, name, count, values, lengths, formats, 0)
+                    PQsendQueryPrepared(
+                        connection, entry.name, count, values, lengths, formats, 0)
                 }
                 guard sent == 1 else { throw PostgresError(connectionLostWith: handle.message) }
+                expected.append(.rows(step, entry))
             }
-            expected.append(.rows(step))
             unflushed += step.parameters.byteCount
             if unflushed > Self.unflushedMax {
                 try flush(handle)
@@ -176,9 +187,9 @@ extension PostgresConnection {
                 PQclear(result)
             } else {
                 do throws(PostgresError) {
-                    let owned = try answer(result, to: step, handle)
+                    let owned = try answer(result, to: step, of: item.entry, handle)
                     switch item {
-                    case .prepared(_, let name): cache.insert(step.key, name: name)
+                    case .prepared(_, let entry): cache.insert(step.key, entry)
                     case .rows:
                         if step.role == .asked { results.append(Rows(owned)) }
                     }
@@ -222,7 +233,8 @@ extension PostgresConnection {
 
     /// The result when it is the success that the step is meant to have.
     private func answer(
-        _ result: OpaquePointer, to step: PipelineStep, _ handle: ConnectionHandle
+        _ result: OpaquePointer, to step: PipelineStep, of entry: StatementCache.Entry?,
+        _ handle: ConnectionHandle
     ) throws(PostgresError) -> ResultHandle {
         let status = PQresultStatus(result)
         guard status != PGRES_COPY_IN && status != PGRES_COPY_OUT && status != PGRES_COPY_BOTH
@@ -232,7 +244,7 @@ extension PostgresConnection {
             close()
             throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
         }
-        let owned = try check(result, handle, statement: step.key.name)
+        let owned = try check(result, handle, statement: step.key.name, of: entry)
         switch step.role {
         case .opening, .asked: break
         case .unread:

@@ -230,25 +230,25 @@ package actor PostgresConnection {
 
     private func run(_ step: PipelineStep) throws(PostgresError) -> Rows {
         let handle = try openForTrip()
-        let name = try prepare(step.key, handle)
+        let entry = try prepare(step.key, handle)
         let result = step.parameters.withPointers { count, values, lengths, formats in
-            PQexecPrepared(handle.pointer, name, count, values, lengths, formats, 0)
+            PQexecPrepared(handle.pointer, entry.name, count, values, lengths, formats, 0)
         }
-        return Rows(try check(result, handle, statement: step.key.name))
+        return Rows(try check(result, handle, statement: step.key.name, of: entry))
     }
 
     private func prepare(
         _ key: StatementCache.Key, _ handle: ConnectionHandle
-    ) throws(PostgresError) -> String {
-        if let name = cache.name(for: key) { return name }
+    ) throws(PostgresError) -> StatementCache.Entry {
+        if let entry = cache.entry(for: key) { return entry }
         tripCount += 1
-        let name = cache.makeName()
+        let entry = cache.makeEntry()
         let types = key.types.map(\.rawValue)
-        let result = PQprepare(handle.pointer, name, key.text, Int32(types.count), types)
+        let result = PQprepare(handle.pointer, entry.name, key.text, Int32(types.count), types)
         _ = try check(result, handle, statement: key.name)
-        cache.insert(key, name: name)
+        cache.insert(key, entry)
         freeEvicted(handle)
-        return name
+        return entry
     }
 
     /// Tells the server to forget evicted statements, once no transaction is open: the server may
@@ -263,19 +263,21 @@ package actor PostgresConnection {
         }
     }
 
-    /// The result when it is a success; otherwise the error, and the result is cleared.
+    /// The result when it is a success; otherwise the error, and the result is cleared. `entry`: the prepared statement
+    /// whose answer it is.
     func check(
         _ result: OpaquePointer?, _ handle: ConnectionHandle,
-        statement: @autoclosure () -> String
+        statement: @autoclosure () -> String, of entry: StatementCache.Entry? = nil
     ) throws(PostgresError) -> ResultHandle {
         guard let result else {
             var error = PostgresError(connectionLostWith: handle.message)
             error.statement = statement()
             throw error
         }
-        let owned = ResultHandle(result)
+        let owned = ResultHandle(result, columns: entry?.columns)
         let status = PQresultStatus(result)
         if status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK || status == PGRES_EMPTY_QUERY {
+            if let entry, !owned.columns.isEmpty { entry.columns = owned.columns }
             return owned
         }
         if status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH {

@@ -1,4 +1,5 @@
 import CLibPQ
+import Glibc
 
 /// Owns one result of libpq and clears it at the end.
 ///
@@ -7,18 +8,18 @@ import CLibPQ
 /// only reads it, and `deinit` runs once, after the last reader.
 final class ResultHandle: @unchecked Sendable {
     let pointer: OpaquePointer
-    let columns: [String: Int32]
+    let columns: ResultColumns
 
-    init(_ pointer: OpaquePointer) {
+    /// - Parameter known: the columns of an earlier result of the same plan.
+    init(_ pointer: OpaquePointer, columns known: ResultColumns? = nil) {
         self.pointer = pointer
-        var columns: [String: Int32] = [:]
         // Nobody reads a column where there is no row.
-        for index in 0..<(PQntuples(pointer) > 0 ? PQnfields(pointer) : 0) {
-            guard let name = PQfname(pointer, index) else { continue }
-            let column = String(cString: name)
-            if columns[column] == nil { columns[column] = index }
+        let count = PQntuples(pointer) > 0 ? PQnfields(pointer) : 0
+        if let known, known.fits(pointer, count: count) {
+            columns = known
+        } else {
+            columns = ResultColumns(of: pointer, count: count)
         }
-        self.columns = columns
     }
 
     deinit {
@@ -27,6 +28,37 @@ final class ResultHandle: @unchecked Sendable {
 
     /// What was done: `SELECT 3`, `COMMIT`.
     var tag: String { PQcmdStatus(pointer).map { String(cString: $0) } ?? "" }
+}
+
+/// Where each column of a result stands; of two with the same name the first.
+struct ResultColumns: Sendable {
+    private let names: [String]
+    private let places: [String: Int32]
+
+    fileprivate init(of result: OpaquePointer, count: Int32) {
+        names = (0..<count).map { index in PQfname(result, index).map { String(cString: $0) } ?? ""
+        }
+        var places: [String: Int32] = [:]
+        places.reserveCapacity(names.count)
+        for (index, name) in names.enumerated() where places[name] == nil {
+            places[name] = Int32(clamping: index)
+        }
+        self.places = places
+    }
+
+    var isEmpty: Bool { names.isEmpty }
+
+    /// Whether the result has the same columns in the same places.
+    fileprivate func fits(_ result: OpaquePointer, count: Int32) -> Bool {
+        guard names.count == Int(count) else { return false }
+        for (index, name) in names.enumerated() {
+            guard let theirs = PQfname(result, Int32(clamping: index)), strcmp(theirs, name) == 0
+            else { return false }
+        }
+        return true
+    }
+
+    subscript(name: String) -> Int32? { places[name] }
 }
 
 /// The rows that a statement returned. A row keeps the whole result alive.

@@ -36,13 +36,15 @@ struct StatementCache {
         var name: String { SQL.name(startingWith: pieces.first ?? "") }
     }
 
-    private final class Entry {
+    /// A statement that the server knows by a name. Confined to its connection.
+    final class Entry {
         let name: String
-        var lastUse: UInt64
+        /// Of its last result with rows: the next one has the same.
+        var columns: ResultColumns?
+        fileprivate var lastUse: UInt64 = 0
 
-        init(name: String, lastUse: UInt64) {
+        fileprivate init(name: String) {
             self.name = name
-            self.lastUse = lastUse
         }
     }
 
@@ -56,22 +58,23 @@ struct StatementCache {
 
     var count: Int { entries.count }
 
-    mutating func name(for key: Key) -> String? {
+    mutating func entry(for key: Key) -> Entry? {
         guard let entry = entries[key] else { return nil }
         clock += 1
         entry.lastUse = clock
-        return entry.name
+        return entry
     }
 
-    /// A name that was never used on this connection.
-    mutating func makeName() -> String {
+    /// With a name that was never used on this connection; to be inserted once the server knows it.
+    mutating func makeEntry() -> Entry {
         nameCount += 1
-        return "s\(nameCount)"
+        return Entry(name: "s\(nameCount)")
     }
 
-    mutating func insert(_ key: Key, name: String) {
+    mutating func insert(_ key: Key, _ entry: Entry) {
         clock += 1
-        entries[key] = Entry(name: name, lastUse: clock)
+        entry.lastUse = clock
+        entries[key] = entry
         while entries.count > Self.limit,
             let oldest = entries.min(by: { $0.value.lastUse < $1.value.lastUse })
         {

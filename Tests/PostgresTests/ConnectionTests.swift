@@ -177,6 +177,29 @@ struct ConnectionTests {
         #expect(try await connection.query("SELECT * FROM s").one().int("b") == 2)
     }
 
+    /// Columns are remembered with the plan: another plan has its own, in a transaction and in a pipeline, too.
+    @Test func columns_whenTheTableChanges_areTheNewOnes() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE s (a int, b int); INSERT INTO s VALUES (1, 2)")
+        func read() async throws -> [Int] {
+            let alone = try await connection.query("SELECT * FROM s").one()
+            let piped = try await connection.pipeline(["SELECT * FROM s"])[0].one()
+            return try ["a", "b"].map { try alone.int($0) } + ["a", "b"].map { try piped.int($0) }
+        }
+
+        let before = try await [read(), read()]
+        try await connection.script(
+            "ALTER TABLE s RENAME TO old; CREATE TABLE s AS SELECT b, a FROM old")
+        let after = try await [read(), read()]
+        let empty = try await connection.query("SELECT * FROM s WHERE a = \(9)")
+        let full = try await connection.query("SELECT * FROM s WHERE a = \(1)").one()
+
+        #expect(before == [[1, 2, 1, 2], [1, 2, 1, 2]])
+        #expect(after == before)
+        #expect(empty.isEmpty)
+        #expect(try full.int("b") == 2)
+    }
+
     @Test func statement_whenDiscarded_isPreparedAgain() async throws {
         let connection = try await TestDatabase.connect()
         _ = try await connection.query("SELECT \(1) AS n")

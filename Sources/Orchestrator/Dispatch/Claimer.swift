@@ -125,8 +125,8 @@ struct Claimer: Sendable {
     ) throws -> (RequestQueries.Held, PriceChangeIntent)? {
         let sendable = judged.filter { $0.plan != nil }
         guard let first = sendable.first else { return nil }
-        let group =
-            first.groupKey.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
+        let key = sendable.count > 1 ? first.groupKey : nil
+        let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
         var random = SystemRandomNumberGenerator()
         let intent = PriceChangeIntent(
             originalTransactionID: facts.originalTransactionID,
