@@ -243,11 +243,11 @@ def lease_lapse(look, began, end):
 
 
 def no_overlap(look):
-    """Never two calls in flight for one subscription: changes and cancellations."""
+    """Never two calls in flight that change one subscription: changes, cancellations and extensions."""
     wrong, counted = [], 0
     by_subscription = collections.defaultdict(list)
     for call in look.calls:
-        if call["endpoint"] in ("changePrice", "cancel"):
+        if call["endpoint"] in ("changePrice", "cancel", "extend"):
             counted += 1
             by_subscription[call["subscription"]].append(call)
     for subscription, calls in by_subscription.items():

@@ -288,6 +288,16 @@ def overlap_inside(world):
     world["calls"].append(call(7, "id-1", 1200, "A", 1500, repeated=True))
 
 
+def overlap_of_an_extension(world):
+    """no_overlap"""
+    extension_of(world)[1].update(subscription="40000", began=FALL + 5010, ended=FALL + 5020)
+
+
+def overlap_within_an_extension(world):
+    """no_overlap"""
+    extension_of(world)[0].update(subscription=world["calls"][0]["subscription"], began=900, ended=1100)
+
+
 def overlap_with_the_living(world):
     """no_overlap"""
     world["absences"].append({"client": "Q", "life": 2, "why": "kill", "from": 1100, "to": None})

@@ -95,31 +95,68 @@ package enum CancelQueries {
         ]
     }
 
-    /// Takes over intents whose holder is gone or whose next step is due: to look, or to send them once more. One
-    /// that is over is only looked at; one of a paused batch waits.
+    /// Intents whose holder is gone or whose next step is due: to be looked at, or sent once more. One that is over is
+    /// only looked at; one of a paused batch, or whose subscription has another call in flight, waits.
+    private static func due(looking: Bool, realNow: Int64) -> SQL {
+        let mayGo: SQL =
+            looking
+            ? "true"
+            : """
+            NOT d.is_paused AND \(fragment: OtherCalls.none(
+                besides: .cancel, of: "r.original_transaction_id", since: "r.prepared_at",
+                realNow: realNow))
+            """
+        return """
+            repricer.cancel_requests r, LATERAL (
+                SELECT count(*) = 0 AS is_over,
+                    coalesce(bool_or(b.is_paused), false)
+                        OR (SELECT is_paused FROM repricer.service_controls) AS is_paused
+                FROM repricer.dependent_cancellations c
+                JOIN repricer.batches b ON b.batch_id = c.batch_id
+                WHERE c.original_transaction_id = ANY (r.parents)
+                    AND c.cancel_reference_id = r.request_reference_id AND c.state = 'cancel_sent'
+            ) d
+            WHERE r.state IN ('sending', 'unknown') AND r.lease_until <= \(timestamp: realNow)
+                AND (r.next_attempt_at IS NULL OR r.next_attempt_at <= \(timestamp: realNow))
+                AND (r.next_step = 'look' OR d.is_over) = \(looking) AND \(fragment: mayGo)
+            """
+    }
+
+    /// Locks the subscriptions of intents that are to be sent once more, so that no other call of them begins.
+    private static func lockForSending(
+        realNow: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: lockCancelsToSend
+            SELECT r.original_transaction_id FROM (
+                SELECT r.original_transaction_id, r.lease_until
+                FROM \(fragment: due(looking: false, realNow: realNow))
+            ) r
+            JOIN repricer.subscriptions s ON s.original_transaction_id = r.original_transaction_id
+            ORDER BY r.lease_until LIMIT \(limit) FOR UPDATE OF s SKIP LOCKED
+            """
+        ).map { try $0.text("original_transaction_id") }
+    }
+
+    /// Takes over due intents: to look at their subscriptions, or to send them once more.
     package static func takeOver(
         looking: Bool, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
         on connection: isolated PostgresConnection
     ) throws -> [Held] {
-        try connection.query(
+        var isLocked: SQL = ""
+        if !looking {
+            let ids = try lockForSending(realNow: realNow, limit: limit, on: connection)
+            guard !ids.isEmpty else { return [] }
+            isLocked = "AND r.original_transaction_id = ANY (\(ids)::text[])"
+        }
+        return try connection.query(
             """
             -- name: takeOverCancelRequests
             WITH due AS (
                 SELECT r.original_transaction_id, r.request_reference_id,
                     r.next_step = 'look' OR d.is_over AS is_look, d.is_over
-                FROM repricer.cancel_requests r, LATERAL (
-                    SELECT count(*) = 0 AS is_over,
-                        coalesce(bool_or(b.is_paused), false)
-                            OR (SELECT is_paused FROM repricer.service_controls) AS is_paused
-                    FROM repricer.dependent_cancellations c
-                    JOIN repricer.batches b ON b.batch_id = c.batch_id
-                    WHERE c.original_transaction_id = ANY (r.parents)
-                        AND c.cancel_reference_id = r.request_reference_id AND c.state = 'cancel_sent'
-                ) d
-                WHERE r.state IN ('sending', 'unknown') AND r.lease_until <= \(timestamp: realNow)
-                    AND (r.next_attempt_at IS NULL OR r.next_attempt_at <= \(timestamp: realNow))
-                    AND (r.next_step = 'look' OR d.is_over) = \(looking)
-                    AND (\(looking) OR NOT d.is_paused)
+                FROM \(fragment: due(looking: looking, realNow: realNow)) \(fragment: isLocked)
                 ORDER BY r.lease_until LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.cancel_requests r

@@ -176,19 +176,22 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// Whether a call about the subscription is out, or an earlier one of unknown outcome is open.
+    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known. Asked for
+    /// under its lock.
     package static func hasCallInFlight(
-        _ id: String, on connection: isolated PostgresConnection
+        _ id: String, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
-        try !connection.query(
+        try connection.query(
             """
             -- name: hasCallInFlight
-            SELECT 1 FROM repricer.price_change_requests
-            WHERE original_transaction_id = \(id) AND state IN ('sending', 'unknown')
-            UNION ALL SELECT 1 FROM repricer.cancel_requests
-            WHERE original_transaction_id = \(id) AND state IN ('sending', 'unknown')
+            SELECT NOT (\(fragment: OtherCalls.none(besides: .cancel, of: "s.id", realNow: realNow)))
+                OR EXISTS (
+                    SELECT 1 FROM repricer.cancel_requests r
+                    WHERE r.original_transaction_id = s.id AND r.state IN ('sending', 'unknown')
+                ) AS is_in_flight
+            FROM (SELECT \(id)::text AS id) s
             """
-        ).isEmpty
+        ).one().bool("is_in_flight")
     }
 
     /// What the open changes of an item would take along if it were declined.

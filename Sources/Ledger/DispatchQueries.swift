@@ -31,15 +31,31 @@ package enum DispatchQueries {
         package var undoes: String?
     }
 
-    /// The open changes of locked subscriptions, read after the lock; those with a call in flight are left out.
+    /// The open changes of locked subscriptions, read after the lock.
     package static func openChanges(
-        _ ids: [String], withoutInFlight: Bool = true, on connection: isolated PostgresConnection
+        _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [OpenChange]] {
-        try connection.ask(openChanges(ids, withoutInFlight: withoutInFlight))
+        try connection.ask(openChanges(ids, where: ""))
     }
 
+    /// Those of subscriptions without a call in flight, of whatever kind.
     package static func openChanges(
-        _ ids: [String], withoutInFlight: Bool = true
+        _ ids: [String], withoutCallsAt realNow: Int64
+    ) -> Question<[String: [OpenChange]]> {
+        openChanges(
+            ids,
+            where: """
+                AND NOT EXISTS (
+                    SELECT 1 FROM repricer.price_change_requests r
+                    WHERE r.original_transaction_id = c.original_transaction_id
+                        AND r.state IN ('sending', 'unknown') OFFSET 0)
+                AND \(fragment: OtherCalls.none(
+                    besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
+                """)
+    }
+
+    private static func openChanges(
+        _ ids: [String], where isFree: SQL
     ) -> Question<[String: [OpenChange]]> {
         Question(
             """
@@ -57,10 +73,7 @@ package enum DispatchQueries {
                 AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
                 AND (c.undoes_change_id IS NULL OR c.state NOT IN ('scheduled', 'pending_consent', 'accepted'))
-                AND NOT (\(withoutInFlight) AND EXISTS (
-                    SELECT 1 FROM repricer.price_change_requests r
-                    WHERE r.original_transaction_id = c.original_transaction_id
-                        AND r.state IN ('sending', 'unknown') OFFSET 0))
+                \(fragment: isFree)
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
             """
         ) { rows in

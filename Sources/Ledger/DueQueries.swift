@@ -151,8 +151,8 @@ package enum DueQueries {
     private static func spare(_ limit: Int) -> Int { min(limit, 50) }
 
     /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
-    /// while everything is paused. One with a call in flight, or with notifications not yet folded, waits: its facts
-    /// are not the newest.
+    /// while everything is paused. One with a call in flight, of whatever kind, or with notifications not yet folded,
+    /// waits: its facts are not the newest.
     package static func locking(
         _ due: [Due], until: Int64?, limit: Int, realNow: Int64
     ) -> Question<Locked> {
@@ -171,6 +171,8 @@ package enum DueQueries {
                         SELECT 1 FROM repricer.price_change_requests r
                         WHERE r.original_transaction_id = c.original_transaction_id
                             AND r.state IN ('sending', 'unknown') OFFSET 0)
+                    AND \(fragment: OtherCalls.none(
+                        besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
                     AND NOT EXISTS (
                         SELECT 1 FROM repricer.inbox i
                         WHERE i.original_transaction_id = c.original_transaction_id

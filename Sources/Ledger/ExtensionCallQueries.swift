@@ -39,12 +39,20 @@ package enum ExtensionCallQueries {
         ).map { try $0.int("bucket") }
     }
 
-    /// Locks the subscriptions of due calls and returns them. One with notifications not yet folded waits: its
-    /// facts are not the newest. None while everything is paused.
+    /// Nothing else is in flight for the subscription of the call `c`. One that is queued begins anew.
+    private static func isFree(realNow: Int64) -> SQL {
+        OtherCalls.none(
+            besides: .renewalExtension, of: "c.original_transaction_id",
+            since: "CASE WHEN c.state = 'queued' THEN 'infinity' ELSE c.called_at END",
+            realNow: realNow)
+    }
+
+    /// Locks the subscriptions of due calls and returns them. One with another call in flight waits, and one with
+    /// notifications not yet folded: its facts are not the newest. None while everything is paused.
     package static func lockDue(
         bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Due] {
-        try connection.query(
+        let due = try connection.query(
             """
             -- name: lockDueExtensions
             SELECT c.* FROM repricer.extension_calls c
@@ -55,6 +63,7 @@ package enum ExtensionCallQueries {
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.inbox i
                     WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
+                AND \(fragment: isFree(realNow: realNow))
             ORDER BY c.next_attempt_at NULLS FIRST, c.original_transaction_id LIMIT \(limit)
             FOR UPDATE OF s, c SKIP LOCKED
             """
@@ -68,6 +77,18 @@ package enum ExtensionCallQueries {
                 calledAt: try row.millisecondsOrNil("called_at"),
                 renewalBefore: try row.instant("renewal_before"))
         }
+        guard !due.isEmpty else { return [] }
+        // Asked for once more under the locks: another call may have begun before they were had.
+        let free = try connection.query(
+            """
+            -- name: freeExtensions
+            SELECT c.original_transaction_id FROM repricer.extension_calls c
+            WHERE c.original_transaction_id = ANY (\(due.map(\.originalTransactionID))::text[])
+                AND c.state IN ('queued', 'sending', 'unknown') AND \(fragment: isFree(realNow: realNow))
+            """
+        ).map { try $0.text("original_transaction_id") }
+        let isFree = Set(free)
+        return due.filter { isFree.contains($0.originalTransactionID) }
     }
 
     /// The new renewal date that a notification or a status told since a call was made, when nothing but the call

@@ -116,7 +116,7 @@ package enum RequestQueries {
                     AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
                 ORDER BY lease_until LIMIT 1
             )
-            SELECT coalesce(bool_or(NOT is_look AND NOT is_paused), false) AS sends,
+            SELECT coalesce(bool_or(NOT is_look AND NOT waits), false) AS sends,
                 coalesce(bool_or(is_look), false) AS looks,
                 (SELECT lease_until FROM first) AS first_lease
             FROM (
@@ -134,15 +134,26 @@ package enum RequestQueries {
 
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch
     /// was withdrawn, whose last instant has passed, or whose changes a notification has settled, is only looked
-    /// at; one of a paused batch or halted storefront, and every one while everything is paused, waits.
+    /// at; one of a paused batch or halted storefront, and every one while everything is paused, waits, as does one
+    /// whose subscription has another call in flight. Where a change of another batch would wait with it, one that is
+    /// held back is looked at instead, until it was seen applied or can't be any more and its changes are queued again.
     private static func dueRequests(now: Int64, realNow: Int64) -> SQL {
         """
         SELECT r.original_transaction_id, r.request_reference_id, r.lease_until,
-            r.next_step = 'look' OR coalesce(c.is_over, true) AS is_look,
-            coalesce(c.is_paused, false) AS is_paused, coalesce(c.is_over, false) AS is_over
+            r.next_step = 'look' OR coalesce(c.is_over OR c.is_awaited, true) AS is_look,
+            CASE WHEN r.next_step = 'send' THEN coalesce(c.is_paused, false) OR NOT (\(fragment:
+                OtherCalls.none(
+                    besides: .priceChange, of: "r.original_transaction_id",
+                    since: "r.prepared_at", realNow: realNow)))
+                ELSE false END AS waits,
+            coalesce(c.is_over OR c.is_awaited, false) AS is_over
         FROM repricer.price_change_requests r, LATERAL (
             SELECT bool_or(b.is_paused OR b.halted_storefronts ? p.storefront) OR (SELECT is_paused FROM repricer.service_controls)
                     AS is_paused,
+                bool_or(b.is_paused OR b.halted_storefronts ? p.storefront)
+                    AND NOT (SELECT is_paused FROM repricer.service_controls)
+                    AND (bool_or(NOT (b.is_paused OR b.halted_storefronts ? p.storefront))
+                        OR \(fragment: hasQueued)) AS is_awaited,
                 bool_or(\(fragment: isOver(now: now))) AS is_over
             FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
             WHERE p.original_transaction_id = r.original_transaction_id
@@ -154,9 +165,34 @@ package enum RequestQueries {
         """
     }
 
+    /// Changes of the subscription of `r` could be sent now if it had no call in flight.
+    private static let hasQueued: SQL = """
+        EXISTS (
+            SELECT 1 FROM repricer.price_changes q JOIN repricer.batches w ON w.batch_id = q.batch_id
+            WHERE q.original_transaction_id = r.original_transaction_id
+                AND q.state = 'queued' AND q.is_ready AND NOT q.is_held
+                AND w.state = 'approved' AND NOT w.is_paused AND q.wave <= w.released_wave
+                AND NOT w.halted_storefronts ? q.storefront)
+        """
+
     /// Of a change `p` and its batch `b`: nothing of it may be sent any more.
     static func isOver(now: Int64) -> SQL {
         "b.state <> 'approved' OR p.send_by < \(timestamp: now)"
+    }
+
+    /// Locks the subscriptions of intents that are to be sent once more, so that no other call of them begins.
+    private static func lockForSending(
+        now: Int64, realNow: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: lockRequestsToSend
+            SELECT d.original_transaction_id FROM (\(fragment: dueRequests(now: now, realNow: realNow))) d
+            JOIN repricer.subscriptions s ON s.original_transaction_id = d.original_transaction_id
+            WHERE NOT d.is_look AND NOT d.waits
+            ORDER BY d.lease_until LIMIT \(limit) FOR UPDATE OF s SKIP LOCKED
+            """
+        ).map { try $0.text("original_transaction_id") }
     }
 
     /// Takes over due intents: to look at their subscriptions, or to send them once more.
@@ -164,6 +200,12 @@ package enum RequestQueries {
         looking: Bool, owner: String, leaseUntil: Int64, now: Int64, realNow: Int64, limit: Int,
         on connection: isolated PostgresConnection
     ) throws -> [Held] {
+        var isLocked: SQL = ""
+        if !looking {
+            let ids = try lockForSending(now: now, realNow: realNow, limit: limit, on: connection)
+            guard !ids.isEmpty else { return [] }
+            isLocked = "AND r.original_transaction_id = ANY (\(ids)::text[])"
+        }
         let rows = try connection.query(
             """
             -- name: takeOverRequests
@@ -172,8 +214,9 @@ package enum RequestQueries {
                 JOIN repricer.price_change_requests r
                     ON r.original_transaction_id = d.original_transaction_id
                         AND r.request_reference_id = d.request_reference_id
-                WHERE d.is_look = \(looking) AND (d.is_look OR NOT d.is_paused)
+                WHERE d.is_look = \(looking) AND (d.is_look OR NOT d.waits)
                     AND r.settled_at IS NULL AND r.lease_until <= \(timestamp: realNow)
+                    \(fragment: isLocked)
                 ORDER BY r.lease_until LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.price_change_requests r

@@ -208,7 +208,7 @@ struct CancelRound: Sendable {
         let target = facts.originalTransactionID
         let later = realNow + world.limits.notYetWait.milliseconds
         guard try !DependentQueries.isPaused(open, on: connection),
-            try !DependentQueries.hasCallInFlight(target, on: connection)
+            try !DependentQueries.hasCallInFlight(target, realNow: realNow, on: connection)
         else {
             _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
             return nil

@@ -40,7 +40,7 @@ struct Claimer: Sendable {
             let (stored, unreadable) = (locked.stored, locked.unreadable)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings) = try connection.ask(
-                DispatchQueries.openChanges(locked.ids),
+                DispatchQueries.openChanges(locked.ids, withoutCallsAt: realNow),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
             let inForce = try rules.rules(at: now, revision: revision, on: connection)

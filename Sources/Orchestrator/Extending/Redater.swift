@@ -15,8 +15,7 @@ struct Redater: Sendable {
         return try await world.pool.withTransaction { connection in
             let ids = try RedatingQueries.take(limit: limit, on: connection)
             guard !ids.isEmpty else { return 0 }
-            let open = try DispatchQueries.openChanges(
-                ids, withoutInFlight: false, on: connection)
+            let open = try DispatchQueries.openChanges(ids, on: connection)
             let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)

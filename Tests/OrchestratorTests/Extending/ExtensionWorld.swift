@@ -268,6 +268,14 @@ struct ExtensionWorld {
         }
     }
 
+    /// When the only call for one subscription began; UTC milliseconds.
+    func calledAt() async throws -> Int64 {
+        try await delivery.service.withConnection { connection in
+            try await connection.query("SELECT called_at FROM repricer.extension_calls")
+                .one().milliseconds("called_at")
+        }
+    }
+
     /// A SUMMARY as the intake keeps it.
     func receiveSummary(
         _ number: Int, succeeded: Int64, failed: Int64, uuid: String = "summary-1",
