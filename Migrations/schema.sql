@@ -1340,6 +1340,7 @@ CREATE TABLE repricer.price_changes (
     wave smallint DEFAULT 0 NOT NULL,
     undoes_change_id uuid,
     is_held boolean DEFAULT false NOT NULL,
+    doubtful_since timestamp with time zone,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK (
 CASE
@@ -1372,6 +1373,8 @@ COMMENT ON COLUMN repricer.price_changes.former_skus IS 'Names that the item had
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
 
 COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
+
+COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
 
 CREATE VIEW report.batch_summary AS
  WITH tallies AS (
@@ -2148,6 +2151,7 @@ CREATE TABLE repricer.price_change_requests (
     error_code bigint,
     error_message text,
     answer text,
+    in_flight_until timestamp with time zone,
     CONSTRAINT price_change_requests_carry_a_change CHECK ((cardinality(change_ids) > 0)),
     CONSTRAINT price_change_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
     CONSTRAINT price_change_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
@@ -2155,9 +2159,11 @@ CREATE TABLE repricer.price_change_requests (
 );
 ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
 
+COMMENT ON COLUMN repricer.price_change_requests.in_flight_until IS 'Of the machine''s clock: later no call of it can be on its way any more.';
+
 CREATE VIEW report.reconciliation AS
  WITH checks(check_name, is_per_batch, meaning) AS (
-         VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
+         VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,'changes that ended here as not applied, while the App Store has their price'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
         ), problems(batch_id, check_name, problems) AS (
          SELECT batch_summary.batch_id,
             'rows_add_up'::text AS "?column?",
@@ -2189,6 +2195,23 @@ CREATE VIEW report.reconciliation AS
           WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
                    FROM repricer.charges h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'ended_yet_applied'::text,
+            count(*) AS count
+           FROM ((repricer.price_changes c
+             JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
+             CROSS JOIN LATERAL ( SELECT item.value AS item
+                   FROM jsonb_array_elements(s_1.items) item(value)
+                  WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
+          WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (c.request_reference_id IS NOT NULL) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
+                CASE
+                    WHEN (c.direction = 'increase'::text) THEN ((i.item #>> '{increase,price}'::text[]))::bigint
+                    ELSE ((i.item ->> 'renewalPrice'::text))::bigint
+                END) AND ((i.item ->> 'renews'::text))::boolean AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes o
+                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.request_reference_id IS NOT NULL) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -3745,6 +3768,8 @@ GRANT UPDATE(called_dependent_skus) ON TABLE repricer.price_changes TO repricer_
 GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT INSERT(wave) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT UPDATE(doubtful_since) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;

@@ -139,14 +139,15 @@ def unproved(look, earlier, later):
     lost = [call for call in calls if not (is_definite(call) and look.was_heard(call, until))]
     if not lost:
         return None
-    last = max(call["began"] for call in lost)
+    # What its client has given up may still take effect: a look counts once that is over.
+    last = max(call["began"] for call in lost) + (CLIENT_DEADLINE if look.is_real else 0)
     reads = [
         read for read in look.reads_of[earlier["subscription"]]
         if last <= read["began"] <= until and read["fault"] in (None, "late", "slow")
         and look.was_heard(read, until)]
     if reads:
         return None
-    return f"whose call {lost[-1]['call']} had no answer, and nobody looked"
+    return f"whose call {lost[-1]['call']} had no answer, and nobody looked in time"
 
 
 def ids_committed(look):

@@ -394,6 +394,21 @@ def applied_but_rejected(world):
     world["changes"][0].update(state="rejected", reason="4000028")
 
 
+def applied_but_aborted(world):
+    """applied_in_ledger"""
+    # After its client's deadline and the last look.
+    for made in world["calls"][:2]:
+        made.update(applied_at=200_000, ended=200_000, fault="slow", answer=None)
+    world["changes"][0].update(state="aborted", reason="aborted", effective_at=None)
+
+
+def look_while_the_call_is_on_its_way(world):
+    """one_id_an_intent"""
+    world["calls"][2].update(answer=None, fault="reset_before", code=None, ended=4510)
+    world["calls"].append({
+        **call(6, None, 4600, "", 0), "endpoint": "status", "items": [], "subscription": "30000"})
+
+
 def other_dependents(world):
     """applied_in_ledger"""
     world["changes"][1]["dependents"] = ["D"]

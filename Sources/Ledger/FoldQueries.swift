@@ -5,7 +5,7 @@ package import Pricing
 package enum FoldQueries {
     /// Of some subscriptions, by subscription.
     package struct Known: Sendable {
-        /// Our changes that were ever sent: the others are no business of a fold.
+        /// Our changes that Apple has, had, or may have: the others are no business of a fold.
         package var changes: [String: [TrackedChange]]
         package var cancellations: [String: [DependentCancellation]]
         /// Calls that turned, or may have turned, a renewal off.
@@ -27,7 +27,7 @@ package enum FoldQueries {
         """
         -- name: sentChanges
         SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
-            accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at,
+            accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, doubtful_since,
             planned_effective_at, sku, dependent_skus, current_sku, current_dependent_skus,
             called_sku, called_dependent_skus, former_skus, current_price_milliunits,
             new_price_milliunits, request_reference_id, undoes_change_id,
@@ -39,7 +39,8 @@ package enum FoldQueries {
                     AND item ->> 'sku' = coalesce(c.called_sku, c.sku) LIMIT 1)
             END AS told_dependent_skus
         FROM repricer.price_changes c
-        WHERE original_transaction_id = ANY (\(ids)::text[]) AND sent_at IS NOT NULL
+        WHERE original_transaction_id = ANY (\(ids)::text[])
+            AND (sent_at IS NOT NULL OR doubtful_since IS NOT NULL)
         ORDER BY original_transaction_id, change_id
         """
     }
@@ -66,7 +67,8 @@ package enum FoldQueries {
             effectiveAt: try row.instant("effective_at"), endedAt: try row.instant("ended_at"),
             dueAt: try row.instant("due_effective_at"),
             since: Instant(milliseconds: try row.milliseconds("state_since")))
-        let sentAt = Instant(milliseconds: try row.milliseconds("sent_at"))
+        let sentAt = try row.instant("sent_at")
+        let doubtfulSince = try row.instant("doubtful_since")
         let plannedAt = try row.instant("planned_effective_at") ?? progress.dueAt
         let submitted = try row.text("sku")
         let submittedDependents = try row.texts("dependent_skus")
@@ -83,15 +85,22 @@ package enum FoldQueries {
             toldDependentSKUs: try row.textsOrNil("told_dependent_skus"),
             formerSKUs: try row.textsOrNil("former_skus") ?? [],
             requestReferenceID: try row.textOrNil("request_reference_id"), sentAt: sentAt,
-            callProgress: callProgress(of: progress, sentAt: sentAt, plannedAt: plannedAt),
+            doubtfulSince: doubtfulSince,
+            callProgress: callProgress(
+                of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt),
             progress: progress, undoes: try row.textOrNil("undoes_change_id"))
     }
 
-    /// States that only we decide stay; all others are read anew from the statements.
+    /// States that only we decide stay; all others are read anew from the statements. One that was applied after it
+    /// was given up bears the instant of that call: until a statement shows it, nothing that happens is about it.
     private static func callProgress(
-        of progress: ChangeProgress, sentAt: Instant, plannedAt: Instant?
+        of progress: ChangeProgress, sentAt: Instant?, doubtfulSince: Instant?, plannedAt: Instant?
     ) -> ChangeProgress {
-        switch progress.state {
+        let sentAt = sentAt ?? doubtfulSince ?? progress.since
+        if progress.state.isTold, sentAt == doubtfulSince {
+            return ChangeProgress(state: .aborted, dueAt: plannedAt, since: sentAt)
+        }
+        return switch progress.state {
         case .awaitingApproval, .queued, .rejected, .ineligible, .missed, .aborted: progress
         case .unknown: ChangeProgress(state: .unknown, dueAt: plannedAt, since: sentAt)
         case .sending, .scheduled, .pendingConsent, .accepted, .effective, .declined, .cancelled,
@@ -150,5 +159,19 @@ package enum FoldQueries {
             cancellations[try row.text("original_transaction_id"), default: []].append(cancellation)
         }
         return cancellations
+    }
+}
+
+extension ChangeState {
+    /// Reached by a statement of Apple's, not by a call or decision of ours.
+    fileprivate var isTold: Bool {
+        switch self {
+        case .awaitingApproval, .queued, .sending, .unknown, .rejected, .ineligible, .missed,
+            .aborted:
+            false
+        case .scheduled, .pendingConsent, .accepted, .effective, .declined, .cancelled, .lapsed,
+            .invalidated:
+            true
+        }
     }
 }

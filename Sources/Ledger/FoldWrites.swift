@@ -129,7 +129,13 @@ package struct FoldWrites: Sendable {
                 former_skus = nullif(t.former_skus::text[], '{}'),
                 planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                     THEN t.planned_at END,
-                due_effective_at = coalesce(t.due_at, c.due_effective_at)
+                due_effective_at = coalesce(t.due_at, c.due_effective_at),
+                -- Applied after it was given up: that call is the one that Apple has.
+                sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
+                        'missed', 'aborted') THEN c.sent_at
+                    WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
+                        THEN coalesce(c.doubtful_since, c.sent_at)
+                    ELSE coalesce(c.sent_at, c.doubtful_since) END
             FROM unnest(
                 \(changes.map(\.id))::text[], \(uuids: changes.map(\.change.changeID))::uuid[],
                 \(progress.map(\.state.rawValue))::text[], \(texts: progress.map(\.reason))::text[],

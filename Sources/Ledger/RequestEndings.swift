@@ -5,11 +5,14 @@ extension RequestQueries {
     package enum Fate: Sendable {
         /// Apple has it; the fold moved its changes.
         case answered
-        /// The App Store refused for good: the changes end with its code.
-        case rejected(reason: String)
+        /// The App Store refused for good: the changes end with its code. `isDoubtful`: an earlier attempt of it
+        /// may have been applied, though no look showed it.
+        case rejected(reason: String, isDoubtful: Bool = false)
         /// The call did not reach Apple or was definitely not applied: judged and sent again later, with a new
         /// id. A change whose batch was withdrawn meanwhile is withdrawn now. `nextAttemptAt` in real time.
-        case requeued(reason: String, goesAlone: Bool, nextAttemptAt: Int64?)
+        /// `isDoubtful`: nobody knows, and looks showed nothing. Statements are still followed for it.
+        case requeued(
+            reason: String, goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool = false)
         /// Nobody knows whether Apple has it: released for the next step, in real time. The looks that follow a
         /// call are counted from that call.
         case unknown(nextStep: String, nextAttemptAt: Int64)
@@ -29,14 +32,14 @@ extension RequestQueries {
         fileprivate var reason: String? {
             switch fate {
             case .answered: nil
-            case .rejected(let reason), .requeued(let reason, _, _): reason
+            case .rejected(let reason, _), .requeued(let reason, _, _, _): reason
             case .unknown: answer.message
             }
         }
 
         fileprivate var nextAttemptAt: Int64? {
             switch fate {
-            case .requeued(_, _, let at): at
+            case .requeued(_, _, let at, _): at
             case .unknown(_, let at): at
             case .answered, .rejected: nil
             }
@@ -145,7 +148,8 @@ extension RequestQueries {
                 reason = CASE WHEN b.state = 'approved' THEN t.reason ELSE b.state END,
                 ended_at = CASE WHEN b.state = 'approved' THEN NULL
                     ELSE \(timestamp: at)::timestamptz END,
-                sent_at = NULL, next_attempt_at = t.next_attempt_at,
+                doubtful_since = \(fragment: doubtfulSince), sent_at = NULL,
+                next_attempt_at = t.next_attempt_at,
                 state_since = \(timestamp: at)::timestamptz,
                 goes_alone = c.goes_alone OR t.goes_alone
             FROM \(fragment: changes(of: endings)), repricer.batches b
@@ -163,6 +167,7 @@ extension RequestQueries {
         WITH moved AS (
             UPDATE repricer.price_changes c SET state = 'rejected', reason = t.reason,
                 ended_at = \(timestamp: at)::timestamptz,
+                doubtful_since = \(fragment: doubtfulSince),
                 state_since = \(timestamp: at)::timestamptz
             FROM \(fragment: changes(of: endings))
             WHERE \(fragment: isOpen)
@@ -182,8 +187,9 @@ extension RequestQueries {
                 \(uuids: endings.map(\.request.requestReferenceID))::uuid[],
                 \(texts: endings.map(\.reason))::text[],
                 \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
-                \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[]
-            ) AS e (id, request, reason, next_attempt_at, goes_alone)
+                \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[],
+                \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[]
+            ) AS e (id, request, reason, next_attempt_at, goes_alone, is_doubtful)
             CROSS JOIN LATERAL (
                 SELECT p.change_id FROM repricer.price_changes p
                 WHERE p.original_transaction_id = e.id AND p.request_reference_id = e.request
@@ -193,6 +199,11 @@ extension RequestQueries {
         ) t
         """
     }
+
+    /// The first call of the change `c` of unknown outcome is remembered for good, whatever becomes of later ones.
+    private static let doubtfulSince: SQL = """
+        CASE WHEN t.is_doubtful THEN coalesce(c.doubtful_since, c.sent_at) ELSE c.doubtful_since END
+        """
 
     /// The change `c` is the one that `t` names, and is still open: not asked in words that an index on states answers.
     private static let isOpen: SQL = """
@@ -229,8 +240,15 @@ extension RequestQueries.Ending {
 
     fileprivate var goesAlone: Bool {
         switch fate {
-        case .requeued(_, let alone, _): alone
+        case .requeued(_, let alone, _, _): alone
         case .answered, .rejected, .unknown: false
+        }
+    }
+
+    fileprivate var isDoubtful: Bool {
+        switch fate {
+        case .requeued(_, _, _, let isDoubtful), .rejected(_, let isDoubtful): isDoubtful
+        case .answered, .unknown: false
         }
     }
 }

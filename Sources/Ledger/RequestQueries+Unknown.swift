@@ -44,7 +44,7 @@ extension RequestQueries {
             FROM open
             WHERE r.original_transaction_id = open.original_transaction_id
                 AND r.request_reference_id = open.request_reference_id
-            RETURNING r.*, open.is_over
+            RETURNING r.*, open.is_over, \(fragment: isInFlight(realNow: realNow))
             """
         ).map { try held($0) }
     }

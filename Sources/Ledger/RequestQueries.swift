@@ -21,12 +21,15 @@ package enum RequestQueries {
         /// A batch of its changes was withdrawn, or the last instant of one has passed (`send_by`: sent now, it
         /// would take effect a renewal later): it may be looked at and is never sent again.
         package var isOver: Bool
+        /// When it was taken over a call of it could still be on its way: what a look does not show may come.
+        package var isInFlight: Bool
 
         package init(
             originalTransactionID: String, requestReferenceID: String, changeIDs: [String],
             transactionID: String, call: String, fence: Int64 = 1, attempts: Int = 1,
             looks: Int = 0,
-            nextStep: String = "send", errorCode: Int64? = nil, isOver: Bool = false
+            nextStep: String = "send", errorCode: Int64? = nil, isOver: Bool = false,
+            isInFlight: Bool = true
         ) {
             self.originalTransactionID = originalTransactionID
             self.requestReferenceID = requestReferenceID
@@ -39,12 +42,14 @@ package enum RequestQueries {
             self.nextStep = nextStep
             self.errorCode = errorCode
             self.isOver = isOver
+            self.isInFlight = isInFlight
         }
     }
 
     /// Writes the intents and claims their changes; all or none, in three statements however many they are.
+    /// `flightTime` in milliseconds: so long after its lease a call may still be on its way.
     package static func insert(
-        _ requests: [Held], owner: String, leaseUntil: Int64, now: Int64
+        _ requests: [Held], owner: String, leaseUntil: Int64, flightTime: Int64, now: Int64
     ) -> [SQL] {
         guard !requests.isEmpty else { return [] }
         let changes = requests.flatMap { request in
@@ -57,10 +62,10 @@ package enum RequestQueries {
             -- name: insertRequests
             INSERT INTO repricer.price_change_requests
                 (original_transaction_id, request_reference_id, change_ids, transaction_id, call,
-                 lease_owner, lease_until, prepared_at)
+                 lease_owner, lease_until, in_flight_until, prepared_at)
             SELECT t.id, t.request, t.changes::uuid[], t.transaction_id, t.call::jsonb,
                 \(uuid: owner)::uuid, \(timestamp: leaseUntil)::timestamptz,
-                \(timestamp: now)::timestamptz
+                \(timestamp: leaseUntil + flightTime)::timestamptz, \(timestamp: now)::timestamptz
             FROM unnest(\(requests.map(\.originalTransactionID))::text[],
                 \(uuids: requests.map(\.requestReferenceID))::uuid[],
                 \(requests.map { arrayText($0.changeIDs) })::text[],
@@ -197,8 +202,8 @@ package enum RequestQueries {
 
     /// Takes over due intents: to look at their subscriptions, or to send them once more.
     package static func takeOver(
-        looking: Bool, owner: String, leaseUntil: Int64, now: Int64, realNow: Int64, limit: Int,
-        on connection: isolated PostgresConnection
+        looking: Bool, owner: String, leaseUntil: Int64, flightTime: Int64, now: Int64,
+        realNow: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Held] {
         var isLocked: SQL = ""
         if !looking {
@@ -223,14 +228,21 @@ package enum RequestQueries {
             SET lease_owner = \(uuid: owner), lease_until = \(timestamp: leaseUntil),
                 fence = r.fence + 1, state = 'unknown', next_attempt_at = NULL,
                 next_step = CASE WHEN due.is_look THEN 'look' ELSE 'send' END,
+                in_flight_until = CASE WHEN due.is_look THEN r.in_flight_until
+                    ELSE greatest(r.in_flight_until, \(timestamp: leaseUntil + flightTime)) END,
                 attempts = r.attempts + CASE WHEN due.is_look THEN 0 ELSE 1 END,
                 looks = r.looks + CASE WHEN due.is_look THEN 1 ELSE 0 END
             FROM due
             WHERE r.original_transaction_id = due.original_transaction_id
                 AND r.request_reference_id = due.request_reference_id
-            RETURNING r.*, due.is_over
+            RETURNING r.*, due.is_over, \(fragment: isInFlight(realNow: realNow))
             """)
         return try rows.map { try held($0) }
+    }
+
+    /// Of a request `r`. One from before this was kept is none.
+    static func isInFlight(realNow: Int64) -> SQL {
+        "coalesce(r.in_flight_until > \(timestamp: realNow), false) AS is_in_flight"
     }
 
     static func held(_ row: Row) throws -> Held {
@@ -242,7 +254,7 @@ package enum RequestQueries {
             call: try row.text("call"), fence: try row.int64("fence"),
             attempts: try row.int("attempts"), looks: try row.int("looks"),
             nextStep: try row.text("next_step"), errorCode: try row.int64OrNil("error_code"),
-            isOver: try row.bool("is_over"))
+            isOver: try row.bool("is_over"), isInFlight: try row.bool("is_in_flight"))
     }
 
     /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left

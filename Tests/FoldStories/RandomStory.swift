@@ -43,6 +43,8 @@ private struct Teller {
     let storefront: String
     /// How far our clock is ahead of Apple's, in milliseconds.
     let clockAhead: Int64
+    /// Of every seventh story: its calls may have been given up before the App Store says that it applied them.
+    private var givesUp: StoryRandom?
     var now = Instant(milliseconds: 1_772_323_200_000)
     var items: [Item] = []
     var charged: [TransactionStatement.Item] = []
@@ -63,6 +65,7 @@ private struct Teller {
         self.id = id
         storefront = random.chance(30) ? "KOR" : "USA"
         clockAhead = Int64(random.pick(-200...200)) * 1000
+        givesUp = seed % 7 == 3 ? StoryRandom(seed: ~seed) : nil
         purchasedAt = now
         expiresAt = now.advanced(by: 30 * Self.day)
         for _ in 0..<random.pick(1...3) { addItem() }
@@ -175,6 +178,7 @@ extension Teller {
         let isOurs = random.chance(85)
         let sentAt = now.advanced(by: clockAhead)
         let requestID = uuid(1)
+        var isGivenUp = false
         if isOurs {
             let progress = ChangeProgress(
                 state: random.chance(80) ? .sending : .unknown, dueAt: expiresAt, since: sentAt)
@@ -184,6 +188,7 @@ extension Teller {
                     oldPrice: items[index].price, newPrice: new, dependentSKUs: dependents,
                     requestReferenceID: requestID, sentAt: sentAt, callProgress: progress,
                     progress: progress))
+            isGivenUp = giveUp()
         }
         if isIncrease {
             items[index].increase = .init(
@@ -192,8 +197,25 @@ extension Teller {
         } else {
             items[index].decreaseTo = new
         }
-        if isOurs, random.chance(70) { happen(nil, source: .response, evidenceID: requestID) }
+        if isOurs, random.chance(70), !isGivenUp {
+            happen(nil, source: .response, evidenceID: requestID)
+        }
         if random.chance(80) { happen("PRICE_CHANGE") }
+    }
+
+    /// Nobody learned what became of the newest call, and its change ended; what the App Store says of it comes late.
+    private mutating func giveUp() -> Bool {
+        guard givesUp?.chance(70) == true, let sentAt = changes.last?.sentAt else { return false }
+        let last = changes.count - 1
+        let left = ChangeProgress(
+            state: givesUp?.chance(50) == true ? .aborted : .missed, reason: "given_up",
+            endedAt: sentAt.advanced(by: 90_000), dueAt: expiresAt,
+            since: sentAt.advanced(by: 90_000))
+        changes[last].sentAt = nil
+        changes[last].doubtfulSince = sentAt
+        changes[last].callProgress = left
+        changes[last].progress = left
+        return true
     }
 
     private mutating func answer() {

@@ -171,8 +171,11 @@ private typealias Story = LifecycleStory
                 == ["change-A scheduled", "change-A pending_consent"])
         #expect(
             Story.fold([Story.priceChange], [doubtful]).state.changes[0].progress.endedAt == nil)
-        #expect(Story.states([Story.bought, Story.renewedAtNewPrice], [doubtful]).isEmpty)
+        #expect(
+            Story.states([Story.bought, Story.renewedAtNewPrice], [doubtful])
+                == ["change-A effective"])
         #expect(Story.states([Story.bought, Story.priceChange, Story.pending], [certain]).isEmpty)
+        #expect(Story.states([Story.bought, Story.renewedAtNewPrice], [certain]).isEmpty)
     }
 
     @Test func change_itemReplaced_isInvalidated() {

@@ -294,7 +294,7 @@ import Testing
     @Test func reconciliation_whenAppleIsSilent_saysSoAndNothingElse() async throws {
         let rows = try await Self.read(.reconciliation)
 
-        #expect(rows.count == 6)
+        #expect(rows.count == 7)
         #expect(
             rows.filter { $0["is_ok"] == "false" }.map { Self.pick($0, "check_name", "problems") }
                 == [["silent_past_renewal", "1"]])
@@ -317,6 +317,10 @@ import Testing
             SELECT '7', gen_random_uuid(), ARRAY[change_id], 't', '{}', 'unknown',
                 gen_random_uuid(), '2026-03-01Z', '2026-03-01Z'
             FROM repricer.price_changes WHERE original_transaction_id = '7';
+            INSERT INTO repricer.subscriptions (original_transaction_id, items) VALUES ('8',
+                '[{"sku": "PLAN", "renews": true, "increase": {"status": "SCHEDULED", "price": 4990}}]');
+            UPDATE repricer.price_changes SET state = 'aborted', request_reference_id = gen_random_uuid()
+            WHERE original_transaction_id = '8';
             INSERT INTO repricer.notifications (notification_uuid, received_at, understood,
                 signed_payload) VALUES ('n', '2026-05-31Z', false, 'p');
             INSERT INTO repricer.inbox (original_transaction_id, notification_uuid, received_at,
@@ -327,13 +331,14 @@ import Testing
         let rows = try await Self.read(
             .reconciliation, batch: nil, sql: ReportFixture.world + faults)
 
-        #expect(rows.count == 8)
+        #expect(rows.count == 9)
         #expect(
             rows.map { Self.pick($0, "batch_name", "check_name", "problems") }
                 == [
                     ["spring", "dependents_in_discrepancy", "1"],
                     ["spring", "dependents_not_recorded", "1"],
                     ["spring", "effective_without_charge", "1"],
+                    ["spring", "ended_yet_applied", "1"],
                     ["spring", "requests_unknown", "1"], ["spring", "rows_add_up", "1"],
                     ["spring", "silent_past_renewal", "1"], ["NULL", "inbox_stuck", "2"],
                     ["NULL", "notifications_not_understood", "1"],

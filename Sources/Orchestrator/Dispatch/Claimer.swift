@@ -11,6 +11,8 @@ struct Claimer: Sendable {
     let environment: StoreEnvironment
     let owner: String
     let leaseFor: Duration
+    /// In milliseconds of the machine's clock: so long after its lease a call may still be on its way.
+    let flightTime: Int64
 
     /// Of the business clock: a call may take so long to be applied. One that could be later than its last instant
     /// is judged as of then, for it would take effect a renewal later than the ledger says. The periods of the other
@@ -68,6 +70,7 @@ struct Claimer: Sendable {
             }
             statements += RequestQueries.insert(
                 claim.requests, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
+                flightTime: flightTime,
                 now: now.milliseconds)
             try connection.sendLater(statements)
             return claim

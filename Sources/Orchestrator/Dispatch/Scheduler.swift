@@ -64,6 +64,8 @@ package struct Scheduler: Service {
         package var drainFor: Duration = .seconds(7)
         /// Renewed while the calls are out, so that a dead process's work is taken over this soon.
         package var leaseFor: Duration = .seconds(10)
+        /// The client gives a call up after so long; the App Store may still be at it.
+        package var requestDeadline: Duration = .seconds(30)
         package var idleWait: Duration = .milliseconds(100)
         package var failureWait: Duration = .seconds(1)
         /// From the beginning of its claim, which asks for pauses: a call that got no slot until then is put back, so
@@ -83,6 +85,8 @@ package struct Scheduler: Service {
     }
 
     static let endpoint = "change_price"
+    /// So long after its client's deadline a call may still be applied (our choice: Apple is silent).
+    fileprivate static let applyTime: Duration = .seconds(60)
     private static let roomWait: Duration = .milliseconds(5)
 
     package init(_ world: World) {
@@ -95,7 +99,7 @@ package struct Scheduler: Service {
             pool: world.pool, environment: world.environment,
             owner: UUIDv7.make(
                 nowMilliseconds: world.realClock.nowMilliseconds(), random: &random),
-            leaseFor: world.limits.leaseFor)
+            leaseFor: world.limits.leaseFor, flightTime: world.flightTime)
         settlement = Settlement(pool: world.pool, log: world.log, retry: world.limits.retry)
         prices = CallBudget(
             pool: world.pool, endpoint: Self.endpoint,
@@ -268,12 +272,22 @@ package struct Scheduler: Service {
             guard slots.granted > 0 else { return ([RequestQueries.Held](), slots) }
             let held = try RequestQueries.takeOver(
                 looking: looking, owner: owner,
-                leaseUntil: realNow + limits.leaseFor.milliseconds, now: now, realNow: realNow,
-                limit: slots.granted, on: connection)
+                leaseUntil: realNow + limits.leaseFor.milliseconds,
+                flightTime: claimer.flightTime, now: now, realNow: realNow, limit: slots.granted,
+                on: connection)
             try connection.sendLater([budget.giveBack(slots, used: held.count)])
             return (held, slots)
         }
         round(budget, slots, started: started, isProbe: controls.isHalted, out).launch(held)
         return held.count
+    }
+}
+
+extension Scheduler.World {
+    /// In milliseconds of the machine's clock, from the end of its lease: later no call is on its way any more. In a
+    /// rehearsal with a fast clock as much shorter, for what comes later still is followed, too.
+    package var flightTime: Int64 {
+        let applyTime: Duration = environment == .production ? Scheduler.applyTime : .zero
+        return clock.realDuration(of: limits.requestDeadline + applyTime).milliseconds
     }
 }

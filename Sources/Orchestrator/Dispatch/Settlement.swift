@@ -10,7 +10,7 @@ struct Settlement: Sendable {
 
     /// Why a change waits while the App Store wants no calls.
     static let silenced = "rate_limited"
-    /// Looks before a refusal on a retry counts.
+    /// Looks before a call counts as not applied; the last of them once it can't be on its way any more.
     static let looksMax = 3
     /// `InvalidConsistencyTokenError`: never sent again with the token that was refused.
     static let staleTokenCode = 4_000_082
@@ -110,8 +110,10 @@ struct Settlement: Sendable {
     /// What one attempt means for its request and changes.
     private enum Outcome {
         case done
-        case rejected(StoreRefusal)
+        case rejected(StoreRefusal, isDoubtful: Bool = false)
         case requeued(reason: String, goesAlone: Bool, isDelayed: Bool, errorCode: Int? = nil)
+        /// Looked for until it could not be on its way any more, and never seen applied.
+        case givenUp(reason: String)
         case stillUnknown(reason: String, errorCode: Int?, nextStep: String)
 
         /// `wasRefusedBefore`: with the code that halts the batch, before a person resumed it.
@@ -151,24 +153,25 @@ struct Settlement: Sendable {
                 return .stillUnknown(
                     reason: "not applied when looked at", errorCode: nil, nextStep: "send")
             }
-            guard request.looks >= Settlement.looksMax else {
+            guard request.isLookedFor else {
                 return .stillUnknown(
                     reason: "refused with \(code), not seen yet", errorCode: code, nextStep: "look")
             }
             if code == Settlement.staleTokenCode {
-                return .requeued(reason: "stale_token", goesAlone: false, isDelayed: false)
+                return .givenUp(reason: "stale_token")
             }
             return .rejected(
                 StoreRefusal(
                     code: code, name: refusedOnRetry,
-                    message: "refused on a retry and never seen applied", meaning: .reject))
+                    message: "refused on a retry and never seen applied", meaning: .reject),
+                isDoubtful: true)
         }
 
         /// Never to be sent again, since its batch was withdrawn or its last instant has passed: given up once a
         /// few looks have shown nothing. What is not withdrawn is then judged anew, for a later renewal.
         private static func givenUp(_ request: RequestQueries.Held) -> Outcome {
-            request.looks >= Settlement.looksMax
-                ? .requeued(reason: "not_sent_in_time", goesAlone: false, isDelayed: false)
+            request.isLookedFor
+                ? .givenUp(reason: "not_sent_in_time")
                 : .stillUnknown(
                     reason: "withdrawn or too late, not seen yet", errorCode: nil, nextStep: "look")
         }
@@ -235,12 +238,12 @@ struct Settlement: Sendable {
         let later = realNow + retry.delay(attempt: attempts, random: &random).milliseconds
         switch outcome {
         case .done: return RequestQueries.Ending(request, .answered, answer)
-        case .rejected(let refusal):
+        case .rejected(let refusal, let isDoubtful):
             answer.errorCode = Int64(refusal.code)
             answer.message = refusal.message
             log.notice("rejected", ["request": request.requestReferenceID, "code": refusal.name])
             return RequestQueries.Ending(
-                request, .rejected(reason: refusal.reason), answer)
+                request, .rejected(reason: refusal.reason, isDoubtful: isDoubtful), answer)
         case .requeued(let reason, let goesAlone, let isDelayed, let errorCode):
             answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason
@@ -248,6 +251,15 @@ struct Settlement: Sendable {
                 request,
                 .requeued(
                     reason: reason, goesAlone: goesAlone, nextAttemptAt: isDelayed ? later : nil),
+                answer)
+        case .givenUp(let reason):
+            answer.message = reason
+            log.notice(
+                "given up, never seen applied",
+                ["request": request.requestReferenceID, "reason": reason])
+            return RequestQueries.Ending(
+                request,
+                .requeued(reason: reason, goesAlone: false, nextAttemptAt: nil, isDoubtful: true),
                 answer)
         case .stillUnknown(let reason, let errorCode, let nextStep):
             answer.errorCode = errorCode.map { Int64($0) }
@@ -272,6 +284,9 @@ extension Attempt {
 extension RequestQueries.Held {
     /// Whether no earlier attempt with this id can have been applied.
     var isFirstAttempt: Bool { attempts == 1 && looks == 0 }
+
+    /// Whether a look that shows nothing is the last.
+    fileprivate var isLookedFor: Bool { looks >= Settlement.looksMax && !isInFlight }
 }
 
 extension StoreAnswer {

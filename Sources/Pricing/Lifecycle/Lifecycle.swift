@@ -57,7 +57,9 @@ package enum Lifecycle {
         state.noteExtension(reading)
 
         var transitions = state.closeSuperseded(at: event.key.signedAt)
-        for index in state.changes.indices {
+        let explained = state.explainedByOthers(at: reading.at)
+        for index in state.changes.indices
+        where !explained.contains(state.changes[index].changeID) {
             transitions += state.changes[index].follow(reading)
         }
         transitions += state.dropDependentsOfDecliners(reading)

@@ -71,7 +71,7 @@ extension SubscriptionState {
     ) -> RecordedIncrease.Origin? {
         let isOurs = changes.contains {
             $0.sku == item.sku && $0.newPrice == price
-                && ($0.progress.state.isWithApple || $0.isRejectionDoubtful)
+                && ($0.progress.state.isWithApple || $0.isCallDoubtful)
         }
         if isOurs { return nil }
         let known = reading.facts.items.first { $0.sku == item.sku }

@@ -26,6 +26,29 @@ extension SubscriptionState {
         }
         return lines
     }
+
+    /// Doubtful changes whose price a statement of this instant shows by the doing of another: a later one of the same
+    /// price has it. An undo has nothing to take back once its increase is over.
+    func explainedByOthers(at: Instant) -> Set<String> {
+        guard changes.contains(where: \.isCallDoubtful) else { return [] }
+        return Set(changes.filter { isExplainedByAnother($0, at: at) }.map(\.changeID))
+    }
+
+    private func isExplainedByAnother(_ change: TrackedChange, at: Instant) -> Bool {
+        guard change.isCallDoubtful, let sentAt = change.firstSentAt else { return false }
+        if let undone = change.undoes {
+            return !changes.contains { $0.changeID == undone && $0.progress.state.isWithApple }
+        }
+        return changes.contains { other in
+            guard other.changeID != change.changeID, other.sku == change.sku,
+                other.newPrice == change.newPrice, let otherSentAt = other.firstSentAt,
+                (otherSentAt, other.changeID) > (sentAt, change.changeID)
+            else { return false }
+            return at >= otherSentAt.advanced(by: -TrackedChange.clockMargin)
+                && (other.callProgress.state.isWithApple || other.isCallDoubtful
+                    || other.isAppliedAfterAll)
+        }
+    }
 }
 
 private let replacedByALaterChange = "replaced_by_a_later_change"
@@ -40,8 +63,8 @@ extension TrackedChange {
     /// When its call took the place of an earlier one for the same item; nil where it did not. An undo does once a
     /// statement shows it applied: until then the undone change stands as Apple has it.
     fileprivate func takesOver(from earlier: TrackedChange) -> Instant? {
-        guard sku == earlier.sku, let sentAt, let earlierSentAt = earlier.sentAt,
-            sentAt > earlierSentAt, callProgress.state.isWithApple
+        guard sku == earlier.sku, let sentAt = lastSentAt, let earlierSentAt = earlier.lastSentAt,
+            sentAt > earlierSentAt, callProgress.state.isWithApple || isAppliedAfterAll
         else { return nil }
         guard undoes != nil else { return sentAt }
         return progress.scheduledAt.map { max($0, sentAt) }

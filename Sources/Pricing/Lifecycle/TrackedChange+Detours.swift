@@ -126,10 +126,31 @@ extension TrackedChange {
                 || progress.reason == itemRefunded)
     }
 
-    /// Refused on a retry, and its first attempt was never seen applied: a statement that shows it applied is
-    /// better evidence.
-    var isRejectionDoubtful: Bool {
-        progress.state == .rejected && progress.reason?.hasSuffix(refusedOnRetry) == true
+    /// When its first call left that may have been applied.
+    var firstSentAt: Instant? {
+        [doubtfulSince, sentAt].compactMap { $0 }.min()
+    }
+
+    /// When its last call left that may have been applied.
+    var lastSentAt: Instant? { sentAt ?? doubtfulSince }
+
+    /// Given up, or waiting to be sent anew, while what became of a call of it was never learned (refused on a retry,
+    /// withdrawn, too late): a statement that shows it applied is better evidence.
+    var isCallDoubtful: Bool {
+        switch progress.state {
+        case .rejected:
+            doubtfulSince != nil || progress.reason?.hasSuffix(refusedOnRetry) == true
+        case .awaitingApproval, .queued, .ineligible, .missed, .aborted: doubtfulSince != nil
+        case .sending, .unknown, .scheduled, .pendingConsent, .accepted, .effective, .declined,
+            .cancelled, .lapsed, .invalidated:
+            false
+        }
+    }
+
+    /// A statement has shown it applied, though our calls left it given up.
+    var isAppliedAfterAll: Bool {
+        !callProgress.state.isWithApple
+            && (progress.scheduledAt != nil || progress.effectiveAt != nil)
     }
 
     /// Whether the subscriber refused: declined, or left after being asked and before consenting.

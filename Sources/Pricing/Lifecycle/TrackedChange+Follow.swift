@@ -19,7 +19,7 @@ extension TrackedChange {
     }
 
     private var isFollowed: Bool {
-        progress.state.isWithApple || isRejectionDoubtful || isEndedByRefund
+        progress.state.isWithApple || isCallDoubtful || isEndedByRefund
             || progress.state == .effective
     }
 
@@ -33,9 +33,13 @@ extension TrackedChange {
     /// counts only where it brings the very price that was not told before.
     private func isTold(by reading: Reading) -> Bool {
         if isAnswer(reading.event) || progress.scheduledAt != nil { return true }
-        guard let sentAt else { return false }
-        if reading.at >= sentAt { return true }
-        return reading.at >= sentAt.advanced(by: -Self.clockMargin)
+        guard let firstSentAt else { return false }
+        if let sentAt, reading.at >= sentAt { return true }
+        if reading.at >= firstSentAt {
+            // Before the call that is out, or without any: only the effect of the earlier one is about it.
+            return isCallDoubtful || isApplied(in: renewalItem(reading))
+        }
+        return reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
             && isApplied(in: renewalItem(reading))
             && !isApplied(in: reading.before.items.first { $0.sku == sku })
     }
@@ -63,9 +67,9 @@ extension TrackedChange {
 
     /// The transaction of a period that began after our call; an earlier one says nothing about the change.
     private func laterTransaction(_ reading: Reading) -> TransactionStatement? {
-        guard let transaction = reading.runningTransaction, let sentAt,
+        guard let transaction = reading.runningTransaction, let firstSentAt,
             let purchasedAt = transaction.purchasedAt,
-            purchasedAt > min(sentAt, progress.scheduledAt ?? sentAt)
+            purchasedAt > min(firstSentAt, progress.scheduledAt ?? firstSentAt)
         else { return nil }
         return transaction
     }
@@ -82,7 +86,8 @@ extension TrackedChange {
     }
 
     private mutating func confirmApplied(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state == .sending || progress.state == .unknown || isRejectionDoubtful
+        let isDoubtful = isCallDoubtful
+        guard progress.state == .sending || progress.state == .unknown || isDoubtful
         else { return }
         guard isAnswer(reading.event) || isApplied(in: renewalItem(reading)) else { return }
         if undoes != nil, let item = renewalItem(reading), !isApplied(in: item) {
@@ -91,7 +96,7 @@ extension TrackedChange {
         }
         progress.scheduledAt = reading.at
         progress.endedAt = nil
-        move(to: .scheduled, reading, &lines)
+        move(to: .scheduled, reason: isDoubtful ? appliedAfterAll : nil, reading, &lines)
         moveToRenewalStillToCome(reading, &lines)
     }
 
@@ -121,14 +126,19 @@ extension TrackedChange {
 
     /// A new period: charged at the new price, or without the item.
     private mutating func readRenewal(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, let transaction = laterTransaction(reading),
-            !transaction.items.isEmpty
+        let isDoubtful = isCallDoubtful
+        guard progress.state.isWithApple || isDoubtful,
+            let transaction = laterTransaction(reading), !transaction.items.isEmpty
         else { return }
         if let item = transaction.items.first(where: { $0.sku == sku }) {
             // During an offer the item already bears the new price and is charged another.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading) else { return }
             progress.effectiveAt = transaction.purchasedAt
-            move(to: .effective, reading, &lines)
+            move(
+                to: .effective, reason: isDoubtful ? appliedAfterAll : nil, reading, &lines)
+        } else if isDoubtful {
+            // Never seen applied, so nothing that leaves takes it along.
+            return
         } else if reading.newTransaction != nil, !isUnderFormerName(reading) {
             if isReplaced(reading) {
                 move(to: .invalidated, reason: itemReplaced, reading, &lines)
@@ -238,6 +248,8 @@ extension TrackedChange {
 
 /// How the reason of a change ends that was refused on a retry and never seen applied.
 package let refusedOnRetry = "refused_on_retry"
+/// Why a change goes on that was given up, with a call of unknown outcome that the App Store then applied.
+package let appliedAfterAll = "applied_after_all"
 private let itemReplaced = "item_replaced"
 let itemRefunded = "item_refunded"
 let refundReversed = "REFUND_REVERSED"

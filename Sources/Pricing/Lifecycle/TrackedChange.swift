@@ -19,6 +19,9 @@ package struct TrackedChange: Hashable, Sendable {
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it can't be about this change.
     package var sentAt: Instant?
+    /// When the first of its calls left whose outcome was never learned: the App Store may apply it late. The change
+    /// ended, or went on under another id, and statements from then on that show its very price are still about it.
+    package var doubtfulSince: Instant?
     /// Where our own calls left it, before any statement of Apple's.
     package var callProgress: ChangeProgress
     package var progress: ChangeProgress
@@ -31,7 +34,8 @@ package struct TrackedChange: Hashable, Sendable {
         calledDependentSKUs: [String]? = nil, toldDependentSKUs: [String]? = nil,
         formerSKUs: [String] = [],
         requestReferenceID: String? = nil,
-        sentAt: Instant? = nil, callProgress: ChangeProgress, progress: ChangeProgress,
+        sentAt: Instant? = nil, doubtfulSince: Instant? = nil,
+        callProgress: ChangeProgress, progress: ChangeProgress,
         undoes: String? = nil
     ) {
         self.changeID = changeID
@@ -45,6 +49,7 @@ package struct TrackedChange: Hashable, Sendable {
         self.formerSKUs = formerSKUs
         self.requestReferenceID = requestReferenceID
         self.sentAt = sentAt
+        self.doubtfulSince = doubtfulSince
         self.callProgress = callProgress
         self.progress = progress
         self.undoes = undoes

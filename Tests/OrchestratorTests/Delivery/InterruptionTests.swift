@@ -38,7 +38,7 @@ import Testing
         try await world.abort(batchID)
 
         for _ in 0..<5 {
-            world.realClock.advance(by: .seconds(5))
+            world.realClock.advance(by: .seconds(50))
             try await world.deliver(world.scheduler())
         }
 

@@ -83,7 +83,7 @@ import Testing
         let pool = try await frugalPool()
         let claimer = Claimer(
             pool: pool, environment: .production, owner: "01890000-0000-7000-8000-000000000001",
-            leaseFor: .seconds(60))
+            leaseFor: .seconds(60), flightTime: 0)
         let settlement = Settlement(
             pool: pool, log: .silent, retry: Backoff(first: .seconds(1), max: .seconds(1)))
         let realNow = World.start.milliseconds

@@ -48,6 +48,13 @@ final class ScriptedStore: StoreCalls {
     /// Intents applied, by request id: each once, however often it was sent.
     var applied: [String: PriceChangeIntent] { state.withLock { $0.applied } }
 
+    /// What was called and never answered takes effect now.
+    func applyLate() {
+        state.withLock { state in
+            for call in state.calls { state.apply(call) }
+        }
+    }
+
     /// From now on no look is answered otherwise.
     func throttleLooks(until: Instant) { state.withLock { $0.looksThrottledUntil = until } }
 

@@ -84,7 +84,7 @@ import Testing
 
     /// Stores the story's change as its call left it.
     private static func submit(_ story: RandomStory, on owner: PostgresConnection) async throws {
-        guard let change = story.changes.first, let sentAt = change.sentAt,
+        guard let change = story.changes.first, let sentAt = change.sentAt ?? change.doubtfulSince,
             let id = story.events.first?.originalTransactionID
         else { return }
         let due = change.progress.dueAt?.milliseconds
@@ -100,13 +100,18 @@ import Testing
             INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
                 direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, dependent_skus, forecast_consent, forecast_effective_at, send_by,
-                due_effective_at, request_reference_id, state, sent_at, state_since)
+                due_effective_at, request_reference_id, state, reason, sent_at, doubtful_since, ended_at,
+                state_since)
             SELECT \(id), \(uuid: change.changeID), batch_id, 1, \(change.sku),
                 \(change.isIncrease ? "increase" : "decrease"), 'USD', 'USA', 'P1M',
                 \(change.oldPrice), \(change.newPrice), \(change.dependentSKUs)::text[],
                 \(change.isIncrease ? "required" : "none"), \(timestamp: due), \(timestamp: due),
-                \(timestamp: due), \(uuid: change.requestReferenceID), 'sending',
-                \(timestamp: sentAt.milliseconds), \(timestamp: sentAt.milliseconds)
+                \(timestamp: due), \(uuid: change.requestReferenceID),
+                \(change.doubtfulSince == nil ? "sending" : change.progress.state.rawValue),
+                \(change.progress.reason)::text, \(timestamp: change.sentAt?.milliseconds),
+                \(timestamp: change.doubtfulSince?.milliseconds),
+                \(timestamp: change.progress.endedAt?.milliseconds),
+                \(timestamp: change.progress.since.milliseconds)
             FROM batch
             """)
     }

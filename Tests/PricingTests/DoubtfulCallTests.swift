@@ -1,0 +1,144 @@
+import Pricing
+import Testing
+
+private typealias Story = LifecycleStory
+
+/// Changes that were given up with a call of unknown outcome, and what the App Store says later.
+@Suite struct DoubtfulCallTests {
+    /// Given up after its call of day 2.
+    private static func givenUp(
+        _ state: ChangeState = .aborted, id: String = "change-A", from old: Int64 = 9990,
+        to new: Int64 = 15990, since: Instant = Story.sent
+    ) -> TrackedChange {
+        var change = Story.change(from: old, to: new, id: id)
+        let left = ChangeProgress(
+            state: state, reason: state.rawValue, endedAt: state.isFinal ? since : nil,
+            dueAt: Story.renewal, since: since)
+        change.sentAt = nil
+        change.doubtfulSince = since
+        change.callProgress = left
+        change.progress = left
+        return change
+    }
+
+    private static func lines(
+        _ events: [SubscriptionEvent], _ changes: [TrackedChange]
+    ) -> [String] {
+        Story.fold(events, changes).lines.map {
+            [$0.changeID, $0.state.rawValue, $0.reason].compactMap { $0 }.joined(separator: " ")
+        }
+    }
+
+    @Test(arguments: [ChangeState.aborted, .missed, .ineligible, .rejected, .queued])
+    func change_givenUpAndSeenApplied_goesOnAsTheStatementsTell(state: ChangeState) throws {
+        let (folded, _) = Story.fold(
+            [Story.bought, Story.priceChange, Story.pending, Story.accepted], [Self.givenUp(state)])
+
+        #expect(
+            Self.lines(
+                [Story.bought, Story.priceChange, Story.pending, Story.accepted],
+                [Self.givenUp(state)]) == [
+                    "change-A scheduled applied_after_all", "change-A pending_consent",
+                    "change-A accepted",
+                ])
+        let progress = try #require(folded.changes.first).progress
+        #expect(progress.endedAt == nil)
+        #expect(progress.acceptance == .consented)
+        #expect(folded.increases.map(\.origin) == [nil], "it is ours, not somebody else's")
+    }
+
+    @Test func change_givenUpAndFirstHeardOfWhenCharged_isEffective() throws {
+        let (folded, _) = Story.fold([Story.bought, Story.renewedAtNewPrice], [Self.givenUp()])
+
+        #expect(
+            Self.lines([Story.bought, Story.renewedAtNewPrice], [Self.givenUp()])
+                == ["change-A effective applied_after_all"])
+        #expect(try #require(folded.changes.first).progress.effectiveAt == Story.at(31))
+    }
+
+    @Test func decrease_givenUpAndSeenInTheRenewal_isScheduled() {
+        let told = Story.event(
+            3, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 7990)])
+
+        #expect(
+            Self.lines([Story.bought, told], [Self.givenUp(to: 7990)])
+                == ["change-A scheduled applied_after_all"])
+    }
+
+    /// Nothing that happens to the item is about a change that nothing shows applied.
+    @Test func change_givenUpAndNeverSeenApplied_staysAsItEnded() {
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("OTHER")],
+            renewing: [Story.renewing("OTHER")])
+        let left = Story.event(
+            40, "EXPIRED", "VOLUNTARY", status: 2, purchasedOn: 31, charged: [Story.charged()],
+            renewing: [])
+
+        #expect(Self.lines([Story.bought, renewed, left], [Self.givenUp()]).isEmpty)
+    }
+
+    @Test func change_refusedForSure_isNotOpenedByAnotherOfItsPrice() {
+        var certain = Self.givenUp()
+        certain.doubtfulSince = nil
+
+        #expect(Self.lines([Story.bought, Story.priceChange], [certain]).isEmpty)
+        #expect(
+            Self.lines([Story.bought, Story.priceChange], [Self.givenUp(since: Story.at(20))])
+                .isEmpty, "signed long before the call")
+    }
+
+    /// Two calls for one change: one row, one outcome, whichever of them the statement is of.
+    @Test func change_sentAgainUnderANewID_takesTheEffectOfTheFirstCallForItsOwn() {
+        var again = Story.change(sentAt: Story.at(10))
+        again.doubtfulSince = Story.sent
+        let other = Story.event(
+            4, "EXPIRED", "VOLUNTARY", status: 2, charged: [Story.charged()], renewing: [])
+
+        #expect(
+            Self.lines([Story.bought, Story.priceChange], [again]) == ["change-A scheduled"])
+        #expect(Self.lines([Story.bought, other], [again]).isEmpty, "before the call that is out")
+    }
+
+    @Test func change_givenUp_leavesToALaterOneWhatIsThatOnesDoing() {
+        let later = Story.change(sentAt: Story.at(3), id: "change-B")
+
+        #expect(
+            Self.lines([Story.bought, Story.pending], [Self.givenUp(), later])
+                == ["change-B scheduled", "change-B pending_consent"])
+        #expect(
+            Self.lines(
+                [Story.bought, Story.pending],
+                [Self.givenUp(), Self.givenUp(id: "change-B", since: Story.at(3))])
+                == ["change-B scheduled applied_after_all", "change-B pending_consent"])
+    }
+
+    /// An item has room for one open change: the later call stands.
+    @Test func change_givenUpAndSeenBesideALaterCallOfAnotherPrice_endsAgain() {
+        let later = Story.change(to: 19990, sentAt: Story.at(3), id: "change-B")
+
+        let changes = Story.fold([Story.bought, Story.pending], [Self.givenUp(), later]).state
+            .changes
+
+        #expect(changes.map(\.progress.state) == [.invalidated, .sending])
+        #expect(changes.first?.progress.reason == "replaced_by_a_later_change")
+    }
+
+    @Test func undo_givenUp_isFollowedWhileThereIsSomethingToTakeBack() {
+        var undo = Self.givenUp(id: "undo", from: 15990, to: 9990, since: Story.at(4))
+        undo.undoes = "change-A"
+        let taken = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+        let reset = Story.event(
+            5, "EXPIRED", "VOLUNTARY", status: 2, charged: [Story.charged()], renewing: [])
+        let back = Story.event(
+            6, "SUBSCRIBED", "RESUBSCRIBE", purchasedOn: 6, charged: [Story.charged()],
+            renewing: [Story.renewing()])
+
+        let applied = Story.fold([Story.bought, Story.priceChange, taken], [Story.change(), undo])
+        let late = Story.fold(
+            [Story.bought, Story.priceChange, reset, back], [Story.change(), undo])
+
+        #expect(applied.state.changes.map(\.progress.state) == [.invalidated, .scheduled])
+        #expect(late.state.changes.map(\.progress.state) == [.cancelled, .aborted])
+    }
+}
