@@ -114,7 +114,8 @@ struct CancelRound: Sendable {
         try Task.checkCancellation()
         let started = ContinuousClock.now
         guard let claim = try await claim(open, on: target, told: events) else { return }
-        try await carryOut(claim.request, slots: claim.slots, started: started, key)
+        try await carryOut(
+            claim.request, slots: claim.slots, started: started, asked: claim.asked, key)
     }
 
     /// Looks that a definite answer refuses, before a person is asked: what was refused for minutes will be.
@@ -136,6 +137,8 @@ struct CancelRound: Sendable {
     private struct Claim: Sendable {
         var request: CancelQueries.Held
         var slots: CallSlots
+        /// Before it asked for pauses.
+        var asked: ContinuousClock.Instant
     }
 
     /// Judges under the locks of all subscriptions concerned, and writes the intent. nil: no call is to be made.
@@ -207,6 +210,7 @@ struct CancelRound: Sendable {
     ) throws -> Claim? {
         let target = facts.originalTransactionID
         let later = realNow + world.limits.notYetWait.milliseconds
+        let asked = ContinuousClock.now
         guard try !DependentQueries.isPaused(open, on: connection),
             try !DependentQueries.hasCallInFlight(target, realNow: realNow, on: connection)
         else {
@@ -232,7 +236,7 @@ struct CancelRound: Sendable {
             CancelQueries.insert(
                 request, for: served, owner: owner,
                 leaseUntil: realNow + world.limits.leaseFor.milliseconds, now: now))
-        return Claim(request: request, slots: slots)
+        return Claim(request: request, slots: slots, asked: asked)
     }
 
     // MARK: Calls that are open
@@ -266,7 +270,8 @@ struct CancelRound: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for request in held {
                 group.addTask {
-                    try await carryOut(request, slots: slots, started: started, key)
+                    try await carryOut(
+                        request, slots: slots, started: started, asked: started, key)
                 }
             }
             // Each is settled, whatever becomes of its siblings; then the first failure is told.
@@ -281,15 +286,15 @@ struct CancelRound: Sendable {
 
     // MARK: One step
 
-    /// Calls or looks, at its slot, and settles. `started` is before the claim asked for pauses. What has not left when
-    /// the service is to stop is put back; a call that is out is not cancelled with it.
+    /// Calls or looks, at its slot, and settles. The claim began at `started`, and asked for pauses at `asked` or later.
+    /// What has not left when the service is to stop is put back; a call that is out is not cancelled with it.
     private func carryOut(
         _ request: CancelQueries.Held, slots: CallSlots, started: ContinuousClock.Instant,
-        _ key: KeyWatch
+        asked: ContinuousClock.Instant, _ key: KeyWatch
     ) async throws {
         let limits = world.limits
         let leaveBefore = min(
-            request.isLook ? .now + limits.looksWithin : started + limits.leavesWithin,
+            request.isLook ? .now + limits.looksWithin : asked + limits.leavesWithin,
             started + limits.leaseFor * 3 / 4)
         let heart = Task { await keepLease(of: request) }
         defer { heart.cancel() }

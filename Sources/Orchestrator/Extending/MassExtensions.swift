@@ -61,24 +61,24 @@ struct MassExtensions: Sendable {
     /// Claims one if there is a slot for it: nothing was called when it returns.
     private func claim() async throws -> Claim {
         let (budget, limits) = (budget, world.limits)
+        let lease = ExtensionLease(world)
         let (now, realNow) = (world.clock.nowMilliseconds(), world.realClock.nowMilliseconds())
-        var claim = Claim(
-            lease: ExtensionLease(world),
-            leaveBefore: .now + min(limits.leavesWithin, limits.leaseFor * 3 / 4))
-        let owner = claim.lease.owner
-        (claim.held, claim.slots) = try await world.pool.withTransaction { connection in
+        return try await world.pool.withTransaction { connection in
+            var claim = Claim(lease: lease, leaveBefore: .now)
             guard try MassExtensionQueries.isDue(realNow: realNow, on: connection) else {
-                return (nil, nil)
+                return claim
             }
             let slots = try budget.lease(1, on: connection)
-            guard slots.granted > 0 else { return (nil, slots) }
-            let held = try MassExtensionQueries.claim(
-                owner: owner, now: now, realNow: realNow,
+            claim.slots = slots
+            guard slots.granted > 0 else { return claim }
+            // From before the question that asks for pauses, too.
+            claim.leaveBefore = .now + limits.leavesWithin
+            claim.held = try MassExtensionQueries.claim(
+                owner: lease.owner, now: now, realNow: realNow,
                 leaseUntil: realNow + limits.leaseFor.milliseconds, on: connection)
-            if held == nil { _ = try connection.pipeline([budget.giveBack(slots, used: 0)]) }
-            return (held, slots)
+            if claim.held == nil { _ = try connection.pipeline([budget.giveBack(slots, used: 0)]) }
+            return claim
         }
-        return claim
     }
 
     private func call(_ held: Held, _ claim: Claim, _ key: KeyWatch) async throws {

@@ -54,10 +54,11 @@ struct SingleExtensions: Sendable {
     private func claim(bucket: Int, _ key: KeyWatch) async throws -> Claim {
         let (budget, limits, lease) = (budget, world.limits, ExtensionLease(world))
         let (now, realNow) = (world.now, world.realClock.nowMilliseconds())
-        let leaveBefore = ContinuousClock.now + min(limits.leavesWithin, limits.leaseFor * 3 / 4)
         return try await world.pool.withTransaction { connection in
             let slots = try budget.lease(key.callsMax(limits.callsPerClaim), on: connection)
-            var claim = Claim(slots: slots, lease: lease, leaveBefore: leaveBefore, key: key)
+            // From before the question that asks for pauses, too.
+            var claim = Claim(
+                slots: slots, lease: lease, leaveBefore: .now + limits.leavesWithin, key: key)
             guard slots.granted > 0 else { return claim }
             let due = try ExtensionCallQueries.lockDue(
                 bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
@@ -66,6 +67,7 @@ struct SingleExtensions: Sendable {
             let extendedAt = try ExtensionQueries.extendedAt(
                 ids, now: now.milliseconds, on: connection)
             claim.judged = due.count
+            var intents: [LedgerStatement] = []
             for var one in due {
                 let facts = stored[one.originalTransactionID]?.facts
                 if let ending = try Self.ending(
@@ -76,18 +78,18 @@ struct SingleExtensions: Sendable {
                         one, owner: nil, ending, at: now.milliseconds, on: connection)
                     continue
                 }
-                _ = try connection.pipeline([
+                intents.append(
                     ExtensionCallQueries.claim(
                         one, owner: lease.owner, renewalBefore: facts?.renewalAt,
-                        now: now.milliseconds, leaseUntil: realNow + limits.leaseFor.milliseconds)
-                ])
+                        now: now.milliseconds, leaseUntil: realNow + limits.leaseFor.milliseconds))
                 one.mayBeApplied = one.mayBeApplied || one.state == .sending
                 one.attempts += 1
                 one.calledAt = one.calledAt ?? now.milliseconds
                 one.renewalBefore = one.renewalBefore ?? facts?.renewalAt
                 claim.claimed.append(one)
             }
-            _ = try connection.pipeline([budget.giveBack(slots, used: claim.claimed.count)])
+            intents.append(budget.giveBack(slots, used: claim.claimed.count))
+            _ = try connection.pipeline(intents)
             return claim
         }
     }
