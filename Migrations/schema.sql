@@ -84,10 +84,7 @@ CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
     AS $$
 DECLARE
     v_measure record;
-    v_limit approval_limits;
     v_exceeded text[];
-    v_best text[];
-    v_has_first boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM approval_limits) THEN
         RETURN NULL;
@@ -96,33 +93,24 @@ BEGIN
         RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    v_has_first := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
     SELECT * INTO v_measure FROM batch_measure(p_batch_id);
-    FOR v_limit IN
-        SELECT l.* FROM approval_limits l
-        WHERE l.approver = session_user
-            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = session_user)
-                AND EXISTS (SELECT FROM pg_roles r
-                    WHERE r.rolname = l.approver AND pg_has_role(session_user, r.oid, 'MEMBER'))
-        ORDER BY l.approver
-    LOOP
-        v_exceeded := limits_exceeded(v_limit, v_measure.rows, v_measure.basis_points,
-            v_measure.monthly_milliunits);
-        IF v_limit.needs_first AND NOT v_has_first THEN
-            v_exceeded := v_exceeded || format('%s approves as the second only', v_limit.approver);
-        END IF;
-        IF cardinality(v_exceeded) = 0 THEN
-            RETURN NULL;
-        END IF;
-        IF v_best IS NULL OR cardinality(v_exceeded) < cardinality(v_best) THEN
-            v_best := v_exceeded;
-        END IF;
-    END LOOP;
-    IF v_best IS NULL THEN
+    v_exceeded := approver_shortfall(session_user,
+        EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id),
+        v_measure.rows, v_measure.basis_points, v_measure.monthly_milliunits);
+    IF v_exceeded IS NULL THEN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    RETURN v_best;
+    -- Whoever may approve it as the second has done so: this is the first approval that was missing.
+    IF v_exceeded = '{}' OR EXISTS (
+        SELECT FROM first_approvals f
+        WHERE f.batch_id = p_batch_id
+            AND approver_shortfall(f.approver, true, v_measure.rows, v_measure.basis_points,
+                v_measure.monthly_milliunits) = '{}')
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN v_exceeded;
 END
 $$;
 
@@ -268,6 +256,22 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+    SELECT each.exceeded FROM (
+        SELECT l.approver, limits_exceeded(l, p_rows, p_basis_points, p_monthly)
+            || CASE WHEN l.needs_first AND NOT p_has_first
+                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END AS exceeded
+        FROM approval_limits l
+        WHERE l.approver = p_approver
+            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
+                AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
+                    WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))) each
+    ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
+$$;
+
 CREATE FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) RETURNS text
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -382,10 +386,7 @@ CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
     AS $$
 DECLARE
     v_rows bigint;
-    v_limit approval_limits;
     v_exceeded text[];
-    v_best text[];
-    v_has_first boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM approval_limits) THEN
         RETURN NULL;
@@ -396,35 +397,23 @@ BEGIN
         RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    v_has_first := EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id);
     SELECT count(*) INTO v_rows FROM subscriptions s, mass_extensions m
         WHERE m.extension_id = p_extension_id AND s.product_id = m.product_id
             AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
             AND coalesce(s.status NOT IN (2, 5), true);
-    FOR v_limit IN
-        SELECT l.* FROM approval_limits l
-        WHERE l.approver = session_user
-            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = session_user)
-                AND EXISTS (SELECT FROM pg_roles r
-                    WHERE r.rolname = l.approver AND pg_has_role(session_user, r.oid, 'MEMBER'))
-        ORDER BY l.approver
-    LOOP
-        v_exceeded := limits_exceeded(v_limit, v_rows, 0, '{}');
-        IF v_limit.needs_first AND NOT v_has_first THEN
-            v_exceeded := v_exceeded || format('%s approves as the second only', v_limit.approver);
-        END IF;
-        IF cardinality(v_exceeded) = 0 THEN
-            RETURN NULL;
-        END IF;
-        IF v_best IS NULL OR cardinality(v_exceeded) < cardinality(v_best) THEN
-            v_best := v_exceeded;
-        END IF;
-    END LOOP;
-    IF v_best IS NULL THEN
+    v_exceeded := approver_shortfall(session_user,
+        EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id), v_rows, 0, '{}');
+    IF v_exceeded IS NULL THEN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    RETURN v_best;
+    IF v_exceeded = '{}' OR EXISTS (
+        SELECT FROM mass_extension_approvals a
+        WHERE a.extension_id = p_extension_id AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN v_exceeded;
 END
 $$;
 
@@ -3537,6 +3526,8 @@ GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp wit
 
 REVOKE ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;

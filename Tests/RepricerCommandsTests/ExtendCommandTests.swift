@@ -228,6 +228,31 @@ import Testing
         )
     }
 
+    /// In whatever order two approve, the result is the same.
+    @Test func approve_bySecondApproverBeforeTheFirst_isCompletedByTheFirst() async throws {
+        let office = try await Office()
+        let owner = ["REPRICER_DATABASE_URL": TestDatabase.url]
+        let cleo = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "cleo", memberOf: ["repricer_pricing"]),
+            "REPRICER_ENVIRONMENT": "Production",
+        ]
+        for limit in [["ben", "--rows", "0"], ["cleo", "--second"]] {
+            _ = await run(
+                ["policy", "set", TestDatabase.loginName(limit[0])] + limit.dropFirst(),
+                environment: owner)
+        }
+        _ = await run(
+            "extend", "all", "--product", "generic", "--days", "7", "--reason", "outage",
+            "--request-id", Self.request, environment: office.ana)
+
+        let second = await run("approve", Self.request, environment: cleo)
+        let first = await run("approve", Self.request, environment: office.ben)
+
+        #expect(second.messages.contains("approves as the second only"))
+        #expect(first.output == "approved \(Self.request): all of generic by 7 days\n")
+    }
+
     @Test(arguments: ["approve", "reject"])
     func decision_onTheExtensionOfOneSubscription_saysThatThereIsNone(_ verb: String) async throws {
         let office = try await Office()

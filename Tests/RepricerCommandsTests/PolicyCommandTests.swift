@@ -137,6 +137,34 @@ import Testing
         #expect(await office.approve("ben") == Self.approved)
     }
 
+    /// In whatever order two approve, the result is the same.
+    @Test func approve_bySecondApproverBeforeTheFirst_isCompletedByTheFirst() async throws {
+        let office = try await Office()
+        await office.limit("ben", "--rows", "1")
+        await office.limit("cleo", "--rows", "2", "--second")
+        try await office.submit()
+
+        let second = await office.approve("cleo")
+        let first = await office.approve("ben")
+
+        #expect(second.messages.contains("approves as the second only"))
+        #expect(first == Self.approved)
+    }
+
+    @Test func approve_byTwoBeyondTheirLimits_takesAThird() async throws {
+        let office = try await Office()
+        await office.limit("ben", "--rows", "1")
+        await office.limit("cleo", "--rows", "1", "--second")
+        await office.limit("dan", "--rows", "2", "--second")
+        try await office.submit()
+
+        let two = [await office.approve("cleo"), await office.approve("ben")]
+
+        #expect(two.map(\.code) == [.approvalNeededOrRefused, .approvalNeededOrRefused])
+        #expect(two.last?.messages == Self.needed + "2 rows, the limit is 1\n")
+        #expect(await office.approve("dan") == Self.approved)
+    }
+
     @Test func approve_bySecondApproversOnly_takesTwo() async throws {
         let office = try await Office()
         await office.limit("cleo", "--second")
