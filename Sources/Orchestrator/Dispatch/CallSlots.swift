@@ -6,7 +6,8 @@ import Synchronization
 ///
 /// A slot's instant is counted by the monotonic clock from the moment of the lease, so a step of this machine's
 /// clock moves none. One that is missed by more than the tolerance is forfeited: calls that were held up must not
-/// leave beside those whose turn it is. What it leaves of its window the next lease gives to others.
+/// leave beside those whose turn it is. What it leaves of its window the next lease gives to others, if it was missed by
+/// little.
 package final class CallSlots: Sendable {
     /// How late a call may leave. Of the margin between slots this is the process's part; the rest is left to the
     /// network.
@@ -61,8 +62,7 @@ package final class CallSlots: Sendable {
                 missed.add(lease.slots[slot])
                 throw error
             }
-            guard isMissed(slot, at: .now) else { return true }
-            missed.add(lease.slots[slot])
+            guard noteIfMissed(slot, at: .now) else { return true }
         }
         return false
     }
@@ -73,15 +73,22 @@ package final class CallSlots: Sendable {
             while run.used < run.kept {
                 let slot = run.used
                 run.used += 1
-                if !isMissed(slot, at: now) { return slot }
-                missed.add(lease.slots[slot])
+                if !noteIfMissed(slot, at: now) { return slot }
             }
             return nil
         }
     }
 
-    private func isMissed(_ slot: Int, at now: ContinuousClock.Instant) -> Bool {
-        tolerance.map { now - instants[slot] > $0 } ?? false
+    /// Where a process is held up for longer, its calls are late on their way too. The room of those slots stays empty:
+    /// in windows that are always full each of them would crowd others.
+    private static let tellsWithin = 3
+
+    private func noteIfMissed(_ slot: Int, at now: ContinuousClock.Instant) -> Bool {
+        guard let tolerance else { return false }
+        let late = now - instants[slot]
+        guard late > tolerance else { return false }
+        if late <= tolerance * Self.tellsWithin { missed.add(lease.slots[slot]) }
+        return true
     }
 
     /// The App Store asked for silence on a call of this lease: what is left of it is not used. A change that was put back
