@@ -300,14 +300,15 @@ def rate_kept(look, window, factor):
 def was_late(arrivals, index, allowed, window):
     """Whether the first call of a narrow window arrived late, rather than that a call was too many.
 
-    Calls leave at instants that lie evenly apart, never earlier. So one that is late, by a busy machine or by the making
-    of its connection, comes after a longer pause: with a few calls before it the rate is kept.
+    Calls leave at instants that lie evenly apart, or nine tenths of that where they make up for missed ones, never earlier.
+    So one that is late, by a busy machine or by the making of its connection, comes after a longer pause: with a few
+    calls before it the rate is kept.
     """
     if window - (arrivals[index + allowed] - arrivals[index]) > LATE_WITHIN:
         return False
     together = max(4, allowed * LATE_TOGETHER // window + 1)
     return index < together or any(
-        arrivals[index + allowed] - arrivals[index - back] >= window + back * window // allowed
+        arrivals[index + allowed] - arrivals[index - back] >= window + back * window * 9 // (allowed * 10)
         for back in range(1, together + 1))
 
 

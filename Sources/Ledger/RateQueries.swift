@@ -5,8 +5,9 @@ package struct CallRate: Hashable, Sendable {
     /// A second's calls are spread over this share more than a second, in thousandths. A call may reach Apple that
     /// much later than another did and still not crowd a window.
     package static let marginPerMille: Int64 = 15
-    /// What missed slots leave of a window is made up for at so many times the rate.
-    private static let catchUp: Int64 = 2
+    /// What missed slots leave of a window is made up for by slots that lie this share of the even distance apart, in
+    /// thousandths: nearly even, so that a call that was held up can be told from one too many.
+    private static let catchUpPerMille: Int64 = 900
     /// A faster endpoint's slots only lie apart: nobody remembers so many.
     private static let rememberedMax = 1000
     /// Microseconds. Nor is one remembered that is reserved further ahead: by a rehearsal's clock, which misses none.
@@ -34,7 +35,7 @@ package struct CallRate: Hashable, Sendable {
 
     /// Microseconds between two slots at least.
     package var gapMicros: Int64 {
-        isRemembered ? spacingMicros / Self.catchUp : spacingMicros
+        isRemembered ? spacingMicros * Self.catchUpPerMille / 1000 : spacingMicros
     }
 
     /// Slots of a window are counted; else their distance alone keeps the rate.
