@@ -1,10 +1,14 @@
 import Synchronization
 
 /// How many requests one claim takes. Calls leave once their claim is committed, and must have left soon after it began:
-/// a claim that is too large for the machine of the moment is made and put back in vain.
+/// a claim that is too large for the machine of the moment is made and put back in vain. So the first is small, and each
+/// that took little time is followed by one twice its size.
 final class ClaimSize: Sendable {
     /// No claim is made smaller: most of its time is then not its size's.
     static let least = 25
+
+    /// Of the first claim.
+    static let first = 50
 
     private let most: Int
     /// A claim that takes longer is halved; one that takes half of it is doubled.
@@ -14,7 +18,7 @@ final class ClaimSize: Sendable {
     init(most: Int, aim: Duration) {
         self.most = most
         self.aim = aim
-        size = Mutex(most)
+        size = Mutex(min(most, Self.first))
     }
 
     /// The size of the next claim.

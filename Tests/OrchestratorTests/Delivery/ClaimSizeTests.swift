@@ -5,7 +5,21 @@ import Testing
 @Suite struct ClaimSizeTests {
     private let size = ClaimSize(most: 500, aim: .milliseconds(300))
 
+    /// As it is once the machine has shown that it is quick.
+    private func grow() {
+        for _ in 0..<10 { size.note(size.next, took: .milliseconds(1)) }
+    }
+
+    @Test func firstClaims_areSmall_andGrowToTheMost() {
+        #expect(size.next == 50)
+        size.note(50, took: .milliseconds(100))
+        #expect(size.next == 100)
+        grow()
+        #expect(size.next == 500)
+    }
+
     @Test func slowClaims_shrinkToTheLeast_andNoFurther() {
+        grow()
         #expect(size.next == 500)
         size.note(500, took: .seconds(2))
         #expect(size.next == 250)
@@ -14,6 +28,7 @@ import Testing
     }
 
     @Test func quickClaims_growAgain_whereTheSizeHeldThemBack() {
+        grow()
         size.note(500, took: .seconds(2))
         size.note(250, took: .milliseconds(200))
         #expect(size.next == 250)
@@ -27,7 +42,7 @@ import Testing
 
     @Test func slowClaim_ofNothing_saysNothing() {
         size.note(0, took: .seconds(5))
-        #expect(size.next == 500)
+        #expect(size.next == 50)
     }
 
     @Test func limitBelowTheLeast_staysAsItIs() {

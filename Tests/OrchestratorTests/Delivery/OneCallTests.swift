@@ -242,6 +242,68 @@ import Testing
         await delivery.close()
     }
 
+    /// A pause holds the change back until the cancellation waits for it no more.
+    @Test func unknownChangeAndUnknownCancel_bothEnd_changeFirst() async throws {
+        let world = try await World.declined()
+        let prices = ScriptedStore([.unavailable]) { [clock = world.clock] in
+            Instant(milliseconds: clock.nowMilliseconds())
+        }
+        let store = world.cancellingStore([.unavailable])
+        let (scheduler, canceller) = (world.scheduler(calls: prices), world.canceller(store))
+        let batchID = try await world.submit([World.row("2", "FAR")], content: "another")
+        try await world.approve(batchID)
+        _ = try await scheduler.round()
+        #expect(try await world.changes().last?.hasPrefix("FAR unknown") == true)
+        _ = try await canceller.round()
+        #expect(store.calls == [])
+        try await world.setPause(batchID, true)
+        world.pass(.seconds(130))
+        _ = try await canceller.round()
+        #expect(try await world.dependents() == ["2/FAR cancel_sent"])
+        try await world.setPause(batchID, false)
+
+        for _ in 0..<6 {
+            world.pass(.seconds(6))
+            _ = try await canceller.round()
+            _ = try await scheduler.round()
+        }
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(try await world.changes().last == "FAR scheduled")
+        #expect(Set(prices.calls.map(\.requestReferenceID)).count == 1)
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+        await world.close()
+    }
+
+    @Test func unknownCancelAndUnknownChange_bothEnd_cancelFirst() async throws {
+        let world = try await World.declined()
+        let prices = ScriptedStore([.unavailable]) { [clock = world.clock] in
+            Instant(milliseconds: clock.nowMilliseconds())
+        }
+        let store = world.cancellingStore([.unavailable])
+        let (scheduler, canceller) = (world.scheduler(calls: prices), world.canceller(store))
+        _ = try await canceller.round()
+        #expect(try await world.dependents() == ["2/FAR cancel_sent"])
+        try await world.approve(world.submit([World.row("2", "FAR")], content: "another"))
+        _ = try await scheduler.round()
+        #expect(try await world.changes().last == "FAR queued")
+        world.pass(.seconds(130))
+        _ = try await scheduler.round()
+        #expect(try await world.changes().last?.hasPrefix("FAR unknown") == true)
+
+        for _ in 0..<6 {
+            world.pass(.seconds(6))
+            _ = try await scheduler.round()
+            _ = try await canceller.round()
+        }
+
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(try await world.changes().last == "FAR scheduled")
+        #expect(Set(prices.calls.map(\.requestReferenceID)).count == 1)
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+        await world.close()
+    }
+
     /// Whoever began first.
     @Test(arguments: [-100_000 as Int64, 100_000])
     func unknownCancelAndUnknownExtension_bothEnd(began: Int64) async throws {
