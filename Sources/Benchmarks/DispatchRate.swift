@@ -9,7 +9,7 @@ import Synchronization
 /// Price changes a second from queued to stored answer, by the scheduler of `serve` against an App Store that
 /// answers at once. `rate=` is the limit in calls a second, 0 for none; `calls=` ends the run; `lanes=`, `claim=` and
 /// `replicas=` size it.
-/// Prints one JSON object.
+/// Prints one JSON object; `cpu_share` is the scheduler's, without the CPU time that the App Store of this process took.
 enum DispatchRate {
     static func run(_ options: Options) async throws {
         let calls = try options.integer("calls")
@@ -40,7 +40,7 @@ enum DispatchRate {
             _ = try? await service.value  // Cancelled: it stores what is out, and ends.
         }
         let seconds = (ContinuousClock.now - store.origin).seconds - (store.instants.first ?? 0)
-        let used = cpuSeconds() - cpu
+        let used = cpuSeconds() - cpu - store.cpuSeconds
         for replica in replicas { await replica.pool.close() }
         print(
             figures(
@@ -101,18 +101,36 @@ enum DispatchRate {
 
 /// Applies every call at once, and notes when it came.
 private final class InstantStore: StoreCalls {
-    private let calls = Mutex<[Double]>([])
+    private struct Heard {
+        var instants: [Double] = []
+        var cpuSeconds = 0.0
+    }
+
+    private let heard = Mutex(Heard())
     let origin = ContinuousClock.now
 
-    var count: Int { calls.withLock { $0.count } }
-    var instants: [Double] { calls.withLock { $0.sorted() } }
+    var count: Int { heard.withLock { $0.instants.count } }
+    var instants: [Double] { heard.withLock { $0.instants.sorted() } }
+    /// Of the threads while they were in here.
+    var cpuSeconds: Double { heard.withLock { $0.cpuSeconds } }
 
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
+        let began = Self.threadSeconds()
         let at = (ContinuousClock.now - origin).seconds
-        calls.withLock { $0.append(at) }
-        return .answered([answer(to: intent)], StoreReply(httpStatus: 200))
+        let answer = answer(to: intent)
+        heard.withLock { heard in
+            heard.instants.append(at)
+            heard.cpuSeconds += Self.threadSeconds() - began
+        }
+        return .answered([answer], StoreReply(httpStatus: 200))
+    }
+
+    private static func threadSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
     func look(transactionID: String) async -> StoreAnswer {

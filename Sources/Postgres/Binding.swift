@@ -1,3 +1,5 @@
+import Glibc
+
 /// The object ids of built-in types; fixed by PostgreSQL's catalogue since ever.
 struct TypeID: RawRepresentable, Hashable, Sendable {
     let rawValue: UInt32
@@ -67,6 +69,10 @@ struct Binding: Sendable {
         array(values, type: .textArray, element: .text, write: writeText)
     }
 
+    static func textArray(_ values: [String]) -> Binding {
+        array(values.lazy.map(Optional.some), type: .textArray, element: .text, write: writeText)
+    }
+
     static func int8Array(_ values: [Int64?]) -> Binding {
         array(values, type: .int8Array, element: .int8) { $1.append(bigEndian: $0) }
     }
@@ -111,7 +117,7 @@ struct Binding: Sendable {
         var value = value
         let hasNUL = value.withUTF8 { text in
             bytes.append(contentsOf: text)
-            return text.contains(0)
+            return text.baseAddress.map { memchr($0, 0, text.count) != nil } ?? false
         }
         if hasNUL { throw .nulInText }
     }
@@ -119,12 +125,13 @@ struct Binding: Sendable {
     /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then
     /// each element with its length (-1 is NULL). Thousands are sent for a claim, so all go into one buffer.
     private static func array<Element>(
-        _ values: [Element?], type: TypeID, element: TypeID,
+        _ values: some Collection<Element?>, type: TypeID, element: TypeID,
         write: (Element, inout [UInt8]) throws(PostgresError) -> Void
     ) -> Binding {
         var bytes: [UInt8] = []
         let isEmpty = values.isEmpty
         bytes.reserveCapacity(20 + values.count * 24)
+        var isFirst = true
         bytes.append(bigEndian: Int32(isEmpty ? 0 : 1))
         bytes.append(bigEndian: Int32(values.contains { $0 == nil } ? 1 : 0))
         bytes.append(bigEndian: element.rawValue)
@@ -143,7 +150,11 @@ struct Binding: Sendable {
             } catch {
                 return Binding(type: type, value: .refused(error))
             }
-            bytes.set(bigEndian: Int32(clamping: bytes.count - start - 4), at: start)
+            let size = bytes.count - start - 4
+            bytes.set(bigEndian: Int32(clamping: size), at: start)
+            // The others are about as long as the first.
+            if isFirst, size < 1024 { bytes.reserveCapacity(20 + values.count * (size + 8)) }
+            isFirst = false
         }
         return Binding(type: type, value: .binary(bytes))
     }
@@ -186,8 +197,8 @@ extension [UInt8] {
 
     /// Overwrites what stands at `start`, where it has room.
     fileprivate mutating func set(bigEndian value: some FixedWidthInteger, at start: Int) {
-        Swift.withUnsafeBytes(of: value.bigEndian) { new in
-            for (index, byte) in new.enumerated() { self[start + index] = byte }
+        withUnsafeMutableBytes {
+            $0.storeBytes(of: value.bigEndian, toByteOffset: start, as: type(of: value))
         }
     }
 }

@@ -31,19 +31,16 @@ final class ResultHandle: @unchecked Sendable {
 }
 
 /// Where each column of a result stands; of two with the same name the first.
+///
+/// Asked for every value of every row, so names are told apart by their shapes, and hardly ever by their bytes.
 struct ResultColumns: Sendable {
     private let names: [String]
-    private let places: [String: Int32]
+    private let shapes: [UInt32]
 
     fileprivate init(of result: OpaquePointer, count: Int32) {
         names = (0..<count).map { index in PQfname(result, index).map { String(cString: $0) } ?? ""
         }
-        var places: [String: Int32] = [:]
-        places.reserveCapacity(names.count)
-        for (index, name) in names.enumerated() where places[name] == nil {
-            places[name] = Int32(clamping: index)
-        }
-        self.places = places
+        shapes = names.map(Self.shape)
     }
 
     var isEmpty: Bool { names.isEmpty }
@@ -58,7 +55,20 @@ struct ResultColumns: Sendable {
         return true
     }
 
-    subscript(name: String) -> Int32? { places[name] }
+    subscript(name: String) -> Int32? {
+        let shape = Self.shape(name)
+        for index in shapes.indices where shapes[index] == shape && names[index] == name {
+            return Int32(clamping: index)
+        }
+        return nil
+    }
+
+    /// Length, first and last byte.
+    private static func shape(_ name: String) -> UInt32 {
+        let bytes = name.utf8
+        guard let first = bytes.first, let last = bytes.last else { return 0 }
+        return UInt32(truncatingIfNeeded: bytes.count) << 16 | UInt32(first) << 8 | UInt32(last)
+    }
 }
 
 /// The rows that a statement returned. A row keeps the whole result alive.

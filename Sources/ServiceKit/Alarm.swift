@@ -124,35 +124,33 @@ package final class Alarm: TaskExecutor, @unchecked Sendable {
     }
 
     private func loop() {
+        var jobs: [UnownedJob] = []
         while true {
-            let (awake, jobs) = due()
-            for sleeper in awake { sleeper.continuation.resume() }
+            waitForWork(&jobs)?.continuation.resume()
             for job in jobs { job.runSynchronously(on: asUnownedTaskExecutor()) }
+            jobs.removeAll(keepingCapacity: true)
         }
     }
 
-    /// Waits until there is something to do: the sleepers whose instant has come, in their order, and the jobs in theirs.
-    private func due() -> (awake: [Sleeper], jobs: [UnownedJob]) {
-        locked {
-            while true {
-                let now = Self.now()
-                let first = sleepers.lastIndex { $0.wakesAt > now }.map { $0 + 1 } ?? 0
-                if first < sleepers.count || !jobs.isEmpty {
-                    defer {
-                        sleepers.removeSubrange(first...)
-                        jobs = []
-                    }
-                    return (sleepers[first...].reversed(), jobs)
-                }
-                guard let next = sleepers.last else {
-                    pthread_cond_wait(changed, lock)
-                    continue
-                }
-                var until = timespec(
-                    tv_sec: Int(next.wakesAt / 1_000_000_000),
-                    tv_nsec: Int(next.wakesAt % 1_000_000_000))
-                pthread_cond_timedwait(changed, lock, &until)
+    /// Waits until there is something to do: a sleeper whose instant has come, first of all, or the jobs in their order.
+    /// `free` is empty, and comes back with the jobs.
+    private func waitForWork(_ free: inout [UnownedJob]) -> Sleeper? {
+        pthread_mutex_lock(lock)
+        defer { pthread_mutex_unlock(lock) }
+        while true {
+            if let next = sleepers.last, next.wakesAt <= Self.now() { return sleepers.removeLast() }
+            if !jobs.isEmpty {
+                swap(&jobs, &free)
+                return nil
             }
+            guard let next = sleepers.last else {
+                pthread_cond_wait(changed, lock)
+                continue
+            }
+            var until = timespec(
+                tv_sec: Int(next.wakesAt / 1_000_000_000),
+                tv_nsec: Int(next.wakesAt % 1_000_000_000))
+            pthread_cond_timedwait(changed, lock, &until)
         }
     }
 }

@@ -31,6 +31,15 @@ struct TypeRoundTripTests {
         #expect(throws: PostgresError.self) { try row.texts("value") }
     }
 
+    @Test func textArray_whenLengthsDiffer_comesBackAsItWas() async throws {
+        let connection = try await TestDatabase.connect()
+        let values: [String?] = [nil, "", String(repeating: "long ", count: 3000), "é", nil, "b"]
+
+        let row = try await connection.query("SELECT \(texts: values) AS value").one()
+
+        #expect(try row.optionalTexts("value") == values)
+    }
+
     @Test func emptyArrays_whenBound_comeBackEmpty() async throws {
         let connection = try await TestDatabase.connect()
 
@@ -172,6 +181,16 @@ struct TypeRoundTripTests {
         #expect(code { try row.bool("word") } == .undecodableColumn)
         #expect(code { try row.texts("word") } == .undecodableColumn)
         #expect(code { try row.bytes("word") } == .undecodableColumn)
+    }
+
+    @Test func columns_whenTheirNamesLookAlike_areToldApart() async throws {
+        let connection = try await TestDatabase.connect()
+
+        let row = try await connection.query("SELECT 1 AS state, 2 AS skate, 3 AS state").one()
+
+        #expect(try row.int("state") == 1)
+        #expect(try row.int("skate") == 2)
+        #expect(throws: PostgresError.self) { try row.int("slate") }
     }
 
     @Test func uuidArray_whenMalformed_isRefusedBeforeSending() async throws {
