@@ -65,6 +65,8 @@ class Look:
         for request in self.requests:
             for change in request["change_ids"]:
                 self.ids_of_change[change].append(request)
+        for change, requests in self.ids_of_change.items():
+            self.ids_of_change[change] = self._as_called(requests)
         self.absences = collections.defaultdict(list)
         for absence in evidence["absences"]:
             self.absences[absence["client"]].append(absence)
@@ -132,6 +134,14 @@ class Look:
         moments = [absence["to"] for absence in self.absences_of(call, call["ended"]) if is_short(absence)]
         read_at = max([call["ended"], *moments])
         return read_at <= before and self.gone_during(call, read_at) is None
+
+    def _as_called(self, requests):
+        """Requests that reached the store in the order of their first calls: two replicas read the database's clock
+        through pauses of their own. The others keep their places."""
+        called = sorted((request for request in requests if request["id"] in self.by_id),
+                        key=lambda request: min(call["began"] for call in self.by_id[request["id"]]))
+        order = iter(called)
+        return [next(order) if request["id"] in self.by_id else request for request in requests]
 
     def was_applied(self, request_id):
         return any(call["applied"] for call in self.by_id.get(request_id, []))

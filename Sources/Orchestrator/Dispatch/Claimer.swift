@@ -7,6 +7,10 @@ import ServiceKit
 /// intent and the claim in one transaction. Nothing has been called when it returns.
 struct Claimer: Sendable {
     let pool: LedgerPool
+    /// Decides what is due.
+    let clock: any WallClock
+    /// Of the machine: leases, and the ids of requests.
+    let realClock: any WallClock
     let rules = RuleCache()
     let environment: StoreEnvironment
     let owner: String
@@ -29,16 +33,18 @@ struct Claimer: Sendable {
         var judged = 0
     }
 
-    /// Claims at most `limit` requests of one bucket. `now` is the business clock, `realNow` the machine's.
-    func claim(
-        _ turn: DueOrder.Turn, limit: Int, now: Instant, realNow: Int64
-    ) async throws -> Claim {
+    /// Claims at most `limit` requests of one bucket.
+    func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claim {
         try await pool.withTransaction { connection in
             let (locked, revision) = try connection.ask(
                 DueQueries.locking(
-                    turn.due, until: turn.until, limit: limit, realNow: realNow),
+                    turn.due, until: turn.until, limit: limit,
+                    realNow: realClock.nowMilliseconds()),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
+            // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
+            let now = Instant(milliseconds: clock.nowMilliseconds())
+            let realNow = realClock.nowMilliseconds()
             let (stored, unreadable) = (locked.stored, locked.unreadable)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings) = try connection.ask(

@@ -96,7 +96,8 @@ package struct Scheduler: Service {
         self.world = world
         var random = SystemRandomNumberGenerator()
         claimer = Claimer(
-            pool: world.pool, environment: world.environment,
+            pool: world.pool, clock: world.clock, realClock: world.realClock,
+            environment: world.environment,
             owner: UUIDv7.make(
                 nowMilliseconds: world.realClock.nowMilliseconds(), random: &random),
             leaseFor: world.limits.leaseFor, flightTime: world.flightTime)
@@ -212,10 +213,7 @@ package struct Scheduler: Service {
         for turn in turns
         where free > 0 && !slots.isSilenced && ContinuousClock.now < until && !Task.isCancelled {
             let started = ContinuousClock.now
-            let claim = try await claimer.claim(
-                turn, limit: min(free, claimSize.next),
-                now: Instant(milliseconds: world.clock.nowMilliseconds()),
-                realNow: world.realClock.nowMilliseconds())
+            let claim = try await claimer.claim(turn, limit: min(free, claimSize.next))
             claimSize.note(claim.requests.count, took: .now - started)
             judged += claim.judged
             free -= claim.requests.count

@@ -9,6 +9,35 @@ import Testing
 @Suite(.database) struct DeliveryTests {
     private typealias World = DeliveryWorld
 
+    /// Else a claim that waited would seem to be older than the one that it waited for.
+    @Test func claim_afterWaitingForItsLocks_isOfTheInstantThatItGotThem() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let scheduler = world.scheduler()
+
+        let delivery = try await world.service.withTransaction { connection in
+            try connection.script("LOCK TABLE repricer.subscriptions IN ACCESS EXCLUSIVE MODE")
+            let delivery = Task { try await scheduler.round() }
+            let waiters: SQL = """
+                SELECT 1 FROM pg_locks
+                WHERE relation = 'repricer.subscriptions'::regclass AND NOT granted
+                """
+            while try connection.query(waiters).isEmpty { await Task.yield() }
+            world.pass(.seconds(3))
+            return delivery
+        }
+        _ = try await delivery.value
+
+        let preparedAt = try await world.service.withConnection { connection in
+            try await connection.query("SELECT prepared_at FROM repricer.price_change_requests")
+                .one()
+                .milliseconds("prepared_at")
+        }
+        #expect(preparedAt == world.now.milliseconds)
+        await world.close()
+    }
+
     @Test func delivery_approvedChange_isSentOnceAndScheduled() async throws {
         let world = try await World.make()
         try await world.subscribe("1")

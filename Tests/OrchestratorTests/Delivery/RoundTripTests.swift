@@ -82,7 +82,8 @@ import Testing
         try await world.submitAndApprove(["1", "2"].map { World.row($0) })
         let pool = try await frugalPool()
         let claimer = Claimer(
-            pool: pool, environment: .production, owner: "01890000-0000-7000-8000-000000000001",
+            pool: pool, clock: world.clock, realClock: world.realClock, environment: .production,
+            owner: "01890000-0000-7000-8000-000000000001",
             leaseFor: .seconds(60), flightTime: 0)
         let settlement = Settlement(
             pool: pool, log: .silent, retry: Backoff(first: .seconds(1), max: .seconds(1)))
@@ -96,7 +97,7 @@ import Testing
             let turn = try #require(
                 DueOrder.turns(due, now: realNow, offset: 0).first, "something is due")
             let start = try await Self.trips(pool)
-            let claim = try await claimer.claim(turn, limit: 1, now: world.now, realNow: realNow)
+            let claim = try await claimer.claim(turn, limit: 1)
             let claimed = try await Self.trips(pool)
             let request = try #require(claim.requests.first)
             let isOurs = try await settlement.settle(
