@@ -242,12 +242,25 @@ import Testing
         await delivery.close()
     }
 
+    private static func unavailableOnce(_ world: World) -> ScriptedStore {
+        ScriptedStore([.unavailable]) { [clock = world.clock] in
+            Instant(milliseconds: clock.nowMilliseconds())
+        }
+    }
+
+    private static func expectBothEnded(
+        _ world: World, _ prices: ScriptedStore, _ store: CancellingStore
+    ) async throws {
+        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(try await world.changes().last == "FAR scheduled")
+        #expect(Set(prices.calls.map(\.requestReferenceID)).count == 1)
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+    }
+
     /// A pause holds the change back until the cancellation waits for it no more.
     @Test func unknownChangeAndUnknownCancel_bothEnd_changeFirst() async throws {
         let world = try await World.declined()
-        let prices = ScriptedStore([.unavailable]) { [clock = world.clock] in
-            Instant(milliseconds: clock.nowMilliseconds())
-        }
+        let prices = Self.unavailableOnce(world)
         let store = world.cancellingStore([.unavailable])
         let (scheduler, canceller) = (world.scheduler(calls: prices), world.canceller(store))
         let batchID = try await world.submit([World.row("2", "FAR")], content: "another")
@@ -268,18 +281,13 @@ import Testing
             _ = try await scheduler.round()
         }
 
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
-        #expect(try await world.changes().last == "FAR scheduled")
-        #expect(Set(prices.calls.map(\.requestReferenceID)).count == 1)
-        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+        try await Self.expectBothEnded(world, prices, store)
         await world.close()
     }
 
     @Test func unknownCancelAndUnknownChange_bothEnd_cancelFirst() async throws {
         let world = try await World.declined()
-        let prices = ScriptedStore([.unavailable]) { [clock = world.clock] in
-            Instant(milliseconds: clock.nowMilliseconds())
-        }
+        let prices = Self.unavailableOnce(world)
         let store = world.cancellingStore([.unavailable])
         let (scheduler, canceller) = (world.scheduler(calls: prices), world.canceller(store))
         _ = try await canceller.round()
@@ -297,10 +305,7 @@ import Testing
             _ = try await canceller.round()
         }
 
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
-        #expect(try await world.changes().last == "FAR scheduled")
-        #expect(Set(prices.calls.map(\.requestReferenceID)).count == 1)
-        #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
+        try await Self.expectBothEnded(world, prices, store)
         await world.close()
     }
 
