@@ -606,7 +606,7 @@ BEGIN
     -- One that somebody holds is being sent; put back, it is left out by the claim itself.
     WITH taken AS (
         SELECT original_transaction_id, change_id FROM price_changes
-        WHERE batch_id = v_batch.batch_id AND state = 'queued' AND NOT is_held
+        WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
             AND v_batch.halted_storefronts ? storefront
         LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
@@ -1115,7 +1115,8 @@ BEGIN
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
             WHERE batch_id = p_batch_id;
         IF NOT p_is_paused THEN
-            UPDATE price_changes SET is_held = false WHERE batch_id = p_batch_id AND state = 'queued' AND is_held;
+            UPDATE price_changes SET is_held = false
+                WHERE batch_id = p_batch_id AND stage = 'queued' AND is_held;
         END IF;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
@@ -1177,7 +1178,7 @@ SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c
         c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL, t.told_at, EXISTS (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
-                AND u.state IN ('awaiting_approval', 'queued', 'sending', 'unknown')), p_at)
+                AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
 FROM repricer.price_changes c, LATERAL (
     -- The lead before the renewal stays when the renewal moves.
     SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
@@ -1239,12 +1240,12 @@ BEGIN
     PERFORM 1 FROM subscriptions s
         WHERE s.original_transaction_id IN (
             SELECT c.original_transaction_id FROM price_changes c
-            WHERE c.batch_id = p_batch_id AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown'))
+            WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
         ORDER BY s.original_transaction_id FOR UPDATE;
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
                 reason = p_new_state
-            WHERE batch_id = p_batch_id AND state IN ('awaiting_approval', 'queued')
+            WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
             RETURNING original_transaction_id, change_id
     ), released AS (
         DELETE FROM dependency_roles d USING withdrawn w
@@ -1278,6 +1279,37 @@ CREATE TABLE repricer.batch_rejects (
     code text NOT NULL,
     message text NOT NULL
 );
+
+CREATE TABLE repricer.price_change_requests (
+    original_transaction_id text NOT NULL,
+    request_reference_id uuid NOT NULL,
+    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    change_ids uuid[] NOT NULL,
+    transaction_id text NOT NULL,
+    call jsonb NOT NULL,
+    state text DEFAULT 'sending'::text NOT NULL,
+    lease_owner uuid NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    fence bigint DEFAULT 1 NOT NULL,
+    attempts integer DEFAULT 1 NOT NULL,
+    looks integer DEFAULT 0 NOT NULL,
+    next_step text DEFAULT 'send'::text NOT NULL,
+    next_attempt_at timestamp with time zone,
+    prepared_at timestamp with time zone NOT NULL,
+    settled_at timestamp with time zone,
+    http_status integer,
+    error_code bigint,
+    error_message text,
+    answer text,
+    in_flight_until timestamp with time zone,
+    CONSTRAINT price_change_requests_carry_a_change CHECK ((cardinality(change_ids) > 0)),
+    CONSTRAINT price_change_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
+    CONSTRAINT price_change_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
+    CONSTRAINT price_change_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
+);
+ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
+
+COMMENT ON COLUMN repricer.price_change_requests.in_flight_until IS 'Of the machine''s clock: later no call of it can be on its way any more.';
 
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
@@ -1330,6 +1362,11 @@ CREATE TABLE repricer.price_changes (
     undoes_change_id uuid,
     is_held boolean DEFAULT false NOT NULL,
     doubtful_since timestamp with time zone,
+    stage text GENERATED ALWAYS AS (
+CASE state
+    WHEN 'sending'::text THEN 'queued'::text
+    ELSE state
+END) STORED NOT NULL,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK (
 CASE
@@ -1345,7 +1382,8 @@ END),
     CONSTRAINT price_changes_sent_with_an_id CHECK (((state <> ALL (ARRAY['sending'::text, 'unknown'::text])) OR (request_reference_id IS NOT NULL))),
     CONSTRAINT price_changes_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128))),
     CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
-);
+)
+WITH (fillfactor='80');
 
 COMMENT ON COLUMN repricer.price_changes.current_sku IS 'The item''s name today, where it was renamed after submission; sku stays the submitted one.';
 
@@ -1365,28 +1403,57 @@ COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, si
 
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
 
+COMMENT ON COLUMN repricer.price_changes.stage IS 'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
+
 CREATE VIEW report.batch_summary AS
- WITH tallies AS (
+ WITH calls_out AS (
+         SELECT c.batch_id,
+            count(*) AS sending
+           FROM (repricer.price_change_requests r_1
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = r_1.original_transaction_id) AND (c.request_reference_id = r_1.request_reference_id) AND (c.state = 'sending'::text))))
+          WHERE (r_1.settled_at IS NULL)
+          GROUP BY c.batch_id
+        ), stages AS (
          SELECT price_changes.batch_id,
             count(*) AS stored,
-            count(*) FILTER (WHERE (price_changes.state = 'awaiting_approval'::text)) AS awaiting_approval,
-            count(*) FILTER (WHERE (price_changes.state = 'queued'::text)) AS queued,
-            count(*) FILTER (WHERE (price_changes.state = 'sending'::text)) AS sending,
-            count(*) FILTER (WHERE (price_changes.state = 'unknown'::text)) AS unknown,
-            count(*) FILTER (WHERE (price_changes.state = 'scheduled'::text)) AS scheduled,
-            count(*) FILTER (WHERE (price_changes.state = 'pending_consent'::text)) AS pending_consent,
-            count(*) FILTER (WHERE (price_changes.state = 'accepted'::text)) AS accepted,
-            count(*) FILTER (WHERE (price_changes.state = 'effective'::text)) AS effective,
-            count(*) FILTER (WHERE (price_changes.state = 'declined'::text)) AS declined,
-            count(*) FILTER (WHERE (price_changes.state = 'cancelled'::text)) AS cancelled,
-            count(*) FILTER (WHERE (price_changes.state = 'lapsed'::text)) AS lapsed,
-            count(*) FILTER (WHERE (price_changes.state = 'invalidated'::text)) AS invalidated,
-            count(*) FILTER (WHERE (price_changes.state = 'rejected'::text)) AS rejected,
-            count(*) FILTER (WHERE (price_changes.state = 'ineligible'::text)) AS ineligible,
-            count(*) FILTER (WHERE (price_changes.state = 'missed'::text)) AS missed,
-            count(*) FILTER (WHERE (price_changes.state = 'aborted'::text)) AS aborted
+            count(*) FILTER (WHERE (price_changes.stage = 'awaiting_approval'::text)) AS awaiting_approval,
+            count(*) FILTER (WHERE (price_changes.stage = 'queued'::text)) AS queued,
+            count(*) FILTER (WHERE (price_changes.stage = 'unknown'::text)) AS unknown,
+            count(*) FILTER (WHERE (price_changes.stage = 'scheduled'::text)) AS scheduled,
+            count(*) FILTER (WHERE (price_changes.stage = 'pending_consent'::text)) AS pending_consent,
+            count(*) FILTER (WHERE (price_changes.stage = 'accepted'::text)) AS accepted,
+            count(*) FILTER (WHERE (price_changes.stage = 'effective'::text)) AS effective,
+            count(*) FILTER (WHERE (price_changes.stage = 'declined'::text)) AS declined,
+            count(*) FILTER (WHERE (price_changes.stage = 'cancelled'::text)) AS cancelled,
+            count(*) FILTER (WHERE (price_changes.stage = 'lapsed'::text)) AS lapsed,
+            count(*) FILTER (WHERE (price_changes.stage = 'invalidated'::text)) AS invalidated,
+            count(*) FILTER (WHERE (price_changes.stage = 'rejected'::text)) AS rejected,
+            count(*) FILTER (WHERE (price_changes.stage = 'ineligible'::text)) AS ineligible,
+            count(*) FILTER (WHERE (price_changes.stage = 'missed'::text)) AS missed,
+            count(*) FILTER (WHERE (price_changes.stage = 'aborted'::text)) AS aborted
            FROM repricer.price_changes
           GROUP BY price_changes.batch_id
+        ), tallies AS (
+         SELECT g.batch_id,
+            g.stored,
+            g.awaiting_approval,
+            (g.queued - COALESCE(o.sending, (0)::bigint)) AS queued,
+            COALESCE(o.sending, (0)::bigint) AS sending,
+            g.unknown,
+            g.scheduled,
+            g.pending_consent,
+            g.accepted,
+            g.effective,
+            g.declined,
+            g.cancelled,
+            g.lapsed,
+            g.invalidated,
+            g.rejected,
+            g.ineligible,
+            g.missed,
+            g.aborted
+           FROM (stages g
+             LEFT JOIN calls_out o ON ((o.batch_id = g.batch_id)))
         ), sums AS (
          SELECT t.batch_id,
             t.stored,
@@ -1677,7 +1744,8 @@ CREATE TABLE repricer.subscriptions (
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
     CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
-);
+)
+WITH (fillfactor='85');
 
 COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 
@@ -1915,7 +1983,7 @@ CREATE VIEW report.pending_consent AS
     (c.due_effective_at < report.as_of()) AS is_overdue
    FROM (repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-  WHERE (c.state = 'pending_consent'::text);
+  WHERE (c.stage = 'pending_consent'::text);
 
 COMMENT ON VIEW report.pending_consent IS 'Changes that wait for the subscriber''s consent.';
 
@@ -2119,37 +2187,6 @@ COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these r
 
 COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this one takes back; null: it is no undo.';
 
-CREATE TABLE repricer.price_change_requests (
-    original_transaction_id text NOT NULL,
-    request_reference_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
-    change_ids uuid[] NOT NULL,
-    transaction_id text NOT NULL,
-    call jsonb NOT NULL,
-    state text DEFAULT 'sending'::text NOT NULL,
-    lease_owner uuid NOT NULL,
-    lease_until timestamp with time zone NOT NULL,
-    fence bigint DEFAULT 1 NOT NULL,
-    attempts integer DEFAULT 1 NOT NULL,
-    looks integer DEFAULT 0 NOT NULL,
-    next_step text DEFAULT 'send'::text NOT NULL,
-    next_attempt_at timestamp with time zone,
-    prepared_at timestamp with time zone NOT NULL,
-    settled_at timestamp with time zone,
-    http_status integer,
-    error_code bigint,
-    error_message text,
-    answer text,
-    in_flight_until timestamp with time zone,
-    CONSTRAINT price_change_requests_carry_a_change CHECK ((cardinality(change_ids) > 0)),
-    CONSTRAINT price_change_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
-    CONSTRAINT price_change_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
-    CONSTRAINT price_change_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
-);
-ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
-
-COMMENT ON COLUMN repricer.price_change_requests.in_flight_until IS 'Of the machine''s clock: later no call of it can be on its way any more.';
-
 CREATE VIEW report.reconciliation AS
  WITH checks(check_name, is_per_batch, meaning) AS (
          VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,'changes that ended here as not applied, while the App Store has their price'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
@@ -2166,7 +2203,7 @@ CREATE VIEW report.reconciliation AS
             count(*) AS count
            FROM (repricer.price_changes c
              LEFT JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
-          WHERE ((c.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s_1.in_billing_retry, false)) AND (COALESCE(s_1.status, 0) <> ALL (ARRAY[3, 4])))
+          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s_1.in_billing_retry, false)) AND (COALESCE(s_1.status, 0) <> ALL (ARRAY[3, 4])))
           GROUP BY c.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -2816,7 +2853,7 @@ CREATE VIEW report.upcoming_effective AS
     (c.due_effective_at < report.as_of()) AS is_overdue
    FROM (repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-  WHERE ((c.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL));
+  WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL));
 
 COMMENT ON VIEW report.upcoming_effective IS 'Open changes of approved batches and the renewal they are due at.';
 
@@ -3424,21 +3461,21 @@ CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change
 
 CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (lease_until) WHERE (settled_at IS NULL);
 
-CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((state = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
+CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((stage = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
 
-CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, state);
+CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, stage);
 
-CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((state = 'queued'::text) AND is_ready AND (NOT is_held));
+CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((stage = 'queued'::text) AND is_ready AND (NOT is_held));
 
-CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
-CREATE INDEX price_changes_held ON repricer.price_changes USING btree (batch_id, storefront) WHERE ((state = 'queued'::text) AND is_held);
+CREATE INDEX price_changes_held ON repricer.price_changes USING btree (batch_id, storefront) WHERE ((stage = 'queued'::text) AND is_held);
 
-CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (undoes_change_id IS NULL));
+CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (undoes_change_id IS NULL));
 
-CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id) WHERE ((undoes_change_id IS NOT NULL) AND (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text])));
+CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id) WHERE ((undoes_change_id IS NOT NULL) AND (stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text])));
 
-CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((state = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
+CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
 
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
@@ -3663,6 +3700,9 @@ GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp wi
 GRANT SELECT,INSERT ON TABLE repricer.batch_rejects TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.price_change_requests TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.price_change_requests TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
 
@@ -3822,9 +3862,6 @@ GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
 GRANT SELECT ON TABLE report.price_change TO repricer_finance;
 GRANT SELECT ON TABLE report.price_change TO repricer_pricing;
 GRANT SELECT ON TABLE report.price_change TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.price_change_requests TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.price_change_requests TO repricer_service;
 
 GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;

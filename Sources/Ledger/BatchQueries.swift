@@ -183,6 +183,8 @@ package enum BatchQueries {
                 AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, count(*) AS rows
             FROM repricer.price_changes
             WHERE batch_id = \(uuid: batchID) AND state = ANY (\(states))
+                -- As the index knows them.
+                AND stage = ANY (\(states.map { $0 == "sending" ? "queued" : $0 }))
             GROUP BY 1, 2 ORDER BY 2 NULLS LAST, 1
             """
         ).map { (try $0.text("state"), try $0.textOrNil("day"), try $0.int64("rows")) }

@@ -31,49 +31,81 @@ package enum DispatchQueries {
         package var undoes: String?
     }
 
+    /// What a claim reads of a subscription's changes.
+    package struct Claimable: Sendable {
+        package var changes: [OpenChange] = []
+        /// Apple has, had or may have one of its changes, open or not.
+        package var wasCalled = false
+    }
+
     /// The open changes of locked subscriptions, read after the lock.
     package static func openChanges(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [OpenChange]] {
-        try connection.ask(openChanges(ids, where: ""))
+        try connection.ask(openChanges(ids))
     }
 
     /// Those of subscriptions without a call in flight, of whatever kind.
-    package static func openChanges(
+    package static func claimable(
         _ ids: [String], withoutCallsAt realNow: Int64
-    ) -> Question<[String: [OpenChange]]> {
-        openChanges(
-            ids,
-            where: """
+    ) -> Question<[String: Claimable]> {
+        Question(
+            """
+            -- name: claimableChanges
+            SELECT \(fragment: openChangeColumns),
+                \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called
+            FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE c.original_transaction_id = ANY (\(ids)::text[])
+                AND (\(fragment: isOpen) OR \(fragment: wasCalled))
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.price_change_requests r
                     WHERE r.original_transaction_id = c.original_transaction_id
                         AND r.state IN ('sending', 'unknown') OFFSET 0)
                 AND \(fragment: OtherCalls.none(
                     besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
-                """)
+            ORDER BY c.original_transaction_id, c.send_by, c.change_id
+            """
+        ) { rows in
+            var found: [String: Claimable] = [:]
+            found.reserveCapacity(rows.count)
+            for row in rows {
+                let id = try row.text("original_transaction_id")
+                if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
+                guard try row.bool("is_open") else { continue }
+                found[id, default: Claimable()].changes.append(try read(row))
+            }
+            return found
+        }
     }
 
-    private static func openChanges(
-        _ ids: [String], where isFree: SQL
-    ) -> Question<[String: [OpenChange]]> {
+    private static let isOpen: SQL = """
+        (c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+            AND (c.undoes_change_id IS NULL OR c.stage NOT IN ('scheduled', 'pending_consent', 'accepted')))
+        """
+
+    private static let wasCalled: SQL = """
+        (c.sent_at IS NOT NULL OR c.doubtful_since IS NOT NULL)
+        """
+
+    private static let openChangeColumns: SQL = """
+        c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
+        c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
+        c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
+        c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,
+        to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
+        b.is_paused OR c.wave > b.released_wave OR b.halted_storefronts ? c.storefront
+            AS is_held_back, b.grouping
+        """
+
+    private static func openChanges(_ ids: [String]) -> Question<[String: [OpenChange]]> {
         Question(
             """
             -- name: openChanges
-            SELECT c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
-                c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
-                c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
-                c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,
-                to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
-                b.is_paused OR c.wave > b.released_wave OR b.halted_storefronts ? c.storefront
-                    AS is_held_back, b.grouping
+            SELECT \(fragment: openChangeColumns)
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
-            WHERE c.original_transaction_id = ANY (\(ids)::text[])
-                AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                    'pending_consent', 'accepted')
-                AND (c.undoes_change_id IS NULL OR c.state NOT IN ('scheduled', 'pending_consent', 'accepted'))
-                \(fragment: isFree)
+            WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: isOpen)
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
             """
         ) { rows in

@@ -35,6 +35,7 @@ package enum DueQueries {
         /// The most urgent first.
         package var ids: [String] = []
         package var stored: [String: SubscriptionQueries.Stored] = [:]
+        package var versions: [String: SubscriptionQueries.Version] = [:]
         /// Why a row can't be read: one must not stop the others.
         package var unreadable: [String: String] = [:]
     }
@@ -48,7 +49,7 @@ package enum DueQueries {
             UPDATE repricer.price_changes c SET is_ready = true
             FROM (
                 SELECT original_transaction_id, change_id FROM repricer.price_changes
-                WHERE state = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
+                WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
                     AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
                 ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
             ) due
@@ -67,12 +68,12 @@ package enum DueQueries {
     private static let ready: SQL = """
         ready AS (
             (SELECT bucket, batch_id, wave FROM repricer.price_changes
-            WHERE state = 'queued' AND is_ready AND NOT is_held
+            WHERE stage = 'queued' AND is_ready AND NOT is_held
             ORDER BY bucket, batch_id, wave LIMIT 1)
             UNION ALL
             SELECT n.* FROM ready q, LATERAL (
                 SELECT bucket, batch_id, wave FROM repricer.price_changes
-                WHERE state = 'queued' AND is_ready AND NOT is_held
+                WHERE stage = 'queued' AND is_ready AND NOT is_held
                     AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
                 ORDER BY bucket, batch_id, wave LIMIT 1
             ) n
@@ -141,7 +142,8 @@ package enum DueQueries {
     private static func isClaimable(realNow: Int64) -> SQL {
         """
         c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
-            AND c.state = 'queued' AND c.is_ready AND NOT c.is_held AND NOT b.halted_storefronts ? c.storefront
+            AND c.stage = 'queued' AND c.state <> 'sending' AND c.is_ready AND NOT c.is_held
+            AND NOT b.halted_storefronts ? c.storefront
             AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
         """
     }
@@ -159,24 +161,27 @@ package enum DueQueries {
         Question(
             """
             -- name: lockDueSubscriptions
-            SELECT s.*
+            SELECT s.*, s.xmin::text AS version
             FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
             JOIN repricer.batches b ON \(fragment: isLive)
             CROSS JOIN LATERAL (
                 SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
                 WHERE \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
                     AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
-                    -- OFFSET 0: asked for each change by itself, never of all at once.
-                    AND NOT EXISTS (
-                        SELECT 1 FROM repricer.price_change_requests r
-                        WHERE r.original_transaction_id = c.original_transaction_id
-                            AND r.state IN ('sending', 'unknown') OFFSET 0)
-                    AND \(fragment: OtherCalls.none(
-                        besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
-                    AND NOT EXISTS (
-                        SELECT 1 FROM repricer.inbox i
-                        WHERE i.original_transaction_id = c.original_transaction_id
-                            AND i.error IS NULL OFFSET 0)
+                    -- OFFSET 0: asked for each change by itself, never of all at once. And compared with 0, which the
+                    -- planner believes of nearly all: where it expects few it reads the whole queue, and sorts it.
+                    AND (
+                        NOT EXISTS (
+                            SELECT 1 FROM repricer.price_change_requests r
+                            WHERE r.original_transaction_id = c.original_transaction_id
+                                AND r.state IN ('sending', 'unknown') OFFSET 0)
+                        AND \(fragment: OtherCalls.none(
+                            besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
+                        AND NOT EXISTS (
+                            SELECT 1 FROM repricer.inbox i
+                            WHERE i.original_transaction_id = c.original_transaction_id
+                                AND i.error IS NULL OFFSET 0)
+                    )::integer <> 0
                 -- More than wanted: another process may have locked some.
                 ORDER BY c.send_by LIMIT \(limit + spare(limit))
             ) c
@@ -196,6 +201,7 @@ package enum DueQueries {
             locked.ids.append(id)
             do {
                 locked.stored[id] = try SubscriptionQueries.read(row)
+                locked.versions[id] = try row.text("version")
             } catch  where isDataFault(error) {
                 locked.unreadable[id] = "\(error)"
             }

@@ -107,11 +107,32 @@ package enum EventQueries {
     }
 
     /// Keeps the decoded statements, each once, and tells those not kept before.
-    package static func inserting(_ events: [SubscriptionEvent]) -> Question<[SubscriptionEvent]> {
-        let statements = events.map { StatementText.text($0) }
+    ///
+    /// - Parameter areNew: None was kept before, nor stands here twice; one that was is refused, and all with it.
+    package static func inserting(
+        _ events: [SubscriptionEvent], areNew: Bool
+    ) -> Question<[SubscriptionEvent]> {
+        guard !areNew else {
+            return Question(
+                """
+                -- name: insertNewEvents
+                \(fragment: insert(events))
+                """
+            ) { _ in events }
+        }
         return Question(
             """
             -- name: insertSubscriptionEvents
+            \(fragment: insert(events))
+            ON CONFLICT DO NOTHING
+            RETURNING original_transaction_id, signed_at, evidence_id
+            """
+        ) { try events.filter(isAmong($0)) }
+    }
+
+    private static func insert(_ events: [SubscriptionEvent]) -> SQL {
+        let statements = events.map { StatementText.text($0) }
+        return """
             INSERT INTO repricer.subscription_events
                 (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement)
             SELECT * FROM unnest(
@@ -122,10 +143,7 @@ package enum EventQueries {
                 \(texts: events.map(\.type))::text[],
                 \(texts: events.map(\.subtype))::text[],
                 \(jsons: statements)::jsonb[])
-            ON CONFLICT DO NOTHING
-            RETURNING original_transaction_id, signed_at, evidence_id
             """
-        ) { try events.filter(isAmong($0)) }
     }
 
     /// Whether a statement is one of these rows; true once for each.

@@ -12,14 +12,22 @@ package enum FoldQueries {
         package var ownCancels: [String: [OwnCancel]]
     }
 
-    package static func knowing(of ids: [String]) -> Question<Known> {
-        Question([sentChangesOf(ids), cancellationsOf(ids), ownCancelsOf(ids)]) { answers in
-            guard answers.count == 3 else {
-                throw LedgerError.unreadable("\(answers.count) answers to three questions")
+    /// - Parameter changes: Those of some of them, by subscription, as they were read under the lock.
+    package static func knowing(
+        of ids: [String], changes: [String: [TrackedChange]] = [:]
+    ) -> Question<Known> {
+        let others = changes.isEmpty ? ids : ids.filter { changes[$0] == nil }
+        let asked = others.isEmpty ? [] : [sentChangesOf(others)]
+        return Question(asked + [cancellationsOf(ids), ownCancelsOf(ids)]) { answers in
+            guard answers.count == asked.count + 2 else {
+                throw LedgerError.unreadable(
+                    "\(answers.count) answers to \(asked.count + 2) questions")
             }
+            let read = try asked.isEmpty ? [:] : sentChanges(answers[0])
             return Known(
-                changes: try sentChanges(answers[0]), cancellations: try cancellations(answers[1]),
-                ownCancels: try ownCancels(answers[2]))
+                changes: changes.merging(read) { known, _ in known },
+                cancellations: try cancellations(answers[asked.count]),
+                ownCancels: try ownCancels(answers[asked.count + 1]))
         }
     }
 

@@ -7,7 +7,9 @@ package struct FoldWrites: Sendable {
     private var states: [SubscriptionState] = []
     private var ended: [Moved] = []
     private var open: [Moved] = []
-    private var lines: [(id: String, line: Transition)] = []
+    private var lines: [Line] = []
+    /// As `SubscriptionFold.answered`: nearly all, and written without looking for what they could repeat.
+    private var answers: [Line] = []
     /// Those with a change that moved, and the newest statement's instant.
     private var touched: [(id: String, at: Instant?)] = []
     /// Those with a change that ended, now or before.
@@ -15,6 +17,7 @@ package struct FoldWrites: Sendable {
     /// Those with more to write than this.
     private var eventful: [SubscriptionFold] = []
 
+    fileprivate typealias Line = (id: String, line: Transition)
     fileprivate typealias Moved = (id: String, change: TrackedChange, latest: SubscriptionEvent?)
 
     package init() {}
@@ -29,7 +32,13 @@ package struct FoldWrites: Sendable {
                 open.append((id, change, one.latest))
             }
         }
-        for line in one.transitions { lines.append((id, line)) }
+        for line in one.transitions {
+            if one.answered.contains(line.changeID) {
+                answers.append((id, line))
+            } else {
+                lines.append((id, line))
+            }
+        }
         if !one.moved.isEmpty {
             touched.append((id, one.state.facts.signedAt))
             if !one.reopened.isEmpty || one.moved.contains(where: { $0.progress.endedAt != nil }) {
@@ -56,6 +65,7 @@ package struct FoldWrites: Sendable {
         for changes in [ended, open] where !changes.isEmpty {
             statements.append(Self.saveChanges(changes))
         }
+        if !answers.isEmpty { statements.append(Self.recordAnswers(answers)) }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
         if !touched.isEmpty { statements.append(Self.correctHistory(ended + open)) }
         let charges = eventful.flatMap { one in one.state.charges.map { (one.id, $0) } }
@@ -158,9 +168,23 @@ package struct FoldWrites: Sendable {
             """
     }
 
-    private static func insertHistory(_ lines: [(id: String, line: Transition)]) -> SQL {
+    private static func recordAnswers(_ lines: [Line]) -> SQL {
+        """
+        -- name: recordAnswers
+        \(fragment: insert(lines))
+        """
+    }
+
+    private static func insertHistory(_ lines: [Line]) -> SQL {
         """
         -- name: insertHistory
+        \(fragment: insert(lines))
+        ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func insert(_ lines: [Line]) -> SQL {
+        """
         INSERT INTO repricer.price_change_history
             (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
         SELECT * FROM unnest(
@@ -171,7 +195,6 @@ package struct FoldWrites: Sendable {
             \(lines.map(\.line.evidenceKind.rawValue))::text[],
             \(lines.map(\.line.evidenceID))::text[],
             \(texts: lines.map(\.line.reason))::text[])
-        ON CONFLICT DO NOTHING
         """
     }
 

@@ -31,7 +31,7 @@ package enum GuardQueries {
             FROM (
                 SELECT *, NOT is_paused AND EXISTS (
                     SELECT FROM repricer.price_changes c
-                    WHERE c.batch_id = o.batch_id AND c.state = 'queued') AS is_judged
+                    WHERE c.batch_id = o.batch_id AND c.stage = 'queued' AND c.state = 'queued') AS is_judged
                 FROM repricer.batches o WHERE guards <> '[]' AND state = 'approved'
             ) b
             CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
@@ -94,7 +94,7 @@ package enum GuardQueries {
                     AND (consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL)) AS has_left,
                 count(*) FILTER (WHERE consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL) AS told
             FROM repricer.price_changes
-            WHERE batch_id = \(uuid: batchID) AND state IN ('scheduled', 'pending_consent', 'accepted',
+            WHERE batch_id = \(uuid: batchID) AND stage IN ('scheduled', 'pending_consent', 'accepted',
                     'effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected')
                 AND (\(timestamp: since)::timestamptz IS NULL OR sent_at >= \(timestamp: since)::timestamptz)
             """
@@ -119,7 +119,7 @@ package enum GuardQueries {
             -- name: guardRenewalsOff
             SELECT count(*) AS rows FROM repricer.price_changes c
             JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
-            WHERE c.batch_id = \(uuid: batchID) AND c.state IN ('pending_consent', 'accepted')
+            WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('pending_consent', 'accepted')
                 AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
                 -- Not one that we turned off ourselves, for a parent elsewhere.
                 AND NOT EXISTS (
@@ -147,8 +147,8 @@ package enum GuardQueries {
             """
             -- name: isBatchOver
             SELECT 1 FROM repricer.price_changes
-            WHERE batch_id = \(uuid: batch.batchID) AND state IN ('awaiting_approval', 'queued', 'sending',
-                'unknown', 'scheduled', 'pending_consent', 'accepted') LIMIT 1
+            WHERE batch_id = \(uuid: batch.batchID) AND stage IN ('awaiting_approval', 'queued', 'unknown',
+                'scheduled', 'pending_consent', 'accepted') LIMIT 1
             """
         ).isEmpty
         let counts = try counts(

@@ -44,7 +44,7 @@ package enum PlanQueries {
                 state
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
-                AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
                 -- An undo that Apple has taken stands in nobody's way.
                 AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))

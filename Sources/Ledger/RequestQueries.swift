@@ -47,6 +47,7 @@ package enum RequestQueries {
     }
 
     /// Writes the intents and claims their changes; all or none, in three statements however many they are.
+    /// A line that names a request that is new stands nowhere yet.
     /// `flightTime` in milliseconds: so long after its lease a call may still be on its way.
     package static func insert(
         _ requests: [Held], owner: String, leaseUntil: Int64, flightTime: Int64, now: Int64
@@ -92,7 +93,6 @@ package enum RequestQueries {
                 t.request::text, NULL
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, request)
-            ON CONFLICT DO NOTHING
             """,
         ]
     }

@@ -17,11 +17,11 @@ package enum StalenessQueries {
     private static func silent(now: Int64, margin: Int64) -> SQL {
         """
         SELECT original_transaction_id, due_effective_at FROM repricer.price_changes
-        WHERE state IN ('scheduled', 'pending_consent', 'accepted')
+        WHERE stage IN ('scheduled', 'pending_consent', 'accepted')
             AND due_effective_at <= \(timestamp: now - margin)
         UNION ALL
         SELECT original_transaction_id, due_effective_at FROM repricer.price_changes
-        WHERE state = 'scheduled' AND forecast_notice_at <= \(timestamp: now - margin)
+        WHERE stage = 'scheduled' AND forecast_notice_at <= \(timestamp: now - margin)
             AND due_effective_at > \(timestamp: now - margin)
             AND due_effective_at - (forecast_effective_at - forecast_notice_at)
                 <= \(timestamp: now - margin)

@@ -12,6 +12,9 @@ package enum SubscriptionQueries {
         package var foldedThrough: SubscriptionEvent.Key?
     }
 
+    /// The transaction that wrote a row last: the same one, and the row is the same.
+    package typealias Version = String
+
     /// Creates the rows of subscriptions never seen before, in the order of locking: two that create the same
     /// ones wait for each other, never in a circle.
     package static func create(
@@ -66,6 +69,26 @@ package enum SubscriptionQueries {
             ORDER BY original_transaction_id
             FOR UPDATE
             """, readable)
+    }
+
+    /// Locks them all as `lockingAndLoading` does, and tells whether they are what was read of them before.
+    package static func lockingVersions(_ ids: [String]) -> Question<[String: Version]> {
+        Question(
+            """
+            -- name: lockVersions
+            SELECT original_transaction_id, xmin::text AS version FROM repricer.subscriptions
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+            ORDER BY original_transaction_id
+            FOR UPDATE
+            """
+        ) { rows in
+            var versions: [String: Version] = [:]
+            versions.reserveCapacity(rows.count)
+            for row in rows {
+                versions[try row.text("original_transaction_id")] = try row.text("version")
+            }
+            return versions
+        }
     }
 
     package static func load(

@@ -17,13 +17,13 @@ struct CallRound: Sendable {
     /// The service has halted: this asks whether the App Store takes calls again.
     let isProbe: Bool
     let out: CallsOut
-    /// Of requests just claimed, by their ids; others are read from what is stored.
-    let intents: [String: PriceChangeIntent]
+    /// Requests just claimed, by their ids; what others say is read from what is stored.
+    let claimed: [String: ClaimedCall]
 
     init(
         world: Scheduler.World, settlement: Settlement, budget: CallBudget, statuses: CallBudget,
         slots: CallSlots, leaveBefore: ContinuousClock.Instant, isProbe: Bool, out: CallsOut,
-        intents: [String: PriceChangeIntent]
+        claimed: [String: ClaimedCall]
     ) {
         self.world = world
         self.settlement = settlement
@@ -33,7 +33,7 @@ struct CallRound: Sendable {
         self.leaveBefore = leaveBefore
         self.isProbe = isProbe
         self.out = out
-        self.intents = intents
+        self.claimed = claimed
     }
 
     /// Starts the calls. Every one is settled, whatever becomes of its siblings; then the first failure is told.
@@ -111,25 +111,26 @@ struct CallRound: Sendable {
     // MARK: One call
 
     private func attempt(_ request: RequestQueries.Held) async -> Attempt {
+        let claimed = claimed[request.requestReferenceID]
         do {
             guard try await mayLeave() else {
                 let reason = slots.isSilenced ? Settlement.silenced : "held back"
-                return Attempt(request, .notSent(reason: reason), wasHeldBack: true)
+                return Attempt(
+                    request, .notSent(reason: reason), claimed: claimed, wasHeldBack: true)
             }
         } catch {
             // The slot could not be had; nothing has left.
-            return Attempt(request, .notSent(reason: "no slot: \(error)"), wasHeldBack: true)
+            return Attempt(
+                request, .notSent(reason: "no slot: \(error)"), claimed: claimed, wasHeldBack: true)
         }
-        let answer = await call(request)
-        var attempt = Attempt(request, answer)
+        let answer = await call(request, claimed)
         if silence(after: answer) != nil { slots.silence() }
-        if case .refused(let refusal, _) = answer, refusal.meaning == .refresh,
+        guard case .refused(let refusal, _) = answer, refusal.meaning == .refresh,
             request.nextStep == "send"
-        {
-            // The token was stale: the next call needs the one of the newest renewal info.
-            attempt.newest = await newestStatements(of: request)
-        }
-        return attempt
+        else { return Attempt(request, answer, claimed: claimed) }
+        // The token was stale: the next call needs the one of the newest renewal info.
+        return Attempt(
+            request, answer, newest: await newestStatements(of: request), claimed: claimed)
     }
 
     /// Waits for a slot; false when the call must not leave any more.
@@ -156,11 +157,12 @@ struct CallRound: Sendable {
         }
     }
 
-    private func call(_ request: RequestQueries.Held) async -> StoreAnswer {
+    private func call(
+        _ request: RequestQueries.Held, _ claimed: ClaimedCall?
+    ) async -> StoreAnswer {
         guard
-            let intent = intents[request.requestReferenceID]
-                ?? (try? JSONDecoder().decode(  // Unreadable: said in the answer.
-                    PriceChangeIntent.self, from: Data(request.call.utf8)))
+            let intent = claimed?.intent
+                ?? (try? PriceChangeIntent(of: request))  // Unreadable: said in the answer.
         else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
         switch request.nextStep {
         case "look": return await world.store.look(transactionID: request.transactionID)
@@ -249,18 +251,25 @@ struct CallRound: Sendable {
     }
 }
 
-/// One call as it ended.
-struct Attempt: Sendable {
+/// One call as it ended. Large, and handed on often: shared, not copied.
+final class Attempt: Sendable {
     let request: RequestQueries.Held
     let answer: StoreAnswer
     /// Statements read besides the answer.
-    var newest: [SubscriptionEvent] = []
+    let newest: [SubscriptionEvent]
+    /// Its claim, where that is of this process.
+    let claimed: ClaimedCall?
     /// It did not leave, by our own decision.
     let wasHeldBack: Bool
 
-    init(_ request: RequestQueries.Held, _ answer: StoreAnswer, wasHeldBack: Bool = false) {
+    init(
+        _ request: RequestQueries.Held, _ answer: StoreAnswer, newest: [SubscriptionEvent] = [],
+        claimed: ClaimedCall? = nil, wasHeldBack: Bool = false
+    ) {
         self.request = request
         self.answer = answer
+        self.newest = newest
+        self.claimed = claimed
         self.wasHeldBack = wasHeldBack
     }
 

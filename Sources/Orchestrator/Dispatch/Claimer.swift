@@ -27,8 +27,8 @@ struct Claimer: Sendable {
 
     struct Claim: Sendable {
         var requests: [RequestQueries.Held] = []
-        /// What the requests say, by their ids.
-        var intents: [String: PriceChangeIntent] = [:]
+        /// The same by their ids.
+        var calls: [String: ClaimedCall] = [:]
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
         var judged = 0
     }
@@ -48,7 +48,7 @@ struct Claimer: Sendable {
             let (stored, unreadable) = (locked.stored, locked.unreadable)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings) = try connection.ask(
-                DispatchQueries.openChanges(locked.ids, withoutCallsAt: realNow),
+                DispatchQueries.claimable(locked.ids, withoutCallsAt: realNow),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
             let inForce = try rules.rules(at: now, revision: revision, on: connection)
@@ -63,16 +63,24 @@ struct Claimer: Sendable {
             }
             claim.judged += unreadable.count
             for id in locked.ids {
-                guard let changes = open[id], let subscription = stored[id] else { continue }
-                let judged = judged(changes, subscription, siblings, carriers, by: judge, late)
+                guard let found = open[id], let subscription = stored[id] else { continue }
+                let judged = judged(
+                    found.changes, subscription, siblings, carriers, by: judge, late)
                 claim.judged += judged.count
-                statements += judged.flatMap { $0.statements(now: now) }
+                let moves = judged.flatMap { $0.statements(now: now) }
+                statements += moves
                 guard
-                    let (request, intent) = try request(
+                    let (request, intent, changes) = try request(
                         of: judged, subscription.facts, now: now, realNow: realNow)
                 else { continue }
                 claim.requests.append(request)
-                claim.intents[request.requestReferenceID] = intent
+                claim.calls[request.requestReferenceID] = ClaimedCall(
+                    intent,
+                    found.wasCalled || !moves.isEmpty
+                        ? nil
+                        : ClaimedSubscription(
+                            subscription, locked.versions[id], calling: changes,
+                            by: request.requestReferenceID, at: now))
             }
             statements += RequestQueries.insert(
                 claim.requests, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
@@ -85,10 +93,10 @@ struct Claimer: Sendable {
 
     /// The subscriptions that these changes name for their dependents.
     private func carriers(
-        of open: [String: [DispatchQueries.OpenChange]], on connection: isolated LedgerConnection
+        of open: [String: DispatchQueries.Claimable], on connection: isolated LedgerConnection
     ) throws -> [String: SubscriptionQueries.Carrier] {
         let ids = Set(
-            open.values.joined().flatMap(\.named).compactMap(\.originalTransactionID)
+            open.values.flatMap(\.changes).flatMap(\.named).compactMap(\.originalTransactionID)
         ).sorted()
         return ids.isEmpty ? [:] : try SubscriptionQueries.carriers(ids, on: connection)
     }
@@ -131,7 +139,7 @@ struct Claimer: Sendable {
     /// One request a subscription and claim: the group of the most urgent change.
     private func request(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, now: Instant, realNow: Int64
-    ) throws -> (RequestQueries.Held, PriceChangeIntent)? {
+    ) throws -> (RequestQueries.Held, PriceChangeIntent, [DispatchQueries.OpenChange])? {
         let sendable = judged.filter { $0.plan != nil }
         guard let first = sendable.first else { return nil }
         let key = sendable.count > 1 ? first.groupKey : nil
@@ -155,7 +163,7 @@ struct Claimer: Sendable {
             requestReferenceID: intent.requestReferenceID,
             changeIDs: group.map(\.change.changeID), transactionID: intent.transactionID,
             call: intent.text)
-        return (request, intent)
+        return (request, intent, group.map(\.change))
     }
 }
 

@@ -218,7 +218,7 @@ package struct Scheduler: Service {
             judged += claim.judged
             free -= claim.requests.count
             round(
-                prices, slots, started: started, isProbe: controls.isHalted, out, claim.intents
+                prices, slots, started: started, isProbe: controls.isHalted, out, claim.calls
             ).launch(claim.requests)
         }
         guard free == 0 else {
@@ -237,14 +237,14 @@ package struct Scheduler: Service {
     /// `started` before the claim asked for pauses and leased the intents; called once they are committed.
     private func round(
         _ budget: CallBudget, _ slots: CallSlots, started: ContinuousClock.Instant, isProbe: Bool,
-        _ out: CallsOut, _ intents: [String: PriceChangeIntent] = [:]
+        _ out: CallsOut, _ claimed: [String: ClaimedCall] = [:]
     ) -> CallRound {
         let limits = world.limits
         return CallRound(
             world: world, settlement: settlement, budget: budget, statuses: statuses, slots: slots,
             leaveBefore: min(
                 started + limits.leavesWithin, started + limits.leaseFor * 3 / 4),
-            isProbe: isProbe, out: out, intents: intents)
+            isProbe: isProbe, out: out, claimed: claimed)
     }
 
     private func giveBack(_ slots: CallSlots, used: Int) async throws {

@@ -23,8 +23,7 @@ struct Settlement: Sendable {
         _ request: RequestQueries.Held, _ answer: StoreAnswer, newest: [SubscriptionEvent],
         now: Instant, realNow: Int64
     ) async throws -> Bool {
-        var attempt = Attempt(request, answer)
-        attempt.newest = newest
+        let attempt = Attempt(request, answer, newest: newest)
         return try await !settle([attempt], now: now, realNow: realNow).isEmpty
     }
 
@@ -32,17 +31,15 @@ struct Settlement: Sendable {
     /// Returns the ids of those whose lease was still held; somebody else settles the others.
     func settle(_ attempts: [Attempt], now: Instant, realNow: Int64) async throws -> Set<String> {
         try await pool.withTransaction { connection in
-            let requests = attempts.map(\.request)
-            let (locked, ours) = try connection.ask(
-                SubscriptionQueries.lockingAndLoading(requests.map(\.originalTransactionID)),
-                RequestQueries.holding(requests))
+            let locked = try lock(attempts, on: connection)
+            let ours = locked.ours
             let held = attempts.filter { ours.contains($0.request.requestReferenceID) }
             guard !held.isEmpty else { return ours }
             let folded = try SubscriptionFolder.fold(
-                held.flatMap(\.statements),
+                held.flatMap(\.statements), areNew: held.allSatisfy(\.isFirstAnswer),
                 // One that can't be read is the fault of those alone whose answer it must take in.
-                into: locked.unreadable.isEmpty ? locked.stored : nil, holdsCalls: true,
-                on: connection)
+                into: locked.subscriptions.unreadable.isEmpty ? locked.subscriptions.stored : nil,
+                changes: locked.changes, holdsCalls: true, on: connection)
             let settled = try settled(among: held.map(\.request), folded, on: connection)
             let halting = held.compactMap { attempt in
                 attempt.answer.haltsBatch.map { (attempt.request, Int64($0.code)) }
@@ -62,6 +59,47 @@ struct Settlement: Sendable {
             try connection.sendLater(endings.statements(at: now.milliseconds))
             return ours
         }
+    }
+
+    /// Subscriptions under their locks, and which of the attempts are still ours, by request id.
+    private struct Locked {
+        var subscriptions: SubscriptionQueries.Readable
+        /// Of some of them those that were ever sent.
+        var changes: [String: [TrackedChange]]
+        var ours: Set<String>
+    }
+
+    /// One statement locks them all, in one order. What their claims read is not read again, where it still stands.
+    private func lock(
+        _ attempts: [Attempt], on connection: isolated LedgerConnection
+    ) throws -> Locked {
+        let requests = attempts.map(\.request)
+        let ids = requests.map(\.originalTransactionID)
+        guard attempts.allSatisfy({ $0.claimed?.subscription != nil && $0.request.isFirstAttempt })
+        else {
+            let (subscriptions, ours) = try connection.ask(
+                SubscriptionQueries.lockingAndLoading(ids), RequestQueries.holding(requests))
+            return Locked(subscriptions: subscriptions, changes: [:], ours: ours)
+        }
+        let (versions, ours) = try connection.ask(
+            SubscriptionQueries.lockingVersions(ids), RequestQueries.holding(requests))
+        var locked = Locked(subscriptions: ([:], [:]), changes: [:], ours: ours)
+        var written: [String] = []
+        for attempt in attempts {
+            let id = attempt.request.originalTransactionID
+            guard let claimed = attempt.claimed?.subscription, claimed.version == versions[id]
+            else {
+                written.append(id)
+                continue
+            }
+            locked.subscriptions.stored[id] = claimed.stored
+            locked.changes[id] = claimed.changes
+        }
+        guard !written.isEmpty else { return locked }
+        let read = try SubscriptionQueries.loadReadable(written, on: connection)
+        locked.subscriptions.stored.merge(read.stored) { _, read in read }
+        locked.subscriptions.unreadable = read.unreadable
+        return locked
     }
 
     /// Those whose changes a fold has settled, this one or an earlier one; by request id.
@@ -233,9 +271,6 @@ struct Settlement: Sendable {
         realNow: Int64
     ) -> RequestQueries.Ending {
         var answer = RequestQueries.Answer(httpStatus: reply.httpStatus, body: reply.body)
-        var random = SystemRandomNumberGenerator()
-        let attempts = request.attempts + request.looks
-        let later = realNow + retry.delay(attempt: attempts, random: &random).milliseconds
         switch outcome {
         case .done: return RequestQueries.Ending(request, .answered, answer)
         case .rejected(let refusal, let isDoubtful):
@@ -250,7 +285,9 @@ struct Settlement: Sendable {
             return RequestQueries.Ending(
                 request,
                 .requeued(
-                    reason: reason, goesAlone: goesAlone, nextAttemptAt: isDelayed ? later : nil),
+                    reason: reason, goesAlone: goesAlone,
+                    nextAttemptAt: isDelayed
+                        ? realNow + wait(after: request.attempts + request.looks) : nil),
                 answer)
         case .givenUp(let reason):
             answer.message = reason
@@ -264,15 +301,29 @@ struct Settlement: Sendable {
         case .stillUnknown(let reason, let errorCode, let nextStep):
             answer.errorCode = errorCode.map { Int64($0) }
             answer.message = reason
-            let wait = retry.delay(attempt: tries(of: request, nextStep), random: &random)
+            let nextAttemptAt = realNow + wait(after: tries(of: request, nextStep))
             return RequestQueries.Ending(
-                request,
-                .unknown(nextStep: nextStep, nextAttemptAt: realNow + wait.milliseconds), answer)
+                request, .unknown(nextStep: nextStep, nextAttemptAt: nextAttemptAt), answer)
         }
+    }
+
+    /// In milliseconds.
+    private func wait(after attempts: Int) -> Int64 {
+        var random = SystemRandomNumberGenerator()
+        return retry.delay(attempt: attempts, random: &random).milliseconds
     }
 }
 
 extension Attempt {
+    /// An answer to the only call with its id: nobody else was told it, and evidence bears that id.
+    fileprivate var isFirstAnswer: Bool {
+        guard request.isFirstAttempt, newest.isEmpty, case .answered(let told, _) = answer else {
+            return false
+        }
+        return told.count == 1
+            && told.allSatisfy { $0.key.evidenceID == request.requestReferenceID }
+    }
+
     /// A status answers for the customer's other subscriptions too, whose locks we don't hold.
     fileprivate var statements: [SubscriptionEvent] {
         var events = newest

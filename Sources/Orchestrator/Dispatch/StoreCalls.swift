@@ -1,8 +1,9 @@
+import Foundation
 import Ledger
 package import Pricing
 
-/// What a request says, kept as JSON with the intent: a retry sends the very same words.
-package struct PriceChangeIntent: Hashable, Sendable, Codable {
+/// What a request says, kept with the intent: a retry sends the very same words.
+package struct PriceChangeIntent: Hashable, Sendable {
     package var originalTransactionID: String
     /// The subscription's original transaction id, which Apple accepts as well as any later one.
     package var transactionID: String
@@ -21,13 +22,29 @@ package struct PriceChangeIntent: Hashable, Sendable, Codable {
 }
 
 extension PriceChangeIntent {
-    /// As it is kept with the intent: what `Codable` reads.
+    /// What is kept as JSON. The ids stand in the row, too; one of before 0041 repeats them here.
+    private struct Words: Decodable {
+        var consistencyToken: String?
+        var currency: String
+        var storefront: String
+        var items: [Item]
+    }
+
+    /// Throws where the stored words can't be read.
+    init(of request: RequestQueries.Held) throws {
+        let words = try JSONDecoder().decode(Words.self, from: Data(request.call.utf8))
+        self.init(
+            originalTransactionID: request.originalTransactionID,
+            transactionID: request.transactionID,
+            requestReferenceID: request.requestReferenceID,
+            consistencyToken: words.consistencyToken, currency: words.currency,
+            storefront: words.storefront, items: words.items)
+    }
+
+    /// As it is kept with the intent.
     var text: String {
         var json = JSONWriter()
         json.object { json in
-            json.text("originalTransactionID", originalTransactionID)
-            json.text("transactionID", transactionID)
-            json.text("requestReferenceID", requestReferenceID)
             json.text("consistencyToken", consistencyToken)
             json.text("currency", currency)
             json.text("storefront", storefront)

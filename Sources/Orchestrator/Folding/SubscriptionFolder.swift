@@ -12,12 +12,16 @@ package enum SubscriptionFolder {
     /// Throws `LedgerError` where a statement names no moment or no subscription that can be stored.
     ///
     /// - Parameters:
+    ///   - areNew: Each statement is told for the first time, by an answer that only the caller has.
     ///   - stored: The subscriptions as they were read under the lock; nil: they are read here.
+    ///   - changes: Of some of them those that were ever sent, as under the lock; the others are read here.
     ///   - holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
     @discardableResult
     package static func fold(
-        _ told: [SubscriptionEvent], into stored: [String: SubscriptionQueries.Stored]? = nil,
-        holdsCalls: Bool = false, on connection: isolated LedgerConnection
+        _ told: [SubscriptionEvent], areNew: Bool = false,
+        into stored: [String: SubscriptionQueries.Stored]? = nil,
+        changes: [String: [TrackedChange]] = [:], holdsCalls: Bool = false,
+        on connection: isolated LedgerConnection
     ) throws -> [String: [TrackedChange]] {
         guard !told.isEmpty else { return [:] }
         let storable = try told.map { event throws(LedgerError) in
@@ -25,7 +29,8 @@ package enum SubscriptionFolder {
         }
         let named = Set(storable.map(\.originalTransactionID)).sorted()
         let (arrived, known, loaded) = try connection.ask(
-            EventQueries.inserting(storable), FoldQueries.knowing(of: named),
+            EventQueries.inserting(storable, areNew: areNew),
+            FoldQueries.knowing(of: named, changes: changes),
             stored.map { .answered(($0, [:])) } ?? SubscriptionQueries.loading(named))
         guard !arrived.isEmpty else { return [:] }
         let byID = Dictionary(grouping: arrived, by: \.originalTransactionID)

@@ -5,6 +5,8 @@ package struct SubscriptionFold: Sendable {
     package var transitions: [Transition]
     /// Changes that this fold moved.
     package var moved: [TrackedChange]
+    /// Of those the ones that the answer to their call moved, by one line: no line of their history can be the same.
+    package var answered: Set<String>
     /// Changes that had ended and are open again by a late statement, or by a refund taken back.
     package var reopened: [TrackedChange]
     /// Cancellations that this fold opened, settled or withdrew.
@@ -58,6 +60,14 @@ package struct SubscriptionFold: Sendable {
         }
         let former = Dictionary(before.changes.map { ($0.changeID, $0) }) { first, _ in first }
         let moved = state.changes.filter { $0 != former[$0.changeID] }
+        answered = []
+        for line in transitions where all == nil && line.evidenceKind == .response {
+            guard let sent = former[line.changeID], sent.progress.state == .sending,
+                line.evidenceID == sent.requestReferenceID,
+                transitions.count(where: { $0.changeID == line.changeID }) == 1
+            else { continue }
+            answered.insert(line.changeID)
+        }
         self.state = state
         self.moved = moved
         latest = arrived.max { $0.key < $1.key }

@@ -48,7 +48,7 @@ import Testing
 
         let found = try await world.service.withTransaction { connection in
             try connection.ask(
-                DispatchQueries.openChanges(["1", "2"], withoutCallsAt: realNow))
+                DispatchQueries.claimable(["1", "2"], withoutCallsAt: realNow))
         }
 
         #expect(Array(found.keys) == ["2"])
