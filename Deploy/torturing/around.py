@@ -435,13 +435,22 @@ def records(look, call):
 def learned(look, call, settled):
     """When the ledger can have heard the statement that settled a request: told, or read in the history.
 
-    A statement that settles bears its own date, which may lie before the very call.
+    A statement that settles bears its own date, which may lie before the very call, and before it was told.
     """
-    told = [business_as_real(look, call, look.told[event["uuid"]]) for event in look.events_of[call["subscription"]]
+    if call["endpoint"] == "extendAll":
+        events = [event for event in look.events_of[None] if event["summary"]["requestIdentifier"].lower() == call["id"]]
+    else:
+        events = look.events_of[call["subscription"]]
+    told = [business_as_real(look, call, look.told[event["uuid"]]) for event in events
             if event["at"] >= settled and event["uuid"] in look.told]
     return told + [read["began"] for read in look.calls_at["history"]
                    if read["answer"] == 200 and read["fault"] is None
                    and read["began"] > business_as_real(look, call, settled)]
+
+
+def is_dated_by_its_statement(call, settled):
+    """The ledger may have heard it later than that: what ends a mass extension is its summary."""
+    return settled < call["at"] or call["endpoint"] == "extendAll"
 
 
 def contacts(look, call):
@@ -453,7 +462,7 @@ def contacts(look, call):
         settled = entry.get("settled_at") or entry.get("completed_at")
         if settled is not None:
             found.append(business_as_real(look, call, settled))
-            if settled < call["at"]:
+            if is_dated_by_its_statement(call, settled):
                 found += learned(look, call, settled)
     return found
 
@@ -501,8 +510,9 @@ def takeovers(look):
     gone = sorted(deaths(look).values())
     for call, at in left_behind(look):
         later = [instant for instant in contacts(look, call) if instant > at]
-        settled = min((entry["settled_at"] for entry in records(look, call) if entry.get("settled_at")), default=None)
-        if settled is not None and settled < call["at"] and any(
+        settled = min((settled for entry in records(look, call)
+                       if (settled := entry.get("settled_at") or entry.get("completed_at"))), default=None)
+        if settled is not None and is_dated_by_its_statement(call, settled) and any(
                 instant <= at for instant in learned(look, call, settled)):
             # The call was one too many already: what it was to find out had been told before its sender died.
             continue

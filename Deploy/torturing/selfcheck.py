@@ -790,6 +790,19 @@ def extension_left_by_the_dead(world):
     world["extensions"][0]["settled_at"] = 95_020
 
 
+def mass_left_by_the_dead(world):
+    """taken_over"""
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 50_010, "to": None})
+    made = {made["endpoint"]: made for made in world["calls"] if made["endpoint"] in ("extendAll", "extendStatus")}
+    made["extendStatus"].update(at=95_000, began=95_000, ended=95_020)
+    # The summary bears its own date, and was heard late.
+    world["masses"][0]["completed_at"] = 50_005
+    for event in world["events"]:
+        if event.get("summary"):
+            event["at"] = 50_005
+            world["told"][event["uuid"]] = 95_020
+
+
 def left_beside_other_deaths(world):
     """taken_over"""
     left_by_the_dead(world)
