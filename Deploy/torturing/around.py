@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 
-from look import LONG_PAUSE, change_of, fates_of, is_definite
+from look import LONG_PAUSE, TRUE_ANSWERS, change_of, fates_of, is_definite
 
 # What a dead process held is somebody else's after so long.
 TAKEOVER_MAX = 30_000
@@ -133,7 +133,7 @@ def unproved_cancels(look, target, calls):
         if not lost:
             continue
         since = max(call["began"] for call in lost)
-        if not any(since <= read["began"] <= after["began"] and read["fault"] in (None, "late", "slow")
+        if not any(since <= read["began"] <= after["began"] and read["fault"] in TRUE_ANSWERS
                    and look.was_heard(read, after["began"]) for read in look.reads_of[target]):
             yield f"{after['id']} follows {before['id']}, whose call {lost[-1]['call']} had no answer, and nobody looked"
 

@@ -11,7 +11,7 @@ import json
 import around
 from look import (
     CLIENT_DEADLINE, DRAIN_MAX, FINAL, LATE_TOGETHER, LATE_WITHIN, LEASE_LEFT, LONG_PAUSE, RECONNECTED_IN, RENEWED_EVERY,
-    SILENCE_BEGINS, STAMPED_IN, TURNS, WAITING, Look, change_of, fates_of, is_definite)
+    SILENCE_BEGINS, STAMPED_IN, TRUE_ANSWERS, TURNS, WAITING, Look, change_of, fates_of, is_definite)
 
 
 # An increase is due at the second renewal or the third.
@@ -143,7 +143,7 @@ def unproved(look, earlier, later):
     last = max(call["began"] for call in lost) + (CLIENT_DEADLINE if look.is_real else 0)
     reads = [
         read for read in look.reads_of[earlier["subscription"]]
-        if last <= read["began"] <= until and read["fault"] in (None, "late", "slow")
+        if last <= read["began"] <= until and read["fault"] in TRUE_ANSWERS
         and look.was_heard(read, until)]
     if reads:
         return None
@@ -577,7 +577,7 @@ def longest_wait(look):
     longest = 0
     for id, calls in look.by_id.items():
         for call in calls:
-            usable = is_definite(call) or call["answer"] == 200 and call["fault"] in (None, "slow", "late")
+            usable = is_definite(call) or call["answer"] == 200 and call["fault"] in TRUE_ANSWERS
             later = [
                 other["began"] for other in [*calls, *look.reads_of[call["subscription"]]]
                 if call["ended"] is not None and other["began"] > call["ended"]]

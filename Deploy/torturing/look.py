@@ -6,6 +6,8 @@ FINAL = {
     "effective", "declined", "cancelled", "lapsed", "invalidated", "rejected", "ineligible", "missed",
     "aborted"}
 WAITING = {"scheduled", "pending_consent", "accepted"}
+# Faults that leave a 200 true: the last turns away repetitions alone.
+TRUE_ANSWERS = (None, "slow", "late", "refuse_repeats")
 # A call that the store holds longer than the client waits ends for the client there: 30 s from its own
 # beginning, which lies before the arrival at the store.
 CLIENT_DEADLINE = 29_000
