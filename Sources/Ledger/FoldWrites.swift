@@ -14,6 +14,8 @@ package struct FoldWrites: Sendable {
     private var touched: [(id: String, at: Instant?)] = []
     /// Those with a change that ended, now or before.
     private var freed: [String] = []
+    /// Those with a change whose call nothing is known of, and the call's id.
+    private var unanswered: [(id: String, request: String)] = []
     /// Those with more to write than this.
     private var eventful: [SubscriptionFold] = []
 
@@ -45,6 +47,7 @@ package struct FoldWrites: Sendable {
                 freed.append(id)
             }
         }
+        if let request = one.state.changes.unansweredCall { unanswered.append((id, request)) }
         if !one.isPlain { eventful.append(one) }
     }
 
@@ -81,7 +84,10 @@ package struct FoldWrites: Sendable {
         }
         statements += ExtensionFoldQueries.save(eventful)
         if !freed.isEmpty { statements.append(Self.releaseRoles(freed)) }
-        if !touched.isEmpty, !holdsCalls { statements.append(Self.closeRequests(touched)) }
+        if !holdsCalls {
+            if !touched.isEmpty { statements.append(Self.closeRequests(touched)) }
+            if !unanswered.isEmpty { statements.append(RequestQueries.reopen(unanswered)) }
+        }
         for one in eventful {
             statements += one.reopened.map { Self.restoreRoles(one.id, $0) }
         }
@@ -420,6 +426,13 @@ func arrayText(_ elements: [String]) -> String {
         return element.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
     }
     return quoted.isEmpty ? "{}" : "{\"" + quoted.joined(separator: "\",\"") + "\"}"
+}
+
+extension [TrackedChange] {
+    /// The id of a call, one of several, of which statements don't say that it was applied.
+    package var unansweredCall: String? {
+        first { $0.progress.state == .sending || $0.progress.state == .unknown }?.requestReferenceID
+    }
 }
 
 extension SubscriptionFold {

@@ -101,6 +101,25 @@ extension RequestQueries {
         """
     }
 
+    /// Opens intents again for a look, one a subscription, which have changes of unknown outcome and are closed: the
+    /// statement that had settled them is about another call, as a later one shows. Nobody would ask about them any
+    /// more. Where a subscription has another call in flight this one waits for its end.
+    package static func reopen(_ unanswered: [(id: String, request: String)]) -> SQL {
+        """
+        -- name: reopenRequests
+        UPDATE repricer.price_change_requests r SET state = 'unknown', settled_at = NULL,
+            next_step = 'look', looks = 0, fence = r.fence + 1, next_attempt_at = r.lease_until
+        FROM unnest(\(unanswered.map(\.id))::text[], \(uuids: unanswered.map(\.request))::uuid[])
+            AS t (id, request)
+        WHERE r.original_transaction_id = t.id AND r.request_reference_id = t.request
+            AND r.state = 'answered'
+            AND NOT EXISTS (
+                SELECT 1 FROM repricer.price_change_requests o
+                WHERE o.original_transaction_id = r.original_transaction_id
+                    AND o.state IN ('sending', 'unknown') OFFSET 0)
+        """
+    }
+
     private static func leaveUnknown(_ endings: [Ending], at: Int64) -> [SQL] {
         [
             """

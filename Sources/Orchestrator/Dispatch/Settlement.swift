@@ -57,6 +57,12 @@ struct Settlement: Sendable {
                         outcome, attempt.request, attempt.answer.reply, now: now, realNow: realNow))
             }
             try connection.sendLater(endings.statements(at: now.milliseconds))
+            let unanswered = folded.compactMap { id, changes in
+                changes.unansweredCall.map { (id: id, request: $0) }
+            }
+            if !unanswered.isEmpty {
+                try connection.sendLater([RequestQueries.reopen(unanswered)])
+            }
             return ours
         }
     }

@@ -241,7 +241,7 @@ extension DeliveryWorld {
     }
 
     /// Of the first bucket with something due.
-    fileprivate func claim() async throws -> Claimer.Claim {
+    func claim() async throws -> Claimer.Claim {
         let realNow = realClock.nowMilliseconds()
         let due = try await service.read {
             try $0.ask(DueQueries.earliest(realNow: realNow))
@@ -251,10 +251,12 @@ extension DeliveryWorld {
         return try await claimer.claim(turn, limit: 10)
     }
 
-    /// Settles the only call with an answer that says that A is scheduled.
-    fileprivate func settle(_ claim: Claimer.Claim, signedAt: Instant? = nil) async throws {
+    /// Settles the only call with an answer that says that its item is scheduled.
+    func settle(
+        _ claim: Claimer.Claim, _ sku: String = "A", signedAt: Instant? = nil
+    ) async throws {
         let request = try #require(claim.requests.first)
-        var answer = Self.scheduled("1", at: signedAt ?? now)
+        var answer = Self.scheduled("1", sku, at: signedAt ?? now)
         answer.source = .response
         answer.key.evidenceID = request.requestReferenceID
         answer.renewal?.consistencyToken = "answer"

@@ -55,15 +55,16 @@ struct DeliveryWorld {
 
     var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }
 
-    /// A monthly subscription in the USA with the items A and B at 9.99, renewing in 40 days.
-    func subscribe(_ id: String, storefront: String = "USA") async throws {
+    /// A monthly subscription in the USA with the items A and B at 9.99, renewing in 40 days; bought so many milliseconds before the start.
+    func subscribe(_ id: String, storefront: String = "USA", before: Int64 = 1000) async throws {
+        let boughtAt = Self.start.advanced(by: -before)
         try await tell(
             SubscriptionEvent(
-                key: .init(signedAt: Self.start.advanced(by: -1000), evidenceID: "bought-\(id)"),
+                key: .init(signedAt: boughtAt, evidenceID: "bought-\(id)"),
                 source: .notification, originalTransactionID: id, type: "SUBSCRIBED", status: 1,
                 transaction: TransactionStatement(
-                    transactionID: "t-\(id)", purchasedAt: Self.start.advanced(by: -1000),
-                    originalPurchaseAt: Self.start.advanced(by: -1000),
+                    transactionID: "t-\(id)", purchasedAt: boughtAt,
+                    originalPurchaseAt: boughtAt,
                     expiresAt: Self.start.advanced(by: 40 * 86_400_000), storefront: storefront,
                     currency: "USD", period: "P1M",
                     items: ["A", "B"].map { TransactionStatement.Item(sku: $0, price: 9990) }),

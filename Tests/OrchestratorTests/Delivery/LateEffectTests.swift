@@ -1,10 +1,11 @@
 import Ledger
-import Orchestrator
 import Postgres
 import Pricing
 import ServiceKit
 import TestSupport
 import Testing
+
+@testable import Orchestrator
 
 /// Calls without an answer that the App Store applies late: after the client gave up, and after the row did.
 @Suite(.database) struct LateEffectTests {
@@ -50,6 +51,44 @@ import Testing
         ).map { try $0.text("text") }
         await owner.close()
         return found
+    }
+
+    /// A statement signed shortly before the call, by a clock behind ours, shows its very price; one that comes late shows
+    /// that the price was there long before. Then nobody knows what became of the call, and somebody has to look.
+    @Test(arguments: [false, true])
+    func call_whoseProofALateStatementTakesAway_isLookedAtAgain(otherIsOut: Bool) async throws {
+        let world = try await World.make([.unavailable])
+        try await world.subscribe("1", before: 600_000)
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        try await world.tell(World.scheduled("1", at: World.start.advanced(by: -60_000)))
+        #expect(try await world.changes() == ["A scheduled"])
+        #expect(try await world.requestStates() == ["answered"])
+        var other: Claimer.Claim?
+        if otherIsOut {
+            let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
+            try await world.approve(batch)
+            other = try await world.claim()
+        }
+
+        try await world.tell(World.scheduled("1", at: World.start.advanced(by: -360_000)))
+
+        #expect(try await world.changes().first == "A sending")
+        if let other {
+            // Never two calls in flight: the look waits.
+            #expect(try await world.requestStates() == ["answered", "sending"])
+            try await world.settle(other, "B")
+        }
+        #expect(try await world.requestStates().contains("unknown"))
+        let looks = world.store.looks
+        try await Self.pass(15, in: world)
+        #expect(world.store.looks > looks)
+        world.store.applyLate()
+        try await Self.pass(15, in: world)
+        #expect(try await world.changes().first == "A scheduled")
+        #expect(try await Set(world.requestStates()) == ["answered"])
+        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 1)
+        await world.close()
     }
 
     /// 10 s of its lease, 30 s of its client's patience, 60 s for the App Store.
