@@ -148,19 +148,27 @@ package enum DueQueries {
         """
     }
 
+    /// Of the advisory locks of the database those of claims, one a bucket, each until its transaction ends: "repr".
+    private static let claimsLock: Int64 = 0x7265_7072
+
     /// How many changes are looked at beyond those that are wanted. Where a large claim finds more locked, what it
     /// misses is claimed in the next round.
     private static func spare(_ limit: Int) -> Int { min(limit, 50) }
 
     /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
-    /// while everything is paused. One with a call in flight, of whatever kind, or with notifications not yet folded,
-    /// waits: its facts are not the newest.
+    /// while everything is paused, and none where another claim of the bucket is being made: to read over all that it
+    /// locks takes longer than to claim of the next bucket. A subscription with a call in flight, of whatever kind, or
+    /// with notifications not yet folded, waits: its facts are not the newest.
     package static func locking(
         _ due: [Due], until: Int64?, limit: Int, realNow: Int64
     ) -> Question<Locked> {
         Question(
             """
             -- name: lockDueSubscriptions
+            WITH claim AS MATERIALIZED (
+                SELECT pg_try_advisory_xact_lock(\(claimsLock)::integer,
+                    \(due.first.map { Int64($0.queue.bucket) })::integer) AS is_ours
+            )
             SELECT s.*, s.xmin::text AS version
             FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
             JOIN repricer.batches b ON \(fragment: isLive)
@@ -187,7 +195,7 @@ package enum DueQueries {
             ) c
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id
-            WHERE NOT (SELECT is_paused FROM repricer.service_controls)
+            WHERE (SELECT is_ours FROM claim) AND NOT (SELECT is_paused FROM repricer.service_controls)
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED
             """, locked)

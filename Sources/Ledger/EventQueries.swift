@@ -131,17 +131,17 @@ package enum EventQueries {
     }
 
     private static func insert(_ events: [SubscriptionEvent]) -> SQL {
-        let statements = events.map { StatementText.text($0) }
+        let statements = events.column { StatementText.text($0) }
         return """
             INSERT INTO repricer.subscription_events
                 (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement)
             SELECT * FROM unnest(
-                \(events.map(\.originalTransactionID))::text[],
-                \(timestamps: events.map { $0.key.signedAt.milliseconds })::timestamptz[],
-                \(events.map(\.key.evidenceID))::text[],
-                \(events.map(\.source.rawValue))::text[],
-                \(texts: events.map(\.type))::text[],
-                \(texts: events.map(\.subtype))::text[],
+                \(events.column { $0.originalTransactionID })::text[],
+                \(timestamps: events.column { $0.key.signedAt.milliseconds })::timestamptz[],
+                \(events.column { $0.key.evidenceID })::text[],
+                \(events.column { $0.source.rawValue })::text[],
+                \(texts: events.column { $0.type })::text[],
+                \(texts: events.column { $0.subtype })::text[],
                 \(jsons: statements)::jsonb[])
             """
     }

@@ -20,18 +20,21 @@ package struct FoldWrites: Sendable {
     private var eventful: [SubscriptionFold] = []
 
     fileprivate typealias Line = (id: String, line: Transition)
-    fileprivate typealias Moved = (id: String, change: TrackedChange, latest: SubscriptionEvent?)
+    fileprivate typealias Moved = (id: String, change: TrackedChange, latest: Evidence?)
+    /// Of the newest statement: what a correction names.
+    fileprivate typealias Evidence = (source: SubscriptionEvent.Source, id: String)
 
     package init() {}
 
     package mutating func append(_ one: SubscriptionFold) {
         let id = one.id
         states.append(one.state)
+        let latest = one.latest.map { (source: $0.source, id: $0.key.evidenceID) }
         for change in one.moved {
             if change.progress.state.isFinal {
-                ended.append((id, change, one.latest))
+                ended.append((id, change, latest))
             } else {
-                open.append((id, change, one.latest))
+                open.append((id, change, latest))
             }
         }
         for line in one.transitions {
@@ -133,45 +136,44 @@ package struct FoldWrites: Sendable {
     }
 
     private static func saveChanges(_ changes: [Moved]) -> SQL {
-        let progress = changes.map(\.change.progress)
-        return """
-            -- name: saveChanges
-            UPDATE repricer.price_changes c SET
-                state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
-                consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
-                acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
-                state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
-                current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
-                former_skus = nullif(t.former_skus::text[], '{}'),
-                planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
-                    THEN t.planned_at END,
-                due_effective_at = coalesce(t.due_at, c.due_effective_at),
-                -- Applied after it was given up: that call is the one that Apple has.
-                sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
-                        'missed', 'aborted') THEN c.sent_at
-                    WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
-                        THEN coalesce(c.doubtful_since, c.sent_at)
-                    ELSE coalesce(c.sent_at, c.doubtful_since) END
-            FROM unnest(
-                \(changes.map(\.id))::text[], \(uuids: changes.map(\.change.changeID))::uuid[],
-                \(progress.map(\.state.rawValue))::text[], \(texts: progress.map(\.reason))::text[],
-                \(timestamps: progress.map { $0.scheduledAt?.milliseconds })::timestamptz[],
-                \(timestamps: progress.map { $0.consentAskedAt?.milliseconds })::timestamptz[],
-                \(timestamps: progress.map { $0.acceptedAt?.milliseconds })::timestamptz[],
-                \(texts: progress.map { $0.acceptance?.rawValue })::text[],
-                \(timestamps: progress.map { $0.effectiveAt?.milliseconds })::timestamptz[],
-                \(timestamps: progress.map { $0.endedAt?.milliseconds })::timestamptz[],
-                \(timestamps: progress.map(\.since.milliseconds))::timestamptz[],
-                \(changes.map(\.change.sku))::text[],
-                \(changes.map { arrayText($0.change.dependentSKUs) })::text[],
-                \(changes.map { arrayText($0.change.formerSKUs) })::text[],
-                \(timestamps: progress.map { $0.dueAt?.milliseconds })::timestamptz[],
-                \(timestamps: changes.map { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
-            ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
-                acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-                former_skus, due_at, planned_at)
-            WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
-            """
+        """
+        -- name: saveChanges
+        UPDATE repricer.price_changes c SET
+            state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
+            consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
+            acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
+            state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
+            current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
+            former_skus = nullif(t.former_skus::text[], '{}'),
+            planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
+                THEN t.planned_at END,
+            due_effective_at = coalesce(t.due_at, c.due_effective_at),
+            -- Applied after it was given up: that call is the one that Apple has.
+            sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
+                    'missed', 'aborted') THEN c.sent_at
+                WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
+                    THEN coalesce(c.doubtful_since, c.sent_at)
+                ELSE coalesce(c.sent_at, c.doubtful_since) END
+        FROM unnest(
+            \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
+            \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.column { $0.change.progress.reason })::text[],
+            \(timestamps: changes.column { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.column { $0.change.progress.consentAskedAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.column { $0.change.progress.acceptedAt?.milliseconds })::timestamptz[],
+            \(texts: changes.column { $0.change.progress.acceptance?.rawValue })::text[],
+            \(timestamps: changes.column { $0.change.progress.effectiveAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.column { $0.change.progress.endedAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.column { $0.change.progress.since.milliseconds })::timestamptz[],
+            \(changes.column { $0.change.sku })::text[],
+            \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
+            \(changes.column { arrayText($0.change.formerSKUs) })::text[],
+            \(timestamps: changes.column { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.column { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
+        ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
+            acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
+            former_skus, due_at, planned_at)
+        WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+        """
     }
 
     private static func recordAnswers(_ lines: [Line]) -> SQL {
@@ -194,13 +196,13 @@ package struct FoldWrites: Sendable {
         INSERT INTO repricer.price_change_history
             (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
         SELECT * FROM unnest(
-            \(lines.map(\.id))::text[],
-            \(uuids: lines.map(\.line.changeID))::uuid[],
-            \(timestamps: lines.map(\.line.at.milliseconds))::timestamptz[],
-            \(lines.map(\.line.state.rawValue))::text[],
-            \(lines.map(\.line.evidenceKind.rawValue))::text[],
-            \(lines.map(\.line.evidenceID))::text[],
-            \(texts: lines.map(\.line.reason))::text[])
+            \(lines.column { $0.id })::text[],
+            \(uuids: lines.column { $0.line.changeID })::uuid[],
+            \(timestamps: lines.column { $0.line.at.milliseconds })::timestamptz[],
+            \(lines.column { $0.line.state.rawValue })::text[],
+            \(lines.column { $0.line.evidenceKind.rawValue })::text[],
+            \(lines.column { $0.line.evidenceID })::text[],
+            \(texts: lines.column { $0.line.reason })::text[])
         """
     }
 
@@ -214,10 +216,10 @@ package struct FoldWrites: Sendable {
             newest.occurred_at + interval '1 millisecond', t.state, t.evidence_kind, t.evidence_id,
             \(SubscriptionFold.correctionReason)::text || newest.state
         FROM unnest(
-            \(moved.map(\.id))::text[], \(uuids: moved.map(\.change.changeID))::uuid[],
-            \(moved.map(\.change.progress.state.rawValue))::text[],
-            \(texts: moved.map { $0.latest?.source.rawValue })::text[],
-            \(texts: moved.map { $0.latest?.key.evidenceID })::text[]
+            \(moved.column { $0.id })::text[], \(uuids: moved.column { $0.change.changeID })::uuid[],
+            \(moved.column { $0.change.progress.state.rawValue })::text[],
+            \(texts: moved.column { $0.latest?.source.rawValue })::text[],
+            \(texts: moved.column { $0.latest?.id })::text[]
         ) AS t (id, change_id, state, evidence_kind, evidence_id)
         -- One step of the index for nearly all: their newest line says their state.
         JOIN LATERAL (

@@ -88,13 +88,13 @@ extension RequestQueries {
         UPDATE repricer.price_change_requests r SET state = t.state,
             settled_at = \(timestamp: at)::timestamptz, http_status = t.http_status,
             error_code = t.error_code, error_message = t.message, answer = t.answer
-        FROM unnest(\(endings.map(\.request.originalTransactionID))::text[],
-            \(uuids: endings.map(\.request.requestReferenceID))::uuid[],
-            \(endings.map(\.request.fence))::bigint[], \(endings.map(\.state))::text[],
-            \(ints: endings.map { $0.answer.httpStatus.map { Int64($0) } })::bigint[],
-            \(ints: endings.map(\.answer.errorCode))::bigint[],
-            \(texts: endings.map(\.answer.message))::text[],
-            \(texts: endings.map(\.answer.body))::text[]
+        FROM unnest(\(endings.column { $0.request.originalTransactionID })::text[],
+            \(uuids: endings.column { $0.request.requestReferenceID })::uuid[],
+            \(endings.column { $0.request.fence })::bigint[], \(endings.column { $0.state })::text[],
+            \(ints: endings.column { $0.answer.httpStatus.map { Int64($0) } })::bigint[],
+            \(ints: endings.column { $0.answer.errorCode })::bigint[],
+            \(texts: endings.column { $0.answer.message })::text[],
+            \(texts: endings.column { $0.answer.body })::text[]
         ) AS t (id, request, fence, state, http_status, error_code, message, answer)
         WHERE r.original_transaction_id = t.id AND r.request_reference_id = t.request
             AND r.fence = t.fence

@@ -67,10 +67,10 @@ package enum RequestQueries {
             SELECT t.id, t.request, t.changes::uuid[], t.transaction_id, t.call::jsonb,
                 \(uuid: owner)::uuid, \(timestamp: leaseUntil)::timestamptz,
                 \(timestamp: leaseUntil + flightTime)::timestamptz, \(timestamp: now)::timestamptz
-            FROM unnest(\(requests.map(\.originalTransactionID))::text[],
-                \(uuids: requests.map(\.requestReferenceID))::uuid[],
-                \(requests.map { arrayText($0.changeIDs) })::text[],
-                \(requests.map(\.transactionID))::text[], \(requests.map(\.call))::text[]
+            FROM unnest(\(requests.column { $0.originalTransactionID })::text[],
+                \(uuids: requests.column { $0.requestReferenceID })::uuid[],
+                \(requests.column { arrayText($0.changeIDs) })::text[],
+                \(requests.column { $0.transactionID })::text[], \(requests.column { $0.call })::text[]
             ) AS t (id, request, changes, transaction_id, call)
             """,
             """
@@ -299,9 +299,9 @@ package enum RequestQueries {
 
     private static func fenced(_ requests: [Held]) -> SQL {
         """
-        unnest(\(requests.map(\.originalTransactionID))::text[],
-            \(uuids: requests.map(\.requestReferenceID))::uuid[],
-            \(requests.map(\.fence))::bigint[]) AS t (id, request, fence)
+        unnest(\(requests.column { $0.originalTransactionID })::text[],
+            \(uuids: requests.column { $0.requestReferenceID })::uuid[],
+            \(requests.column { $0.fence })::bigint[]) AS t (id, request, fence)
         """
     }
 

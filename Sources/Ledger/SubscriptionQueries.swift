@@ -306,54 +306,53 @@ package enum SubscriptionQueries {
 
     /// Writes back what a fold made of subscriptions.
     package static func save(_ states: [SubscriptionState]) -> SQL {
-        let facts = states.map(\.facts)
-        return """
-            -- name: saveSubscriptions
-            UPDATE repricer.subscriptions s SET
-                status = t.status, auto_renews = t.auto_renews, in_billing_retry = t.in_billing_retry,
-                grace_period_expires_at = t.grace_period_expires_at,
-                expiration_intent = t.expiration_intent, storefront = t.storefront,
-                currency = t.currency, period = t.period, product_id = t.product_id,
-                app_account_token = t.app_account_token, ownership_type = t.ownership_type,
-                offer_discount_type = t.offer_discount_type,
-                latest_transaction_id = t.latest_transaction_id,
-                original_purchase_at = t.original_purchase_at,
-                recent_subscription_start_at = t.recent_subscription_start_at,
-                purchased_at = t.purchased_at, expires_at = t.expires_at, renewal_at = t.renewal_at,
-                consistency_token = t.consistency_token, items = t.items, increases = t.increases,
-                seen_skus = t.seen_skus::text[], signed_at = t.signed_at,
-                folded_signed_at = t.folded_signed_at, folded_evidence_id = t.folded_evidence_id
-            FROM unnest(
-                \(facts.map(\.originalTransactionID))::text[], \(ints: facts.map { $0.status.map { Int64($0) } })::integer[],
-                \(bools: facts.map(\.autoRenews))::boolean[],
-                \(bools: facts.map(\.isInBillingRetry))::boolean[],
-                \(timestamps: facts.map { $0.gracePeriodExpiresAt?.milliseconds })::timestamptz[],
-                \(ints: facts.map { $0.expirationIntent.map { Int64($0) } })::integer[],
-                \(texts: facts.map(\.storefront))::text[], \(texts: facts.map(\.currency))::text[],
-                \(texts: facts.map(\.period))::text[], \(texts: facts.map(\.productID))::text[],
-                \(texts: facts.map(\.appAccountToken))::text[],
-                \(texts: facts.map(\.ownershipType))::text[],
-                \(texts: facts.map(\.offerDiscountType))::text[],
-                \(texts: facts.map(\.latestTransactionID))::text[],
-                \(timestamps: facts.map { $0.originalPurchaseAt?.milliseconds })::timestamptz[],
-                \(timestamps: facts.map { $0.recentSubscriptionStartAt?.milliseconds })::timestamptz[],
-                \(timestamps: facts.map { $0.purchasedAt?.milliseconds })::timestamptz[],
-                \(timestamps: facts.map { $0.expiresAt?.milliseconds })::timestamptz[],
-                \(timestamps: facts.map { $0.renewalAt?.milliseconds })::timestamptz[],
-                \(texts: facts.map(\.consistencyToken))::text[],
-                \(jsons: facts.map { StatementText.text($0.items) })::jsonb[],
-                \(jsons: states.map { StatementText.text($0.increases) })::jsonb[],
-                \(states.map { arrayText($0.seenSKUs) })::text[],
-                \(timestamps: facts.map { $0.signedAt?.milliseconds })::timestamptz[],
-                \(timestamps: states.map { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],
-                \(texts: states.map { $0.foldedThrough?.evidenceID })::text[]
-            ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
-                expiration_intent, storefront, currency, period, product_id, app_account_token,
-                ownership_type, offer_discount_type, latest_transaction_id, original_purchase_at, recent_subscription_start_at,
-                purchased_at, expires_at, renewal_at, consistency_token, items, increases,
-                seen_skus, signed_at, folded_signed_at, folded_evidence_id)
-            WHERE s.original_transaction_id = t.id
-            """
+        """
+        -- name: saveSubscriptions
+        UPDATE repricer.subscriptions s SET
+            status = t.status, auto_renews = t.auto_renews, in_billing_retry = t.in_billing_retry,
+            grace_period_expires_at = t.grace_period_expires_at,
+            expiration_intent = t.expiration_intent, storefront = t.storefront,
+            currency = t.currency, period = t.period, product_id = t.product_id,
+            app_account_token = t.app_account_token, ownership_type = t.ownership_type,
+            offer_discount_type = t.offer_discount_type,
+            latest_transaction_id = t.latest_transaction_id,
+            original_purchase_at = t.original_purchase_at,
+            recent_subscription_start_at = t.recent_subscription_start_at,
+            purchased_at = t.purchased_at, expires_at = t.expires_at, renewal_at = t.renewal_at,
+            consistency_token = t.consistency_token, items = t.items, increases = t.increases,
+            seen_skus = t.seen_skus::text[], signed_at = t.signed_at,
+            folded_signed_at = t.folded_signed_at, folded_evidence_id = t.folded_evidence_id
+        FROM unnest(
+            \(states.column { $0.facts.originalTransactionID })::text[], \(ints: states.column { $0.facts.status.map { Int64($0) } })::integer[],
+            \(bools: states.column { $0.facts.autoRenews })::boolean[],
+            \(bools: states.column { $0.facts.isInBillingRetry })::boolean[],
+            \(timestamps: states.column { $0.facts.gracePeriodExpiresAt?.milliseconds })::timestamptz[],
+            \(ints: states.column { $0.facts.expirationIntent.map { Int64($0) } })::integer[],
+            \(texts: states.column { $0.facts.storefront })::text[], \(texts: states.column { $0.facts.currency })::text[],
+            \(texts: states.column { $0.facts.period })::text[], \(texts: states.column { $0.facts.productID })::text[],
+            \(texts: states.column { $0.facts.appAccountToken })::text[],
+            \(texts: states.column { $0.facts.ownershipType })::text[],
+            \(texts: states.column { $0.facts.offerDiscountType })::text[],
+            \(texts: states.column { $0.facts.latestTransactionID })::text[],
+            \(timestamps: states.column { $0.facts.originalPurchaseAt?.milliseconds })::timestamptz[],
+            \(timestamps: states.column { $0.facts.recentSubscriptionStartAt?.milliseconds })::timestamptz[],
+            \(timestamps: states.column { $0.facts.purchasedAt?.milliseconds })::timestamptz[],
+            \(timestamps: states.column { $0.facts.expiresAt?.milliseconds })::timestamptz[],
+            \(timestamps: states.column { $0.facts.renewalAt?.milliseconds })::timestamptz[],
+            \(texts: states.column { $0.facts.consistencyToken })::text[],
+            \(jsons: states.column { StatementText.text($0.facts.items) })::jsonb[],
+            \(jsons: states.column { StatementText.text($0.increases) })::jsonb[],
+            \(states.column { arrayText($0.seenSKUs) })::text[],
+            \(timestamps: states.column { $0.facts.signedAt?.milliseconds })::timestamptz[],
+            \(timestamps: states.column { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],
+            \(texts: states.column { $0.foldedThrough?.evidenceID })::text[]
+        ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
+            expiration_intent, storefront, currency, period, product_id, app_account_token,
+            ownership_type, offer_discount_type, latest_transaction_id, original_purchase_at, recent_subscription_start_at,
+            purchased_at, expires_at, renewal_at, consistency_token, items, increases,
+            seen_skus, signed_at, folded_signed_at, folded_evidence_id)
+        WHERE s.original_transaction_id = t.id
+        """
     }
 }
 

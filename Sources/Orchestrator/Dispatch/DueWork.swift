@@ -98,14 +98,17 @@ struct DueOrder: Sendable {
     static let closeMin: Int64 = 60_000
     /// Of the time that is left: what is due in sixteen days may be overtaken by what is due a day later.
     static let closeShare: Int64 = 16
+    /// As many as there are buckets.
+    static let places = 64
 
     /// First the turns of what is as urgent as the most urgent change; then, for slots that this leaves, all others.
-    /// `offset` tells lanes and replicas apart, so that they seldom reach for the same bucket.
-    static func turns(_ due: [DueQueries.Due], now: Int64, offset: Int) -> [Turn] {
+    /// `place` of `places` on the way round is where a lane begins: far from where others do, since a bucket that was
+    /// served moves to the end, and its neighbours to its place.
+    static func turns(_ due: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
         guard let first = due.first?.sendBy else { return [] }
         let until = max(first, now) + max(closeMin, (first - now) / closeShare)
         let urgent = byBucket(due.filter { $0.sendBy <= until })
-        let start = urgent.isEmpty ? 0 : offset % urgent.count
+        let start = urgent.count * (place % places) / places
         return (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
             + byBucket(due).map { Turn(due: $0, until: nil) }
     }

@@ -55,8 +55,9 @@ package struct Scheduler: Service {
         package var changePricePerSecond: Int? = 50
         /// Looks at a status; the canceller spends of the same.
         package var statusPerSecond = 50
-        /// Claims that are made at a time. More than one is for thousands of calls a second.
-        package var lanes = 4
+        /// Claims that are made at a time. More than one is for thousands of calls a second; while one lane claims, calls
+        /// of the other are settled, and more than two only wait for each other, here or in another process.
+        package var lanes = 2
         package var requestsPerClaim = 25
         /// Calls at a time; further claims wait.
         package var callsOutMax = 1000
@@ -116,8 +117,11 @@ package struct Scheduler: Service {
         let out = CallsOut()
         await withTaskCancellationHandler {
             await withTaskGroup(of: Void.self) { group in
+                // Replicas begin at different buckets, and the lanes of one far from each other.
+                let first = Int.random(in: 0..<DueOrder.places)
                 for lane in 0..<world.limits.lanes {
-                    group.addTask(executorPreference: Alarm.shared) { await runLane(lane, out) }
+                    let place = first + lane * DueOrder.places / world.limits.lanes
+                    group.addTask(executorPreference: Alarm.shared) { await runLane(place, out) }
                 }
             }
         } onCancel: {
@@ -129,15 +133,13 @@ package struct Scheduler: Service {
         world.log.warning("calls without an answer are left", ["calls": "\(out.count)"])
     }
 
-    private func runLane(_ lane: Int, _ out: CallsOut) async {
-        // Replicas begin at different buckets, too.
-        let offset = Int.random(in: 0..<64) + lane
+    private func runLane(_ place: Int, _ out: CallsOut) async {
         while !Task.isCancelled {
             do {
                 if let failure = out.takeFailure() { throw failure }
                 let quiet = out.quietFor
                 if quiet > .zero { try await Alarm.shared.wait(for: quiet) }
-                if try await step(offset, out, isThorough: false) == 0 {
+                if try await step(place, out, isThorough: false) == 0 {
                     try await Alarm.shared.wait(for: world.limits.idleWait)
                 }
             } catch is CancellationError {
@@ -153,11 +155,11 @@ package struct Scheduler: Service {
     }
 
     /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
-    package func round(lane: Int = 0) async throws -> Int {
+    package func round(place: Int = 0) async throws -> Int {
         let out = CallsOut()
         let done: Int
         do {
-            done = try await step(lane, out, isThorough: true)
+            done = try await step(place, out, isThorough: true)
         } catch {
             _ = await out.allSettled()
             throw error
@@ -168,7 +170,7 @@ package struct Scheduler: Service {
     }
 
     /// Looks at what there is to do, and starts as much of it as there are slots.
-    private func step(_ offset: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
+    private func step(_ place: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
         guard out.count < world.limits.callsOutMax else {
             try await Alarm.shared.wait(for: Self.roomWait)
             return 1
@@ -190,7 +192,7 @@ package struct Scheduler: Service {
         if found.open.sends { done += try await takeOver(looking: false, controls, out) }
         guard !found.due.isEmpty else { return done }
         return try await done
-            + serve(DueOrder.turns(found.due, now: now, offset: offset), controls, out)
+            + serve(DueOrder.turns(found.due, now: now, place: place), controls, out)
     }
 
     /// Reserves slots and claims as many requests, bucket by bucket: a slot that no request has is lost once

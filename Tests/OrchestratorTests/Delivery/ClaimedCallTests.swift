@@ -231,6 +231,35 @@ import Testing
         #expect(due.isEmpty)
         await world.close()
     }
+
+    /// Replicas that reach for the same queue would else read over each other's rows: each takes a queue of its own.
+    @Test func claim_besideAnotherOfItsBucket_takesNothingAndDoesNotWait() async throws {
+        let world = try await World.make()
+        let neighbour = try await world.service.read { connection in
+            try connection.query(
+                """
+                SELECT i::text AS id FROM generate_series(2, 10000) i
+                WHERE hashtextextended(i::text, 0) & 63 = hashtextextended('1', 0) & 63 LIMIT 1
+                """
+            ).one().text("id")
+        }
+        for id in ["1", neighbour] { try await world.subscribe(id) }
+        try await world.submitAndApprove([World.row("1"), World.row(neighbour, line: 3)])
+        let realNow = world.realClock.nowMilliseconds()
+
+        let (first, second) = try await world.service.withTransaction { connection in
+            let due = try connection.ask(DueQueries.earliest(realNow: realNow))
+            let locked = try connection.ask(
+                DueQueries.locking(due, until: nil, limit: 1, realNow: realNow))
+            return (locked.ids, try await world.claim().requests)
+        }
+        let third = try await world.claim().requests
+
+        #expect(first.count == 1)
+        #expect(second.isEmpty)
+        #expect(third.count == 2)
+        await world.close()
+    }
 }
 
 extension DeliveryWorld {
@@ -247,7 +276,7 @@ extension DeliveryWorld {
             try $0.ask(DueQueries.earliest(realNow: realNow))
         }
         let turn = try #require(
-            DueOrder.turns(due, now: now.milliseconds, offset: 0).first, "something is due")
+            DueOrder.turns(due, now: now.milliseconds, place: 0).first, "something is due")
         return try await claimer.claim(turn, limit: 10)
     }
 

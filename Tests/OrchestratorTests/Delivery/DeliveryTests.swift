@@ -339,10 +339,10 @@ import Testing
             ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
 
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for lane in 0..<4 {
+            for place in 0..<4 {
                 let scheduler = world.scheduler()
                 group.addTask {
-                    for _ in 0..<100 where try await scheduler.round(lane: lane) == 0 { return }
+                    for _ in 0..<100 where try await scheduler.round(place: place) == 0 { return }
                 }
             }
             try await group.waitForAll()

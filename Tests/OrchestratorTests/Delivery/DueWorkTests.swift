@@ -42,13 +42,33 @@ import Testing
     func turns_beginWithWhatIsMostUrgent(hours: [Int64], urgent: Int) {
         let all = hours.enumerated().map { due($0.offset, $0.element) }
 
-        let turns = DueOrder.turns(all, now: World.start.milliseconds, offset: 1)
+        let turns = DueOrder.turns(all, now: World.start.milliseconds, place: 1)
 
         #expect(turns.count { $0.until != nil } == urgent)
         #expect(turns.count == urgent + hours.count, "what is less urgent follows")
         #expect(turns.prefix(urgent).allSatisfy { $0.until != nil })
         #expect(
             Set(turns.prefix(urgent).flatMap(\.due).map(\.queue.bucket)) == Set(0..<urgent))
+    }
+
+    /// Else they would reach for the same bucket, once one of them has served its own and the others move up.
+    @Test(arguments: [(buckets: 64, lanes: 2), (buckets: 64, lanes: 4), (buckets: 10, lanes: 2)])
+    func lanes_beginFarFromEachOther(buckets: Int, lanes: Int) {
+        let all = (0..<buckets).map { due($0, 16) }
+
+        let firsts = (0..<lanes).compactMap { lane in
+            DueOrder.turns(
+                all, now: World.start.milliseconds, place: 50 + lane * DueOrder.places / lanes
+            ).first?.due.first?.queue.bucket
+        }
+
+        for (first, next) in zip(firsts, firsts.dropFirst() + firsts.prefix(1)) {
+            #expect((next - first + buckets) % buckets == buckets / lanes)
+        }
+    }
+
+    @Test func turns_ofNothing_areNone() {
+        #expect(DueOrder.turns([], now: 0, place: 63).isEmpty)
     }
 
     /// A handshake for each: a process that begins on a busy machine would be long about them before its first call.

@@ -95,7 +95,7 @@ import Testing
                 try $0.ask(DueQueries.earliest(realNow: realNow))
             }
             let turn = try #require(
-                DueOrder.turns(due, now: realNow, offset: 0).first, "something is due")
+                DueOrder.turns(due, now: realNow, place: 0).first, "something is due")
             let start = try await Self.trips(pool)
             let claim = try await claimer.claim(turn, limit: 1)
             let claimed = try await Self.trips(pool)
