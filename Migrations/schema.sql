@@ -1302,6 +1302,7 @@ CREATE TABLE repricer.price_change_requests (
     error_message text,
     answer text,
     in_flight_until timestamp with time zone,
+    is_reopened boolean DEFAULT false NOT NULL,
     CONSTRAINT price_change_requests_carry_a_change CHECK ((cardinality(change_ids) > 0)),
     CONSTRAINT price_change_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
     CONSTRAINT price_change_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
@@ -1310,6 +1311,8 @@ CREATE TABLE repricer.price_change_requests (
 ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
 
 COMMENT ON COLUMN repricer.price_change_requests.in_flight_until IS 'Of the machine''s clock: later no call of it can be on its way any more.';
+
+COMMENT ON COLUMN repricer.price_change_requests.is_reopened IS 'A late statement took its proof away: from then on it is looked at and never sent.';
 
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,

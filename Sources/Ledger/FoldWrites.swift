@@ -14,8 +14,8 @@ package struct FoldWrites: Sendable {
     private var touched: [(id: String, at: Instant?)] = []
     /// Those with a change that ended, now or before.
     private var freed: [String] = []
-    /// Those with a change whose call nothing is known of, and the call's id.
-    private var unanswered: [(id: String, request: String)] = []
+    /// Those with a change whose call no statement answers.
+    private var unanswered: [String] = []
     /// Those with more to write than this.
     private var eventful: [SubscriptionFold] = []
 
@@ -50,7 +50,7 @@ package struct FoldWrites: Sendable {
                 freed.append(id)
             }
         }
-        if let request = one.state.changes.unansweredCall { unanswered.append((id, request)) }
+        if one.state.changes.contains(where: \.isUnanswered) { unanswered.append(id) }
         if !one.isPlain { eventful.append(one) }
     }
 
@@ -430,10 +430,10 @@ func arrayText(_ elements: [String]) -> String {
     return quoted.isEmpty ? "{}" : "{\"" + quoted.joined(separator: "\",\"") + "\"}"
 }
 
-extension [TrackedChange] {
-    /// The id of a call, one of several, of which statements don't say that it was applied.
-    package var unansweredCall: String? {
-        first { $0.progress.state == .sending || $0.progress.state == .unknown }?.requestReferenceID
+extension TrackedChange {
+    /// Called, and no statement says that it was applied.
+    package var isUnanswered: Bool {
+        progress.state == .sending || progress.state == .unknown
     }
 }
 

@@ -68,6 +68,11 @@ extension RequestQueries {
             }
         }
 
+        /// Subscriptions whose call is over, and was not answered.
+        package var unanswered: [String] {
+            (requeued + rejected).map(\.request.originalTransactionID)
+        }
+
         /// To be sent in one pipeline, in this order, by the holder of the leases.
         package func statements(at: Int64) -> [SQL] {
             var statements: [SQL] = []
@@ -75,8 +80,7 @@ extension RequestQueries {
             if !unknown.isEmpty { statements += RequestQueries.leaveUnknown(unknown, at: at) }
             if !requeued.isEmpty { statements.append(RequestQueries.requeue(requeued, at: at)) }
             if !rejected.isEmpty { statements.append(RequestQueries.reject(rejected, at: at)) }
-            let freed = (requeued + rejected).map(\.request.originalTransactionID)
-            if !freed.isEmpty { statements.append(FoldWrites.releaseRoles(freed)) }
+            if !unanswered.isEmpty { statements.append(FoldWrites.releaseRoles(unanswered)) }
             return statements
         }
     }
@@ -101,22 +105,32 @@ extension RequestQueries {
         """
     }
 
-    /// Opens intents again for a look, one a subscription, which have changes of unknown outcome and are closed: the
-    /// statement that had settled them is about another call, as a later one shows. Nobody would ask about them any
-    /// more. Where a subscription has another call in flight this one waits for its end.
-    package static func reopen(_ unanswered: [(id: String, request: String)]) -> SQL {
+    /// Opens again, one a subscription, the closed intents of changes of unknown outcome: the statement that had settled
+    /// them was about another call, as a later one shows, and nobody would ask about them any more. They are looked at,
+    /// and never sent again. Where a subscription has a call in flight, this waits for the settlement of that one.
+    ///
+    /// After the statements that close intents or move changes, under the subscriptions' locks.
+    package static func reopen(_ ids: [String]) -> SQL {
         """
         -- name: reopenRequests
         UPDATE repricer.price_change_requests r SET state = 'unknown', settled_at = NULL,
-            next_step = 'look', looks = 0, fence = r.fence + 1, next_attempt_at = r.lease_until
-        FROM unnest(\(unanswered.map(\.id))::text[], \(uuids: unanswered.map(\.request))::uuid[])
-            AS t (id, request)
-        WHERE r.original_transaction_id = t.id AND r.request_reference_id = t.request
-            AND r.state = 'answered'
+            next_step = 'look', looks = 0, fence = r.fence + 1, next_attempt_at = r.lease_until,
+            is_reopened = true
+        FROM (SELECT DISTINCT unnest(\(ids)::text[]) AS id) t
+        CROSS JOIN LATERAL (
+            SELECT c.request_reference_id FROM repricer.price_changes c
+            JOIN repricer.price_change_requests q
+                ON q.original_transaction_id = c.original_transaction_id
+                    AND q.request_reference_id = c.request_reference_id
+            WHERE c.original_transaction_id = t.id AND c.state IN ('sending', 'unknown')
+                AND q.state IN ('answered', 'refused')
+            ORDER BY c.change_id LIMIT 1
+        ) closed
+        WHERE r.original_transaction_id = t.id
+            AND r.request_reference_id = closed.request_reference_id
             AND NOT EXISTS (
                 SELECT 1 FROM repricer.price_change_requests o
-                WHERE o.original_transaction_id = r.original_transaction_id
-                    AND o.state IN ('sending', 'unknown') OFFSET 0)
+                WHERE o.original_transaction_id = t.id AND o.state IN ('sending', 'unknown') OFFSET 0)
         """
     }
 

@@ -31,7 +31,7 @@ extension RequestQueries {
                     JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.original_transaction_id
                         AND p.request_reference_id = r.request_reference_id
-                        AND p.state IN ('sending', 'unknown')), false) AS is_over
+                        AND p.state IN ('sending', 'unknown')), false) OR r.is_reopened AS is_over
                 FROM repricer.price_change_requests r
                 WHERE r.original_transaction_id = ANY (\(ids)::text[])
                     AND \(fragment: isFree(realNow: realNow))

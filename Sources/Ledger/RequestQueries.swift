@@ -19,7 +19,7 @@ package enum RequestQueries {
         /// What an earlier attempt was refused with, when that means "look".
         package var errorCode: Int64?
         /// A batch of its changes was withdrawn, or the last instant of one has passed (`send_by`: sent now, it
-        /// would take effect a renewal later): it may be looked at and is never sent again.
+        /// would take effect a renewal later), or it was opened again: it may be looked at and is never sent again.
         package var isOver: Bool
         /// When it was taken over a call of it could still be on its way: what a look does not show may come.
         package var isInFlight: Bool
@@ -140,18 +140,19 @@ package enum RequestQueries {
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch
     /// was withdrawn, whose last instant has passed, or whose changes a notification has settled, is only looked
     /// at; one of a paused batch or halted storefront, and every one while everything is paused, waits, as does one
-    /// whose subscription has another call in flight. Where a change of another batch would wait with it, one that is
+    /// whose subscription has another call in flight. One that was opened again is only looked at. Where a change of another batch would wait with it, one that is
     /// held back is looked at instead, until it was seen applied or can't be any more and its changes are queued again.
     private static func dueRequests(now: Int64, realNow: Int64) -> SQL {
         """
         SELECT r.original_transaction_id, r.request_reference_id, r.lease_until,
-            r.next_step = 'look' OR coalesce(c.is_over OR c.is_awaited, true) AS is_look,
-            CASE WHEN r.next_step = 'send' THEN coalesce(c.is_paused, false) OR NOT (\(fragment:
+            r.next_step = 'look' OR r.is_reopened
+                OR coalesce(c.is_over OR c.is_awaited, true) AS is_look,
+            CASE WHEN r.next_step = 'send' AND NOT r.is_reopened THEN coalesce(c.is_paused, false) OR NOT (\(fragment:
                 OtherCalls.none(
                     besides: .priceChange, of: "r.original_transaction_id",
                     since: "r.prepared_at", realNow: realNow)))
                 ELSE false END AS waits,
-            coalesce(c.is_over OR c.is_awaited, false) AS is_over
+            coalesce(c.is_over OR c.is_awaited, false) OR r.is_reopened AS is_over
         FROM repricer.price_change_requests r, LATERAL (
             SELECT bool_or(b.is_paused OR b.halted_storefronts ? p.storefront) OR (SELECT is_paused FROM repricer.service_controls)
                     AS is_paused,

@@ -106,9 +106,11 @@ struct DueOrder: Sendable {
     /// served moves to the end, and its neighbours to its place.
     static func turns(_ due: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
         guard let first = due.first?.sendBy else { return [] }
-        let until = max(first, now) + max(closeMin, (first - now) / closeShare)
+        let close = max(closeMin, (first - now) / closeShare)
+        let until = max(first, now) + close
         let urgent = byBucket(due.filter { $0.sendBy <= until })
-        let start = urgent.count * (place % places) / places
+        // Where time is short all begin with the most urgent: who finds it taken goes on to the next.
+        let start = close == closeMin ? 0 : urgent.count * (place % places) / places
         return (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
             + byBucket(due).map { Turn(due: $0, until: nil) }
     }

@@ -55,8 +55,8 @@ package struct Scheduler: Service {
         package var changePricePerSecond: Int? = 50
         /// Looks at a status; the canceller spends of the same.
         package var statusPerSecond = 50
-        /// Claims that are made at a time. More than one is for thousands of calls a second; while one lane claims, calls
-        /// of the other are settled, and more than two only wait for each other, here or in another process.
+        /// Claims that are made at a time. More than one is for thousands of calls a second. More than two were no faster on
+        /// two cores (`Deploy/bench dispatch`), and slower beside other processes.
         package var lanes = 2
         package var requestsPerClaim = 25
         /// Calls at a time; further claims wait.

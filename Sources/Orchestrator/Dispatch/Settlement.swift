@@ -57,9 +57,10 @@ struct Settlement: Sendable {
                         outcome, attempt.request, attempt.answer.reply, now: now, realNow: realNow))
             }
             try connection.sendLater(endings.statements(at: now.milliseconds))
-            let unanswered = folded.compactMap { id, changes in
-                changes.unansweredCall.map { (id: id, request: $0) }
-            }
+            // Another call of theirs may have waited for the end of this one.
+            let unanswered =
+                folded.filter { $0.value.contains(where: \.isUnanswered) }.map(\.key)
+                + endings.unanswered
             if !unanswered.isEmpty {
                 try connection.sendLater([RequestQueries.reopen(unanswered)])
             }

@@ -280,9 +280,10 @@ extension DeliveryWorld {
         return try await claimer.claim(turn, limit: 10)
     }
 
-    /// Settles the only call with an answer that says that its item is scheduled.
+    /// Settles the only call, unless refused with an answer that says that its item is scheduled.
     func settle(
-        _ claim: Claimer.Claim, _ sku: String = "A", signedAt: Instant? = nil
+        _ claim: Claimer.Claim, _ sku: String = "A", signedAt: Instant? = nil,
+        refused: StoreRefusal? = nil
     ) async throws {
         let request = try #require(claim.requests.first)
         var answer = Self.scheduled("1", sku, at: signedAt ?? now)
@@ -294,7 +295,9 @@ extension DeliveryWorld {
         let ours = try await settlement.settle(
             [
                 Attempt(
-                    request, .answered([answer], StoreReply(httpStatus: 200)),
+                    request,
+                    refused.map { .refused($0, StoreReply(httpStatus: 400)) }
+                        ?? .answered([answer], StoreReply(httpStatus: 200)),
                     claimed: claim.calls[request.requestReferenceID])
             ], now: now, realNow: realClock.nowMilliseconds())
         #expect(ours == [request.requestReferenceID])

@@ -67,6 +67,16 @@ import Testing
         }
     }
 
+    /// A change with a minute to go is not to wait for a round past all other queues.
+    @Test func lanes_beginWithTheMostUrgent_whereTimeIsShort() {
+        let all = (0..<64).map { due($0, 0) }
+
+        for place in [0, 31, 63] {
+            let turns = DueOrder.turns(all, now: World.start.milliseconds, place: place)
+            #expect(turns.first?.due.first?.queue.bucket == 0)
+        }
+    }
+
     @Test func turns_ofNothing_areNone() {
         #expect(DueOrder.turns([], now: 0, place: 63).isEmpty)
     }

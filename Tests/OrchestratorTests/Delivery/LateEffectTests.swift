@@ -53,10 +53,12 @@ import Testing
         return found
     }
 
-    /// A statement signed shortly before the call, by a clock behind ours, shows its very price; one that comes late shows
-    /// that the price was there long before. Then nobody knows what became of the call, and somebody has to look.
-    @Test(arguments: [false, true])
-    func call_whoseProofALateStatementTakesAway_isLookedAtAgain(otherIsOut: Bool) async throws {
+    private static let refusal = StoreRefusal(
+        code: 4_000_001, name: "code_4000001", message: "no", meaning: .reject)
+
+    /// A world whose only call got no answer. A statement signed shortly before it, by a clock behind ours, shows its very
+    /// price.
+    private static func proved() async throws -> World {
         let world = try await World.make([.unavailable])
         try await world.subscribe("1", before: 600_000)
         try await world.submitAndApprove([World.row("1")])
@@ -64,30 +66,84 @@ import Testing
         try await world.tell(World.scheduled("1", at: World.start.advanced(by: -60_000)))
         #expect(try await world.changes() == ["A scheduled"])
         #expect(try await world.requestStates() == ["answered"])
-        var other: Claimer.Claim?
-        if otherIsOut {
-            let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
-            try await world.approve(batch)
-            other = try await world.claim()
-        }
+        return world
+    }
 
+    /// The price was there long before the call: nobody knows what became of that.
+    private static func takeProofAway(in world: World) async throws {
         try await world.tell(World.scheduled("1", at: World.start.advanced(by: -360_000)))
-
         #expect(try await world.changes().first == "A sending")
-        if let other {
-            // Never two calls in flight: the look waits.
-            #expect(try await world.requestStates().sorted() == ["answered", "sending"])
-            try await world.settle(other, "B")
-        }
-        #expect(try await world.requestStates().contains("unknown"))
-        let looks = world.store.looks
+    }
+
+    @Test func call_whoseProofALateStatementTakesAway_isLookedAtAgain() async throws {
+        let world = try await Self.proved()
+
+        try await Self.takeProofAway(in: world)
+
+        #expect(try await world.requestStates() == ["unknown"])
+        let calls = world.store.calls.count
+        try await Self.pass(60, in: world)
+        #expect(world.store.looks > 1)
+        world.store.applyLate()
         try await Self.pass(15, in: world)
-        #expect(world.store.looks > looks)
+        #expect(try await world.changes() == ["A scheduled"])
+        #expect(try await world.requestStates() == ["answered"])
+        #expect(world.store.calls.count == calls)
+        await world.close()
+    }
+
+    /// What was true when the call was written may be long past, so it is never sent again as it stands.
+    @Test func call_openedAgainAndNeverSeenApplied_isJudgedAnew() async throws {
+        let world = try await Self.proved()
+
+        try await Self.takeProofAway(in: world)
+        try await Self.pass(95, in: world)
+        #expect(world.store.calls.count == 1)
+        try await Self.pass(30, in: world)
+
+        #expect(try await world.changes() == ["A scheduled"])
+        #expect(try await world.requestStates().sorted() == ["answered", "refused"])
+        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 2)
+        #expect(world.store.applied.count == 1)
+        await world.close()
+    }
+
+    /// Never two calls in flight: the look waits for the end of the other call, however that ends.
+    @Test(arguments: [false, true])
+    func call_whoseProofIsTakenAwayBesideAnother_isLookedAtAfterIt(isRefused: Bool) async throws {
+        let world = try await Self.proved()
+        let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
+        try await world.approve(batch)
+        let other = try await world.claim()
+
+        try await Self.takeProofAway(in: world)
+        #expect(try await world.requestStates().sorted() == ["answered", "sending"])
+        try await world.settle(other, "B", refused: isRefused ? Self.refusal : nil)
+
+        let ended = isRefused ? "refused" : "answered"
+        #expect(try await world.requestStates().sorted() == [ended, "unknown"])
         world.store.applyLate()
         try await Self.pass(15, in: world)
         #expect(try await world.changes().first == "A scheduled")
-        #expect(try await Set(world.requestStates()) == ["answered"])
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 1)
+        await world.close()
+    }
+
+    /// The price was there, so the App Store refused the call; then its proof goes.
+    @Test func refusedCall_whoseProofALateStatementTakesAway_endsAsRefused() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1", before: 600_000)
+        try await world.submitAndApprove([World.row("1")])
+        let claim = try await world.claim()
+        try await world.tell(World.scheduled("1", at: World.start.advanced(by: -60_000)))
+        try await world.settle(claim, refused: Self.refusal)
+        #expect(try await world.changes() == ["A scheduled"])
+        #expect(try await world.requestStates() == ["refused"])
+
+        try await Self.takeProofAway(in: world)
+        try await Self.pass(120, in: world)
+
+        #expect(try await world.changes().first?.hasPrefix("A rejected") == true)
+        #expect(world.store.calls.isEmpty)
         await world.close()
     }
 
