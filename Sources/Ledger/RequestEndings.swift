@@ -48,7 +48,7 @@ extension RequestQueries {
 
     /// How many attempts ended: one statement for each table and fate, however many they are.
     package struct Endings: Sendable {
-        private var closed: [Ending] = []
+        private var ended: [Ending] = []
         private var rejected: [Ending] = []
         private var requeued: [Ending] = []
         private var unknown: [Ending] = []
@@ -57,30 +57,29 @@ extension RequestQueries {
 
         package mutating func append(_ ending: Ending) {
             switch ending.fate {
-            case .answered: closed.append(ending)
+            case .answered: ended.append(ending)
             case .rejected:
-                closed.append(ending)
+                ended.append(ending)
                 rejected.append(ending)
             case .requeued:
-                closed.append(ending)
+                ended.append(ending)
                 requeued.append(ending)
             case .unknown: unknown.append(ending)
             }
         }
 
-        /// Subscriptions whose call is over, and was not answered.
-        package var unanswered: [String] {
-            (requeued + rejected).map(\.request.originalTransactionID)
-        }
+        /// The subscriptions whose call is over.
+        package var closed: [String] { ended.map(\.request.originalTransactionID) }
 
         /// To be sent in one pipeline, in this order, by the holder of the leases.
         package func statements(at: Int64) -> [SQL] {
             var statements: [SQL] = []
-            if !closed.isEmpty { statements.append(RequestQueries.close(closed, at: at)) }
+            if !ended.isEmpty { statements.append(RequestQueries.close(ended, at: at)) }
             if !unknown.isEmpty { statements += RequestQueries.leaveUnknown(unknown, at: at) }
             if !requeued.isEmpty { statements.append(RequestQueries.requeue(requeued, at: at)) }
             if !rejected.isEmpty { statements.append(RequestQueries.reject(rejected, at: at)) }
-            if !unanswered.isEmpty { statements.append(FoldWrites.releaseRoles(unanswered)) }
+            let freed = (requeued + rejected).map(\.request.originalTransactionID)
+            if !freed.isEmpty { statements.append(FoldWrites.releaseRoles(freed)) }
             return statements
         }
     }

@@ -138,10 +138,11 @@ package enum RequestQueries {
     }
 
     /// Intents whose holder is gone, or whose retry is due, with what may be done about them. One whose batch
-    /// was withdrawn, whose last instant has passed, or whose changes a notification has settled, is only looked
-    /// at; one of a paused batch or halted storefront, and every one while everything is paused, waits, as does one
-    /// whose subscription has another call in flight. One that was opened again is only looked at. Where a change of another batch would wait with it, one that is
-    /// held back is looked at instead, until it was seen applied or can't be any more and its changes are queued again.
+    /// was withdrawn, whose last instant has passed, whose changes a notification has settled, or that was opened again,
+    /// is only looked at; one of a paused batch or halted storefront, and every one while everything is paused, waits,
+    /// as does one whose subscription has another call in flight. Where a change of another batch would wait with it, one
+    /// that is held back is looked at instead, until it was seen applied or can't be any more and its changes are queued
+    /// again.
     private static func dueRequests(now: Int64, realNow: Int64) -> SQL {
         """
         SELECT r.original_transaction_id, r.request_reference_id, r.lease_until,
@@ -171,14 +172,17 @@ package enum RequestQueries {
         """
     }
 
-    /// Changes of the subscription of `r` could be sent now if it had no call in flight.
+    /// Changes of the subscription of `r` could be sent now, or another call of it looked at again, if it had no call in
+    /// flight.
     private static let hasQueued: SQL = """
         EXISTS (
             SELECT 1 FROM repricer.price_changes q JOIN repricer.batches w ON w.batch_id = q.batch_id
             WHERE q.original_transaction_id = r.original_transaction_id
-                AND q.state = 'queued' AND q.is_ready AND NOT q.is_held
-                AND w.state = 'approved' AND NOT w.is_paused AND q.wave <= w.released_wave
-                AND NOT w.halted_storefronts ? q.storefront)
+                AND (q.state = 'queued' AND q.is_ready AND NOT q.is_held
+                    AND w.state = 'approved' AND NOT w.is_paused AND q.wave <= w.released_wave
+                    AND NOT w.halted_storefronts ? q.storefront
+                    OR q.state IN ('sending', 'unknown')
+                        AND q.request_reference_id <> r.request_reference_id))
         """
 
     /// Of a change `p` and its batch `b`: nothing of it may be sent any more.

@@ -102,8 +102,8 @@ struct DueOrder: Sendable {
     static let places = 64
 
     /// First the turns of what is as urgent as the most urgent change; then, for slots that this leaves, all others.
-    /// `place` of `places` on the way round is where a lane begins: far from where others do, since a bucket that was
-    /// served moves to the end, and its neighbours to its place.
+    /// `place` of `places` on the way round is where a lane begins while there is time: far from where others do, since
+    /// a bucket that was served moves to the end, and its neighbours to its place.
     static func turns(_ due: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
         guard let first = due.first?.sendBy else { return [] }
         let close = max(closeMin, (first - now) / closeShare)

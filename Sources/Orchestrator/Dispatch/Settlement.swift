@@ -60,7 +60,7 @@ struct Settlement: Sendable {
             // Another call of theirs may have waited for the end of this one.
             let unanswered =
                 folded.filter { $0.value.contains(where: \.isUnanswered) }.map(\.key)
-                + endings.unanswered
+                + endings.closed.filter { folded[$0] == nil }
             if !unanswered.isEmpty {
                 try connection.sendLater([RequestQueries.reopen(unanswered)])
             }

@@ -280,26 +280,40 @@ extension DeliveryWorld {
         return try await claimer.claim(turn, limit: 10)
     }
 
-    /// Settles the only call, unless refused with an answer that says that its item is scheduled.
+    enum End { case applied, refused, lost }
+
+    /// Settles the only call: its item is scheduled, or was refused, or nobody knows.
     func settle(
-        _ claim: Claimer.Claim, _ sku: String = "A", signedAt: Instant? = nil,
-        refused: StoreRefusal? = nil
+        _ claim: Claimer.Claim, _ sku: String = "A", _ end: End = .applied,
+        signedAt: Instant? = nil
     ) async throws {
         let request = try #require(claim.requests.first)
-        var answer = Self.scheduled("1", sku, at: signedAt ?? now)
-        answer.source = .response
-        answer.key.evidenceID = request.requestReferenceID
-        answer.renewal?.consistencyToken = "answer"
         let settlement = Settlement(
             pool: service, log: .silent, retry: Backoff(first: .seconds(1), max: .seconds(1)))
         let ours = try await settlement.settle(
             [
                 Attempt(
-                    request,
-                    refused.map { .refused($0, StoreReply(httpStatus: 400)) }
-                        ?? .answered([answer], StoreReply(httpStatus: 200)),
+                    request, answer(to: request, sku, end, signedAt: signedAt ?? now),
                     claimed: claim.calls[request.requestReferenceID])
             ], now: now, realNow: realClock.nowMilliseconds())
         #expect(ours == [request.requestReferenceID])
+    }
+
+    private func answer(
+        to request: RequestQueries.Held, _ sku: String, _ end: End, signedAt: Instant
+    ) -> StoreAnswer {
+        switch end {
+        case .applied:
+            var answer = Self.scheduled("1", sku, at: signedAt)
+            answer.source = .response
+            answer.key.evidenceID = request.requestReferenceID
+            answer.renewal?.consistencyToken = "answer"
+            return .answered([answer], StoreReply(httpStatus: 200))
+        case .refused:
+            let refusal = StoreRefusal(
+                code: 4_000_001, name: "code_4000001", message: "no", meaning: .reject)
+            return .refused(refusal, StoreReply(httpStatus: 400))
+        case .lost: return .unknown(reason: "timed out", StoreReply())
+        }
     }
 }

@@ -53,9 +53,6 @@ import Testing
         return found
     }
 
-    private static let refusal = StoreRefusal(
-        code: 4_000_001, name: "code_4000001", message: "no", meaning: .reject)
-
     /// A world whose only call got no answer. A statement signed shortly before it, by a clock behind ours, shows its very
     /// price.
     private static func proved() async throws -> World {
@@ -109,8 +106,8 @@ import Testing
     }
 
     /// Never two calls in flight: the look waits for the end of the other call, however that ends.
-    @Test(arguments: [false, true])
-    func call_whoseProofIsTakenAwayBesideAnother_isLookedAtAfterIt(isRefused: Bool) async throws {
+    @Test(arguments: ["answered", "refused", "proved"])
+    func call_whoseProofIsTakenAwayBesideAnother_isLookedAtAfterIt(end: String) async throws {
         let world = try await Self.proved()
         let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
         try await world.approve(batch)
@@ -118,12 +115,36 @@ import Testing
 
         try await Self.takeProofAway(in: world)
         #expect(try await world.requestStates().sorted() == ["answered", "sending"])
-        try await world.settle(other, "B", refused: isRefused ? Self.refusal : nil)
+        switch end {
+        case "answered": try await world.settle(other, "B", .applied)
+        case "refused": try await world.settle(other, "B", .refused)
+        default:
+            // A notification tells it, and the answer is lost.
+            try await world.tell(World.scheduled("1", "B", at: world.now.advanced(by: 5)))
+            try await world.settle(other, "B", .lost)
+        }
 
-        let ended = isRefused ? "refused" : "answered"
+        let ended = end == "refused" ? "refused" : "answered"
         #expect(try await world.requestStates().sorted() == [ended, "unknown"])
         world.store.applyLate()
         try await Self.pass(15, in: world)
+        #expect(try await world.changes().first == "A scheduled")
+        await world.close()
+    }
+
+    /// What one batch waits for is no reason for another to wait: the call that is held back is looked at, and ends.
+    @Test func call_whoseProofIsTakenAwayBesideAPausedBatch_doesNotWaitForIt() async throws {
+        let world = try await Self.proved()
+        let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
+        try await world.approve(batch)
+        let other = try await world.claim()
+        try await world.settle(other, "B", .lost)
+        try await world.setPause(batch, true)
+
+        try await Self.takeProofAway(in: world)
+        world.store.applyLate()
+        try await Self.pass(150, in: world)
+
         #expect(try await world.changes().first == "A scheduled")
         await world.close()
     }
@@ -135,7 +156,7 @@ import Testing
         try await world.submitAndApprove([World.row("1")])
         let claim = try await world.claim()
         try await world.tell(World.scheduled("1", at: World.start.advanced(by: -60_000)))
-        try await world.settle(claim, refused: Self.refusal)
+        try await world.settle(claim, "A", .refused)
         #expect(try await world.changes() == ["A scheduled"])
         #expect(try await world.requestStates() == ["refused"])
 
