@@ -21,6 +21,10 @@ from world import Broken, World, reap, stop_process, wait_for
 RATE = 25
 SETTLED = "SELECT count(*) FROM repricer.price_change_requests WHERE state IN ('answered', 'refused')"
 
+# Processes with a call, prepared since an instant, that has had no answer for a second.
+HOLDERS = ("SELECT count(DISTINCT lease_owner) FROM repricer.price_change_requests WHERE state = 'sending'"
+           " AND prepared_at BETWEEN to_timestamp({since}) AND clock_timestamp() - interval '1 s'")
+
 
 class Outages:
     """One world, and each outage as a method that returns its figures."""
@@ -185,9 +189,11 @@ class Outages:
         victim = self.world.replicas[1]
         # Code 1: calls had to be left to others.
         for name, signals, limit, codes in [("once", 1, 10.5, [0, 1]), ("twice", 2, 1.5, [130])]:
+            # As many as four claims: each is one replica's, and of a few calls one alone could have all.
             self.world.store.order(
-                {"endpoint": "changePrice", "kind": "drop_after", "count": 6, "seconds": 20})
-            time.sleep(2)
+                {"endpoint": "changePrice", "kind": "drop_after", "count": 4 * RATE, "seconds": 20})
+            holders = HOLDERS.format(since=time.time())
+            wait_for(30, "calls of both replicas without an answer", lambda: self.cluster.sql(holders) == ["2"])
             began = time.time()
             for number in range(signals):
                 if number:
