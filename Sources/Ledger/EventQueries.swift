@@ -140,8 +140,8 @@ package enum EventQueries {
                 \(timestamps: events.column { $0.key.signedAt.milliseconds })::timestamptz[],
                 \(events.column { $0.key.evidenceID })::text[],
                 \(events.column { $0.source.rawValue })::text[],
-                \(texts: events.column { $0.type })::text[],
-                \(texts: events.column { $0.subtype })::text[],
+                \(texts: events.sparseColumn { $0.type })::text[],
+                \(texts: events.sparseColumn { $0.subtype })::text[],
                 \(jsons: statements)::jsonb[])
             """
     }

@@ -20,7 +20,18 @@ package struct FoldWrites: Sendable {
     private var eventful: [SubscriptionFold] = []
 
     fileprivate typealias Line = (id: String, line: Transition)
-    fileprivate typealias Moved = (id: String, change: TrackedChange, latest: Evidence?)
+    /// Large, and in several statements: shared, not copied.
+    fileprivate final class Moved: Sendable {
+        let id: String
+        let change: TrackedChange
+        let latest: Evidence?
+
+        init(_ id: String, _ change: TrackedChange, _ latest: Evidence?) {
+            self.id = id
+            self.change = change
+            self.latest = latest
+        }
+    }
     /// Of the newest statement: what a correction names.
     fileprivate typealias Evidence = (source: SubscriptionEvent.Source, id: String)
 
@@ -32,9 +43,9 @@ package struct FoldWrites: Sendable {
         let latest = one.latest.map { (source: $0.source, id: $0.key.evidenceID) }
         for change in one.moved {
             if change.progress.state.isFinal {
-                ended.append((id, change, latest))
+                ended.append(Moved(id, change, latest))
             } else {
-                open.append((id, change, latest))
+                open.append(Moved(id, change, latest))
             }
         }
         for line in one.transitions {
@@ -144,7 +155,7 @@ package struct FoldWrites: Sendable {
             acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
             state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
             current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
-            former_skus = nullif(t.former_skus::text[], '{}'),
+            former_skus = t.former_skus::text[],
             planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                 THEN t.planned_at END,
             due_effective_at = coalesce(t.due_at, c.due_effective_at),
@@ -156,19 +167,19 @@ package struct FoldWrites: Sendable {
                 ELSE coalesce(c.sent_at, c.doubtful_since) END
         FROM unnest(
             \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
-            \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.column { $0.change.progress.reason })::text[],
-            \(timestamps: changes.column { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.column { $0.change.progress.consentAskedAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.column { $0.change.progress.acceptedAt?.milliseconds })::timestamptz[],
-            \(texts: changes.column { $0.change.progress.acceptance?.rawValue })::text[],
-            \(timestamps: changes.column { $0.change.progress.effectiveAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.column { $0.change.progress.endedAt?.milliseconds })::timestamptz[],
+            \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.sparseColumn { $0.change.progress.reason })::text[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.consentAskedAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.acceptedAt?.milliseconds })::timestamptz[],
+            \(texts: changes.sparseColumn { $0.change.progress.acceptance?.rawValue })::text[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.effectiveAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.endedAt?.milliseconds })::timestamptz[],
             \(timestamps: changes.column { $0.change.progress.since.milliseconds })::timestamptz[],
             \(changes.column { $0.change.sku })::text[],
             \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
-            \(changes.column { arrayText($0.change.formerSKUs) })::text[],
-            \(timestamps: changes.column { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.column { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
+            \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
         ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
             acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
             former_skus, due_at, planned_at)
@@ -202,7 +213,7 @@ package struct FoldWrites: Sendable {
             \(lines.column { $0.line.state.rawValue })::text[],
             \(lines.column { $0.line.evidenceKind.rawValue })::text[],
             \(lines.column { $0.line.evidenceID })::text[],
-            \(texts: lines.column { $0.line.reason })::text[])
+            \(texts: lines.sparseColumn { $0.line.reason })::text[])
         """
     }
 

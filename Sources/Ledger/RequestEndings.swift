@@ -94,10 +94,10 @@ extension RequestQueries {
         FROM unnest(\(endings.column { $0.request.originalTransactionID })::text[],
             \(uuids: endings.column { $0.request.requestReferenceID })::uuid[],
             \(endings.column { $0.request.fence })::bigint[], \(endings.column { $0.state })::text[],
-            \(ints: endings.column { $0.answer.httpStatus.map { Int64($0) } })::bigint[],
-            \(ints: endings.column { $0.answer.errorCode })::bigint[],
-            \(texts: endings.column { $0.answer.message })::text[],
-            \(texts: endings.column { $0.answer.body })::text[]
+            \(ints: endings.sparseColumn { $0.answer.httpStatus.map { Int64($0) } })::bigint[],
+            \(ints: endings.sparseColumn { $0.answer.errorCode })::bigint[],
+            \(texts: endings.sparseColumn { $0.answer.message })::text[],
+            \(texts: endings.sparseColumn { $0.answer.body })::text[]
         ) AS t (id, request, fence, state, http_status, error_code, message, answer)
         WHERE r.original_transaction_id = t.id AND r.request_reference_id = t.request
             AND r.fence = t.fence

@@ -66,117 +66,140 @@ struct Binding: Sendable {
     }
 
     static func textArray(_ values: [String?]) -> Binding {
-        array(values, type: .textArray, element: .text, write: writeText)
+        array(values, type: .textArray, element: .text, size: \.utf8.count, write: writeText)
     }
 
     static func textArray(_ values: [String]) -> Binding {
-        array(values.lazy.map(Optional.some), type: .textArray, element: .text, write: writeText)
+        array(
+            values.lazy.map(Optional.some), type: .textArray, element: .text, size: \.utf8.count,
+            write: writeText)
     }
 
     static func int8Array(_ values: [Int64?]) -> Binding {
-        array(values, type: .int8Array, element: .int8) { $1.append(bigEndian: $0) }
+        array(values, type: .int8Array, element: .int8, size: { _ in 8 }) { value, bytes in
+            bytes.store(bigEndian: value)
+        }
     }
 
     static func boolArray(_ values: [Bool?]) -> Binding {
-        array(values, type: .boolArray, element: .bool) { $1.append($0 ? 1 : 0) }
+        array(values, type: .boolArray, element: .bool, size: { _ in 1 }) { value, bytes in
+            bytes.store(bigEndian: value ? 1 : 0 as UInt8)
+        }
     }
 
     static func byteaArray(_ values: [[UInt8]?]) -> Binding {
-        array(values, type: .byteaArray, element: .bytea) { $1.append(contentsOf: $0) }
+        array(values, type: .byteaArray, element: .bytea, size: \.count) { value, bytes in
+            bytes.copyBytes(from: value)
+        }
     }
 
     static func timestampArray(_ values: [Int64?]) -> Binding {
-        array(values, type: .timestamptzArray, element: .timestamptz) {
+        array(values, type: .timestamptzArray, element: .timestamptz, size: { _ in 8 }) {
             value, bytes throws(PostgresError) in
             guard let microseconds = PostgresTime.microseconds(fromUnixMilliseconds: value) else {
                 throw .timeOutOfRange
             }
-            bytes.append(bigEndian: microseconds)
+            bytes.store(bigEndian: microseconds)
         }
     }
 
     static func uuidArray(_ values: [String?]) -> Binding {
-        array(values, type: .uuidArray, element: .uuid) { value, bytes throws(PostgresError) in
-            guard writeUUID(value, to: &bytes) else {
+        array(values, type: .uuidArray, element: .uuid, size: { _ in 16 }) {
+            value, bytes throws(PostgresError) in
+            guard writeUUID(value, to: bytes) else {
                 throw PostgresError(.unrepresentableValue, "a bound value is not a UUID")
             }
         }
     }
 
     static func jsonbArray(_ values: [String?]) -> Binding {
-        array(values, type: .jsonbArray, element: .jsonb) { value, bytes throws(PostgresError) in
+        array(values, type: .jsonbArray, element: .jsonb, size: { $0.utf8.count + 1 }) {
+            value, bytes throws(PostgresError) in
             // The binary jsonb format is a version byte and the text.
-            bytes.append(1)
-            try writeText(value, to: &bytes)
+            bytes.store(bigEndian: 1 as UInt8)
+            try writeText(value, to: UnsafeMutableRawBufferPointer(rebasing: bytes.dropFirst()))
         }
     }
 
     private static func writeText(
-        _ value: String, to bytes: inout [UInt8]
+        _ value: String, to bytes: UnsafeMutableRawBufferPointer
     ) throws(PostgresError) {
-        var value = value
-        let hasNUL = value.withUTF8 { text in
-            bytes.append(contentsOf: text)
-            return text.baseAddress.map { memchr($0, 0, text.count) != nil } ?? false
+        // In place: to make a string's bytes contiguous takes a copy of it, which every native one can do without.
+        let isCopied: Void? = value.utf8.withContiguousStorageIfAvailable {
+            bytes.copyBytes(from: $0.prefix(bytes.count))
         }
-        if hasNUL { throw .nulInText }
+        if isCopied == nil { bytes.copyBytes(from: value.utf8.prefix(bytes.count)) }
+        let nul = bytes.baseAddress.flatMap { memchr($0, 0, bytes.count) }
+        if nul != nil { throw .nulInText }
     }
 
-    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then
-    /// each element with its length (-1 is NULL). Thousands are sent for a claim, so all go into one buffer.
+    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then each element with its
+    /// length (-1 is NULL). Thousands are sent for a claim, so they are measured first and written where they stay.
+    /// `write` gets a buffer of `size` bytes.
     private static func array<Element>(
         _ values: some Collection<Element?>, type: TypeID, element: TypeID,
-        write: (Element, inout [UInt8]) throws(PostgresError) -> Void
+        size: (Element) -> Int,
+        write: (Element, UnsafeMutableRawBufferPointer) throws(PostgresError) -> Void
     ) -> Binding {
-        var bytes: [UInt8] = []
-        let isEmpty = values.isEmpty
-        bytes.reserveCapacity(20 + values.count * 24)
-        var isFirst = true
-        bytes.append(bigEndian: Int32(isEmpty ? 0 : 1))
-        bytes.append(bigEndian: Int32(values.contains { $0 == nil } ? 1 : 0))
-        bytes.append(bigEndian: element.rawValue)
-        guard !isEmpty else { return Binding(type: type, value: .binary(bytes)) }
-        bytes.append(bigEndian: Int32(clamping: values.count))
-        bytes.append(bigEndian: Int32(1))
+        let count = values.count
+        var hasNull = false
+        var length = count == 0 ? 12 : 20
         for value in values {
-            guard let value else {
-                bytes.append(bigEndian: Int32(-1))
-                continue
-            }
-            let start = bytes.count
-            bytes.append(bigEndian: Int32(0))
-            do throws(PostgresError) {
-                try write(value, &bytes)
-            } catch {
-                return Binding(type: type, value: .refused(error))
-            }
-            let size = bytes.count - start - 4
-            bytes.set(bigEndian: Int32(clamping: size), at: start)
-            // The others are about as long as the first.
-            if isFirst, size < 1024 { bytes.reserveCapacity(20 + values.count * (size + 8)) }
-            isFirst = false
+            length += 4 + (value.map(size) ?? 0)
+            hasNull = hasNull || value == nil
         }
+        var refusal: PostgresError?
+        var bytes = [UInt8](repeating: 0, count: length)
+        bytes.withUnsafeMutableBytes { all in
+            var rest = all[...]
+            func next(_ size: Int) -> UnsafeMutableRawBufferPointer {
+                defer { rest = rest.dropFirst(size) }
+                return UnsafeMutableRawBufferPointer(rebasing: rest.prefix(size))
+            }
+            next(4).store(bigEndian: Int32(count == 0 ? 0 : 1))
+            next(4).store(bigEndian: Int32(hasNull ? 1 : 0))
+            next(4).store(bigEndian: element.rawValue)
+            guard count > 0 else { return }
+            next(4).store(bigEndian: Int32(clamping: count))
+            next(4).store(bigEndian: Int32(1))
+            for value in values {
+                guard let value else {
+                    next(4).store(bigEndian: Int32(-1))
+                    continue
+                }
+                let size = size(value)
+                next(4).store(bigEndian: Int32(clamping: size))
+                do throws(PostgresError) {
+                    try write(value, next(size))
+                } catch {
+                    refusal = error
+                    return
+                }
+            }
+        }
+        if let refusal { return Binding(type: type, value: .refused(refusal)) }
         return Binding(type: type, value: .binary(bytes))
     }
 
-    /// The 16 bytes of the 8-4-4-4-12 form, in either case; false, with whatever was written, when it is not one.
-    private static func writeUUID(_ text: String, to bytes: inout [UInt8]) -> Bool {
+    /// The 16 bytes of the 8-4-4-4-12 form, in either case; false when it is not one.
+    private static func writeUUID(_ text: String, to bytes: UnsafeMutableRawBufferPointer) -> Bool {
         var text = text
         return text.withUTF8 { characters in
-            guard characters.count == 36 else { return false }
-            var high: UInt8?
-            for (index, character) in characters.enumerated() {
+            guard characters.count == 36, bytes.count == 16 else { return false }
+            var place = 0
+            var index = 0
+            while index < 36 {
                 if index == 8 || index == 13 || index == 18 || index == 23 {
-                    guard character == UInt8(ascii: "-") else { return false }
+                    guard characters[index] == UInt8(ascii: "-") else { return false }
+                    index += 1
                     continue
                 }
-                guard let digit = Hex.value(of: character) else { return false }
-                if let first = high {
-                    bytes.append(first << 4 | digit)
-                    high = nil
-                } else {
-                    high = digit
-                }
+                guard let high = Hex.value(of: characters[index]),
+                    let low = Hex.value(of: characters[index + 1])
+                else { return false }
+                bytes[place] = high << 4 | low
+                place += 1
+                index += 2
             }
             return true
         }
@@ -190,16 +213,10 @@ extension PostgresError {
         .unrepresentableValue, "a bound instant is outside PostgreSQL's range")
 }
 
-extension [UInt8] {
-    fileprivate mutating func append(bigEndian value: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: value.bigEndian) { append(contentsOf: $0) }
-    }
-
-    /// Overwrites what stands at `start`, where it has room.
-    fileprivate mutating func set(bigEndian value: some FixedWidthInteger, at start: Int) {
-        withUnsafeMutableBytes {
-            $0.storeBytes(of: value.bigEndian, toByteOffset: start, as: type(of: value))
-        }
+extension UnsafeMutableRawBufferPointer {
+    /// At the beginning, where there is room.
+    fileprivate func store(bigEndian value: some FixedWidthInteger) {
+        Swift.withUnsafeBytes(of: value.bigEndian) { copyBytes(from: $0.prefix(count)) }
     }
 }
 

@@ -16,8 +16,8 @@ enum PostgresTime {
     /// Reads `2026-01-05 00:00:00.123456+00` as the session writes it (ISO, UTC).
     ///
     /// Digits below a millisecond are cut off. Infinity and years before Christ are nil.
-    static func milliseconds(parsing text: some Sequence<UInt8>) -> Int64? {
-        var reader = DigitReader(Array(text))
+    static func milliseconds(parsing text: UnsafeRawBufferPointer) -> Int64? {
+        var reader = DigitReader(text)
         guard let year = reader.number(digits: 4...6), reader.skip("-"),
             let month = reader.number(digits: 2...2), reader.skip("-"),
             let day = reader.number(digits: 2...2), reader.skip(" "),
@@ -115,10 +115,10 @@ enum PostgresTime {
 
 /// Reads runs of decimal digits and single separators.
 private struct DigitReader {
-    private let bytes: [UInt8]
+    private let bytes: UnsafeRawBufferPointer
     private var position = 0
 
-    init(_ bytes: [UInt8]) {
+    init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
     }
 

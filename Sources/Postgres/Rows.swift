@@ -65,7 +65,10 @@ struct ResultColumns: Sendable {
 
     /// Length, first and last byte.
     private static func shape(_ name: String) -> UInt32 {
-        let bytes = name.utf8
+        name.utf8.withContiguousStorageIfAvailable(shape) ?? shape(name.utf8)
+    }
+
+    private static func shape(_ bytes: some BidirectionalCollection<UInt8>) -> UInt32 {
         guard let first = bytes.first, let last = bytes.last else { return 0 }
         return UInt32(truncatingIfNeeded: bytes.count) << 16 | UInt32(first) << 8 | UInt32(last)
     }

@@ -102,4 +102,12 @@ package struct RuleSet: Hashable, Sendable, Codable {
 
     /// The rules that judge at that instant, ready to be asked.
     package func inForce(at now: Instant) -> RulesInForce { RulesInForce(self, at: now) }
+
+    /// When the next of them comes into force; nil where none does.
+    package func nextInForce(after now: Instant) -> Instant? {
+        let starts =
+            thresholds.map(\.validFrom) + alwaysConsent.map(\.validFrom)
+            + currencies.map(\.validFrom) + exchangeRates.map(\.validFrom)
+        return starts.compactMap { $0 }.filter { $0 > now }.min()
+    }
 }

@@ -127,23 +127,50 @@ import Testing
     @Test func cache_whenAnImportComes_readsTheNewRules() async throws {
         let connection = try await TestDatabase.connect()
         let cache = RuleCache()
-        let before = try await connection.read { try cache.rules(at: Self.october, on: $0) }
+        let before = try await connection.read { try cache.inForce(at: Self.october, on: $0) }
         try await Self.add(
             RuleSet(
                 thresholds: [Self.threshold(40_000, from: Self.october)], alwaysConsent: [],
                 currencies: []), revision: 2, on: connection)
 
-        let after = try await connection.read { try cache.rules(at: Self.november, on: $0) }
+        let after = try await connection.read { try cache.inForce(at: Self.november, on: $0) }
         let earlier = try await connection.read {
-            try cache.rules(at: Instant(milliseconds: 0), on: $0)
+            try cache.inForce(at: Instant(milliseconds: 0), on: $0)
         }
         await connection.close()
 
-        #expect(before.thresholds.count == 56)
-        #expect(after.thresholds.count == 57)
-        #expect(
-            earlier.inForce(at: Instant(milliseconds: 0)).threshold(
-                storefront: "DEU", currency: "EUR", kind: .annual) == nil)
+        #expect(Self.german(before) == nil)
+        #expect(Self.german(after) == 40_000)
+        #expect(Self.german(earlier) == nil)
+    }
+
+    @Test func cache_whenTimePasses_followsWhatComesIntoForceAndNothingElse() async throws {
+        let connection = try await TestDatabase.connect()
+        let cache = RuleCache()
+        try await Self.add(
+            RuleSet(
+                thresholds: [
+                    Self.threshold(40_000, from: Self.october),
+                    Self.threshold(50_000, from: Self.november),
+                ], alwaysConsent: [], currencies: []), revision: 2, on: connection)
+        let second: Int64 = 1000
+
+        var seen: [Int64?] = []
+        for instant in [
+            Self.october.advanced(by: -second), Self.october, Self.november.advanced(by: -1),
+            Self.november, Self.november.advanced(by: second), Self.october,
+        ] {
+            seen.append(
+                Self.german(
+                    try await connection.read { try cache.inForce(at: instant, on: $0) }))
+        }
+        await connection.close()
+
+        #expect(seen == [nil, 40_000, 40_000, 50_000, 50_000, 40_000])
+    }
+
+    private static func german(_ rules: RulesInForce) -> Int64? {
+        rules.threshold(storefront: "DEU", currency: "EUR", kind: .annual)?.amount
     }
 
     @Test(arguments: [

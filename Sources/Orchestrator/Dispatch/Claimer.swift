@@ -51,8 +51,7 @@ struct Claimer: Sendable {
                 DispatchQueries.claimable(locked.ids, withoutCallsAt: realNow),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
-            let inForce = try rules.rules(at: now, revision: revision, on: connection)
-                .inForce(at: now)
+            let inForce = try rules.inForce(at: now, revision: revision, on: connection)
             let judge = Judge(rules: inForce, environment: environment, now: now)
             let late = Judge(
                 rules: inForce, environment: environment, now: now.advanced(by: callTime))
@@ -140,11 +139,13 @@ struct Claimer: Sendable {
     private func request(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, now: Instant, realNow: Int64
     ) throws -> (RequestQueries.Held, PriceChangeIntent, [DispatchQueries.OpenChange])? {
-        let sendable = judged.filter { $0.plan != nil }
+        let sendable = judged.filter(\.isSent)
         guard let first = sendable.first else { return nil }
         let key = sendable.count > 1 ? first.groupKey : nil
         let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
         var random = SystemRandomNumberGenerator()
+        // Most carry no dependents: then nobody asks what renews.
+        let renewing = group.allSatisfy(\.change.dependentSKUs.isEmpty) ? [] : facts.renewingSKUs
         let intent = PriceChangeIntent(
             originalTransactionID: facts.originalTransactionID,
             transactionID: facts.originalTransactionID,
@@ -156,7 +157,7 @@ struct Claimer: Sendable {
             items: group.map {
                 PriceChangeIntent.Item(
                     sku: $0.change.sku, price: $0.change.newPrice,
-                    dependentSKUs: $0.change.dependentSKUs.filter(facts.renewingSKUs.contains))
+                    dependentSKUs: $0.change.dependentSKUs.filter(renewing.contains))
             })
         let request = RequestQueries.Held(
             originalTransactionID: facts.originalTransactionID,
@@ -167,10 +168,22 @@ struct Claimer: Sendable {
     }
 }
 
-/// A due change and what the newest facts say of it.
-private struct JudgedChange {
+/// A due change and what the newest facts say of it. Large, and handed on often: shared, not copied.
+private final class JudgedChange {
     let change: DispatchQueries.OpenChange
     let verdict: SendingVerdict
+
+    init(change: DispatchQueries.OpenChange, verdict: SendingVerdict) {
+        self.change = change
+        self.verdict = verdict
+    }
+
+    var isSent: Bool {
+        switch verdict {
+        case .send: true
+        case .wait, .ineligible: false
+        }
+    }
 
     var plan: PlanRow? {
         switch verdict {

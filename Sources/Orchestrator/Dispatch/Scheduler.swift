@@ -89,6 +89,9 @@ package struct Scheduler: Service {
     /// So long after its client's deadline a call may still be applied (our choice: Apple is silent).
     fileprivate static let applyTime: Duration = .seconds(60)
     private static let roomWait: Duration = .milliseconds(5)
+    /// Without a limit as many claims are made of what one look has found: at a rate of Apple's, too, a look is for all the
+    /// slots of half a second.
+    private static let claimsPerLook = 8
 
     package init(_ world: World) {
         var world = world
@@ -203,7 +206,8 @@ package struct Scheduler: Service {
         let limits = world.limits
         // No more than can leave before the next lease: each costs a handshake, and a new process is to call soon.
         await world.store.prepare(min(callsMax(controls), prices.slotsAhead))
-        let slots = try await prices.lease(callsMax(controls))
+        let slots = try await prices.lease(
+            callsMax(controls) * (prices.perSecond == nil ? Self.claimsPerLook : 1))
         guard slots.granted > 0 else {
             guard slots.lease.blockedUntil == nil else { return 0 }
             try await prices.pause(after: slots)
@@ -214,6 +218,7 @@ package struct Scheduler: Service {
         let until = ContinuousClock.now + limits.leavesWithin / 2
         for turn in turns
         where free > 0 && !slots.isSilenced && ContinuousClock.now < until && !Task.isCancelled {
+            guard try await room(out, until: until) else { break }
             let started = ContinuousClock.now
             let claim = try await claimer.claim(turn, limit: min(free, claimSize.next))
             claimSize.note(claim.requests.count, took: .now - started)
@@ -229,6 +234,15 @@ package struct Scheduler: Service {
         }
         try await prices.pace(after: slots)
         return judged
+    }
+
+    /// Waits until further calls may be out; false where that takes too long.
+    private func room(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
+        while out.count >= world.limits.callsOutMax {
+            guard ContinuousClock.now < until else { return false }
+            try await Alarm.shared.wait(for: Self.roomWait)
+        }
+        return true
     }
 
     /// While the service has halted one call asks whether the App Store takes calls again.
@@ -250,6 +264,8 @@ package struct Scheduler: Service {
     }
 
     private func giveBack(_ slots: CallSlots, used: Int) async throws {
+        // Without a limit nothing was reserved.
+        guard prices.perSecond != nil else { return }
         _ = try await world.pool.read { connection in
             try connection.pipeline([prices.giveBack(slots, used: used)])
         }

@@ -20,7 +20,7 @@ struct Redater: Sendable {
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
             let judge = Judge(
-                rules: try rules.rules(at: now, on: connection).inForce(at: now),
+                rules: try rules.inForce(at: now, on: connection),
                 environment: environment, now: now)
             var statements: [LedgerStatement] = []
             for id in ids {
