@@ -5,30 +5,61 @@ package import Pricing
 /// retries live in real time, since a dead process is dead in real time.
 package enum DispatchQueries {
     /// A change that is not final, as the scheduler judges it.
-    package struct OpenChange: Sendable {
-        package var originalTransactionID: String
-        package var changeID: String
-        package var batchID: String
-        package var line: Int
-        package var sku: String
-        package var state: ChangeState
-        package var currency: String
-        package var storefront: String
-        package var period: String
-        package var currentPrice: Int64
-        package var newPrice: Int64
-        package var dependentSKUs: [String]
-        package var effectiveOnOrAfter: String?
-        package var forecastConsent: Consent
-        package var sendBy: Instant
-        package var dueEffectiveAt: Instant
-        package var isReady: Bool
-        package var goesAlone: Bool
+    package final class OpenChange: Sendable {
+        package let originalTransactionID: String
+        package let changeID: String
+        package let batchID: String
+        package let line: Int
+        package let sku: String
+        package let state: ChangeState
+        package let currency: String
+        package let storefront: String
+        package let period: String
+        package let currentPrice: Int64
+        package let newPrice: Int64
+        package let dependentSKUs: [String]
+        package let effectiveOnOrAfter: String?
+        package let forecastConsent: Consent
+        package let sendBy: Instant
+        package let dueEffectiveAt: Instant
+        package let isReady: Bool
+        package let goesAlone: Bool
         /// Its batch is paused, its storefront halted in it, or its wave still to come.
-        package var isHeld: Bool
-        package var grouping: RequestGrouping
+        package let isHeld: Bool
+        package let grouping: RequestGrouping
         /// The change that this one takes back.
-        package var undoes: String?
+        package let undoes: String?
+
+        fileprivate init(
+            originalTransactionID: String, changeID: String, batchID: String, line: Int,
+            sku: String, state: ChangeState, currency: String, storefront: String, period: String,
+            currentPrice: Int64, newPrice: Int64, dependentSKUs: [String],
+            effectiveOnOrAfter: String?, forecastConsent: Consent, sendBy: Instant,
+            dueEffectiveAt: Instant, isReady: Bool, goesAlone: Bool, isHeld: Bool,
+            grouping: RequestGrouping, undoes: String?
+        ) {
+            self.originalTransactionID = originalTransactionID
+            self.changeID = changeID
+            self.batchID = batchID
+            self.line = line
+            self.sku = sku
+            self.state = state
+            self.currency = currency
+            self.storefront = storefront
+            self.period = period
+            self.currentPrice = currentPrice
+            self.newPrice = newPrice
+            self.dependentSKUs = dependentSKUs
+            self.effectiveOnOrAfter = effectiveOnOrAfter
+            self.forecastConsent = forecastConsent
+            self.sendBy = sendBy
+            self.dueEffectiveAt = dueEffectiveAt
+            self.isReady = isReady
+            self.goesAlone = goesAlone
+            self.isHeld = isHeld
+            self.grouping = grouping
+            self.undoes = undoes
+        }
     }
 
     /// What a claim reads of a subscription's changes.

@@ -6,14 +6,14 @@ import Synchronization
 /// when one of them comes into force.
 package final class RuleCache: Sendable {
     private struct Known {
-        var revision: Int
+        let revision: Int
         /// The rules are those of this instant and later.
-        var from: Instant
-        var rules: RuleSet
+        let from: Instant
+        let rules: RuleSet
         /// Holds from `since` until the next rule comes into force.
-        var inForce: RulesInForce
-        var since: Instant
-        var until: Instant?
+        let inForce: RulesInForce
+        let since: Instant
+        let until: Instant?
 
         init(_ rules: RuleSet, revision: Int, from: Instant, at now: Instant) {
             self.revision = revision

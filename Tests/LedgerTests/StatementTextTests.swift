@@ -48,6 +48,16 @@ import Testing
         #expect(StatementText.text([RecordedIncrease]()) == "[]")
     }
 
+    @Test func numbers_atTheirLimits_readBack() throws {
+        let increases = [Int64.min, .min + 1, -10, -1, 0, 9, 10, .max].map {
+            RecordedIncrease(sku: "A", price: $0)
+        }
+
+        let text = StatementText.text(increases)
+
+        #expect(try JSONText.decode([RecordedIncrease].self, text) == increases)
+    }
+
     @Test func statement_withEveryKindOfCharacter_readsBack() throws {
         var event = try #require(RandomStory(seed: 1).events.first)
         event.type = "\u{1}\"\\/\n é 🎬 \u{2028}"

@@ -193,12 +193,39 @@ struct TypeRoundTripTests {
         #expect(throws: PostgresError.self) { try row.int("slate") }
     }
 
-    @Test func uuidArray_whenMalformed_isRefusedBeforeSending() async throws {
+    @Test(arguments: [
+        "no", "", "01890a5d-ac96-774b-bcce-b302099a805", "01890a5d-ac96-774b-bcce-b302099a80577",
+        "01890a5dac96-774b-bcce-b302099a8057-", "0189-a5d-ac96-774b-bcce-b302099a8057",
+        "g1890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a805g",
+        "01890a5d-ac96-774b-bcce-b302099a80é",
+    ])
+    func uuidArray_whenMalformed_isRefusedBeforeSending(text: String) async throws {
         let connection = try await TestDatabase.connect()
+        let good = "01890a5d-ac96-774b-bcce-b302099a8057"
 
-        await #expect { try await connection.query("SELECT \(uuids: ["no"])") } throws: {
+        await #expect { try await connection.query("SELECT \(uuids: [good, nil, text])") } throws: {
             ($0 as? PostgresError)?.code == .unrepresentableValue
         }
+    }
+
+    @Test func arrays_whenEmptyOrOfEmptyElements_comeBackAsTheyWere() async throws {
+        let connection = try await TestDatabase.connect()
+        let id = "01890A5D-AC96-774B-BCCE-B302099A8057"
+
+        let row = try await connection.query(
+            """
+            SELECT \(jsons: []) AS jsons, \(blobs: []) AS blobs, \(timestamps: []) AS instants,
+                \(bools: []) AS bools, \(texts: []) AS texts, \(blobs: [[], nil, [7]]) AS bytes,
+                \(texts: ["", nil, ""]) AS gaps, \(uuids: [id]) AS ids
+            """
+        ).one()
+
+        for column in ["jsons", "blobs", "instants", "bools", "texts"] {
+            #expect(try row.optionalTexts(column) == [])
+        }
+        #expect(try row.optionalTexts("bytes") == [#"\x"#, nil, #"\x07"#])
+        #expect(try row.optionalTexts("gaps") == ["", nil, ""])
+        #expect(try row.optionalTexts("ids") == [id.lowercased()])
     }
 
     @Test func fragments_whenNested_areRenumbered() async throws {

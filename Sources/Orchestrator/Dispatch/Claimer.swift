@@ -139,7 +139,7 @@ struct Claimer: Sendable {
     private func request(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, now: Instant, realNow: Int64
     ) throws -> (RequestQueries.Held, PriceChangeIntent, [DispatchQueries.OpenChange])? {
-        let sendable = judged.filter(\.isSent)
+        let sendable = judged.filter(\.isSendable)
         guard let first = sendable.first else { return nil }
         let key = sendable.count > 1 ? first.groupKey : nil
         let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
@@ -178,7 +178,7 @@ private final class JudgedChange {
         self.verdict = verdict
     }
 
-    var isSent: Bool {
+    var isSendable: Bool {
         switch verdict {
         case .send: true
         case .wait, .ineligible: false

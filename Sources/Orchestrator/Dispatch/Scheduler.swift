@@ -206,8 +206,7 @@ package struct Scheduler: Service {
         let limits = world.limits
         // No more than can leave before the next lease: each costs a handshake, and a new process is to call soon.
         await world.store.prepare(min(callsMax(controls), prices.slotsAhead))
-        let slots = try await prices.lease(
-            callsMax(controls) * (prices.perSecond == nil ? Self.claimsPerLook : 1))
+        let slots = try await prices.lease(slotsMax(controls))
         guard slots.granted > 0 else {
             guard slots.lease.blockedUntil == nil else { return 0 }
             try await prices.pause(after: slots)
@@ -216,9 +215,10 @@ package struct Scheduler: Service {
         var free = slots.granted
         var judged = 0
         let until = ContinuousClock.now + limits.leavesWithin / 2
-        for turn in turns
-        where free > 0 && !slots.isSilenced && ContinuousClock.now < until && !Task.isCancelled {
-            guard try await room(out, until: until) else { break }
+        for turn in turns where free > 0 && mayClaim(slots, until: until, out) {
+            // Asked once more: an answer may have come meanwhile that wants no further calls.
+            guard try await hasRoom(out, until: until), mayClaim(slots, until: until, out)
+            else { break }
             let started = ContinuousClock.now
             let claim = try await claimer.claim(turn, limit: min(free, claimSize.next))
             claimSize.note(claim.requests.count, took: .now - started)
@@ -236,8 +236,17 @@ package struct Scheduler: Service {
         return judged
     }
 
-    /// Waits until further calls may be out; false where that takes too long.
-    private func room(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
+    private func mayClaim(
+        _ slots: CallSlots, until: ContinuousClock.Instant, _ out: CallsOut
+    ) -> Bool {
+        !slots.isSilenced && out.quietFor == .zero && ContinuousClock.now < until
+            && !Task.isCancelled
+    }
+
+    /// Without a limit of the rate: waits until further calls may be out; false where that takes too long. With one no
+    /// claim waits for calls, since its slots would go by.
+    private func hasRoom(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
+        guard prices.perSecond == nil else { return true }
         while out.count >= world.limits.callsOutMax {
             guard ContinuousClock.now < until else { return false }
             try await Alarm.shared.wait(for: Self.roomWait)
@@ -248,6 +257,11 @@ package struct Scheduler: Service {
     /// While the service has halted one call asks whether the App Store takes calls again.
     private func callsMax(_ controls: ControlQueries.Everything) -> Int {
         controls.isHalted ? 1 : world.limits.requestsPerClaim
+    }
+
+    private func slotsMax(_ controls: ControlQueries.Everything) -> Int {
+        guard prices.perSecond == nil, !controls.isHalted else { return callsMax(controls) }
+        return callsMax(controls) * Self.claimsPerLook
     }
 
     /// `started` before the claim asked for pauses and leased the intents; called once they are committed.

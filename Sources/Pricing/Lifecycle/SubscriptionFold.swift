@@ -58,11 +58,16 @@ package struct SubscriptionFold: Sendable {
             state.cancellations.keepSettled(of: before.cancellations)
             state.cancellations += before.cancellations.withdrawn(where: state.cancellations)
         }
-        let former = Dictionary(before.changes.map { ($0.changeID, $0) }) { first, _ in first }
-        let moved = state.changes.filter { $0 != former[$0.changeID] }
+        let places = Dictionary(
+            zip(before.changes.lazy.map(\.changeID), before.changes.indices)
+        ) { first, _ in first }
+        func former(_ changeID: String) -> TrackedChange? {
+            places[changeID].map { before.changes[$0] }
+        }
+        let moved = state.changes.filter { $0 != former($0.changeID) }
         answered = []
         for line in transitions where all == nil && line.evidenceKind == .response {
-            guard let sent = former[line.changeID], sent.progress.state == .sending,
+            guard let sent = former(line.changeID), sent.progress.state == .sending,
                 line.evidenceID == sent.requestReferenceID,
                 transitions.count(where: { $0.changeID == line.changeID }) == 1
             else { continue }
@@ -73,7 +78,7 @@ package struct SubscriptionFold: Sendable {
         latest = arrived.max { $0.key < $1.key }
         reopened = moved.filter { change in
             !change.progress.state.isFinal
-                && former[change.changeID]?.progress.state.isFinal == true
+                && former(change.changeID)?.progress.state.isFinal == true
         }
         reenabled = state.ownCancels.filter { !before.ownCancels.contains($0) }
         cancellations = state.cancellations.filter { !before.cancellations.contains($0) }

@@ -127,10 +127,12 @@ struct DeliveryWorld {
         calls: (any StoreCalls)? = nil,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
         leaseFor: Duration = Scheduler.Limits().leaseFor,
+        perSecond: Int? = Scheduler.Limits().changePricePerSecond,
         wait: @escaping CallBudget.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()
         limits.leaseFor = leaseFor
+        limits.changePricePerSecond = perSecond
         limits.retry = retry
         limits.failureWait = .zero
         // A crowded machine is no reason to hold a call back.

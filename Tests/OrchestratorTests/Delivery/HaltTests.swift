@@ -413,6 +413,34 @@ import Testing
         await world.close()
     }
 
+    @Test(arguments: [50, nil])
+    func refusedKey_howeverFastCallsMayGo_isProbedByOneCall(perSecond: Int?) async throws {
+        let refusal = ScriptedStore.Reply.refused(.haltService, code: 4_010_000)
+        let world = try await World.make(Array(repeating: refusal, count: 100))
+        let ids = try await world.idsOfOneBucket(12)
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(
+            ids.enumerated().map { World.row($1, line: $0 + 2) })
+        try await world.deliver(world.scheduler())
+        world.clock.advance(by: .seconds(61))
+        world.realClock.advance(by: .seconds(61))
+
+        let store = SilentStore(to: Set(ids), others: world.store)
+        let scheduler = world.scheduler(calls: store, perSecond: perSecond)
+        let round = Task { try await scheduler.round() }
+        while store.asked == 0 { await Task.yield() }
+        let out = try await Self.text(
+            world,
+            "SELECT count(*)::text AS text FROM repricer.price_change_requests WHERE state = 'sending'"
+        )
+        store.answer()
+        _ = try await round.value
+
+        #expect(out == "1")
+        #expect(store.asked == 1)
+        await world.close()
+    }
+
     @Test func pause_ofEverything_isAskedByTheClaimItself() async throws {
         let world = try await World.make()
         try await world.subscribe("1")
