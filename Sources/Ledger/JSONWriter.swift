@@ -103,16 +103,11 @@ package struct JSONWriter {
     }
 
     private mutating func escape(_ byte: UInt8) {
-        switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
-            bytes.append(UInt8(ascii: "\\"))
-            bytes.append(byte)
-        case 0..<0x20:
-            let digits = Array("0123456789abcdef".utf8)
-            bytes.append(contentsOf: "\\u00".utf8)
-            bytes.append(digits[Int(byte >> 4)])
-            bytes.append(digits[Int(byte & 15)])
-        default: bytes.append(byte)
-        }
+        if Self.isEscaped(byte) { bytes.append(UInt8(ascii: "\\")) }
+        guard byte < 0x20 else { return bytes.append(byte) }
+        let digits = Array("0123456789abcdef".utf8)
+        bytes.append(contentsOf: "u00".utf8)
+        bytes.append(digits[Int(byte >> 4)])
+        bytes.append(digits[Int(byte & 15)])
     }
 }
