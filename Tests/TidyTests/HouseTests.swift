@@ -100,4 +100,67 @@ import Testing
             ModuleRules.differences(drawn, "Sources/README.md", declared, "Package.swift") == [])
         #expect(ModuleRules.differences(imported, "imports", declared, "Package.swift") == [])
     }
+
+    @Test func links_inDocuments_leadSomewhere() throws {
+        let documents = repository.paths.filter { $0.hasSuffix(".md") }
+        let found = try documents.flatMap { path in
+            let links = DocumentReferences.links(try Repository.text(path))
+            return DocumentReferences.broken(links, of: path, among: repository.paths) { target in
+                // A folder has no headings.
+                (try? Repository.text(target)).map(DocumentReferences.anchors) ?? []
+            }.map { "\(path): \($0)" }
+        }
+
+        #expect(documents.count > 5)
+        #expect(found == [])
+    }
+
+    @Test func paths_inDocuments_exist() throws {
+        let found = try repository.paths.filter { $0.hasSuffix(".md") }.flatMap { document in
+            DocumentReferences.paths(try Repository.text(document))
+                .filter { !DocumentReferences.exists($0, among: repository.paths) }
+                .map { "\(document): \($0)" }
+        }
+
+        #expect(found == [])
+    }
+
+    @Test func errorsAndWarnings_ofTheProduct_areInTheRunbook() throws {
+        let quoted = DocumentReferences.logLines(try Repository.text("Deploy/docs/RUNBOOK.md"))
+        let sources = repository.files(in: ["Sources"], except: Self.aroundTheProduct).map(\.text)
+        let alarms = sources.reduce(into: Set()) { $0.formUnion(DocumentReferences.alarms($1)) }
+        let texts = Set(sources.flatMap(\.tokens).filter { $0.kind == .string }.map(\.text))
+
+        #expect(alarms.count > 20)
+        #expect(
+            alarms.filter { alarm in
+                !quoted.contains { DocumentReferences.isQuote($0, of: alarm) }
+            } == [])
+        #expect(
+            quoted.filter { quote in
+                !texts.contains { DocumentReferences.isQuote(quote, of: $0) }
+            } == [])
+    }
+
+    @Test func metrics_ofTheProduct_areInOperations() throws {
+        let operations = try Repository.text("Deploy/docs/OPERATIONS.md")
+        let runbook = try Repository.text("Deploy/docs/RUNBOOK.md")
+        let named = DocumentReferences.metrics(named: operations)
+        let metrics = repository.files(in: ["Sources"], except: Self.aroundTheProduct)
+            .reduce(into: Set()) { $0.formUnion(DocumentReferences.metrics($1.text)) }
+            .map { Self.renamed[$0] ?? $0 }
+
+        #expect(named.symmetricDifference(metrics) == [])
+        #expect(DocumentReferences.metrics(named: runbook).subtracting(named) == [])
+    }
+
+    private static let aroundTheProduct = [
+        "Sources/SandboxStore", "Sources/appstore-sandbox", "Sources/Benchmarks",
+    ]
+
+    /// Metrics that documents call by the name that the code is about to give them.
+    private static let renamed = [
+        "repricer_status_looks_total": "repricer_status_checks_total",
+        "repricer_status_looks_open": "repricer_status_checks_open",
+    ]
 }

@@ -1,0 +1,89 @@
+import Testing
+
+@Suite struct DocumentReferenceTests {
+    @Test func links_ofADocument_areItsOwnTargets() {
+        let markdown = "see [a](b/c.md#d-e) and [x](https://example.com/a), [here](#top)"
+
+        #expect(DocumentReferences.links(markdown) == ["b/c.md#d-e", "#top"])
+    }
+
+    @Test func anchors_ofHeadings_areTheirLinks() {
+        let markdown = """
+            # Silence after a 429
+            ```sh
+            # no heading
+            ```
+            ## `test-notification`, twice
+            """
+
+        #expect(
+            DocumentReferences.anchors(markdown)
+                == ["silence-after-a-429", "test-notification-twice"])
+    }
+
+    @Test(arguments: [
+        ("b.md", true), ("b.md#top", true), ("b.md#bottom", false), ("../a.md", true),
+        ("./c.md", false), ("#top", true), ("#bottom", false), ("..", true), ("../d", false),
+    ])
+    func broken_ofALink_saysWhetherItLeadsSomewhere(_ link: String, _ isFound: Bool) {
+        let broken = DocumentReferences.broken(
+            [link], of: "e/f/x.md", among: ["e/a.md", "e/f/b.md", "e/f/x.md"]
+        ) { _ in ["top"] }
+
+        #expect(broken == (isFound ? [] : [link]))
+    }
+
+    @Test func paths_inBackticks_areNamed() {
+        let markdown = """
+            `Sources/A/B.swift`, `Tests/floor`, `Deploy/torture --seed 1`, `A/B.swift`, `Migrations/NNNN_what.sql`,
+            `Sources/NOUN/Verb.swift`, `Sources/Ledger/…Queries.swift`, `Deploy/docs/README.md`
+            """
+
+        #expect(
+            DocumentReferences.paths(markdown)
+                == ["Sources/A/B.swift", "Tests/floor", "Deploy/docs/README.md"])
+    }
+
+    @Test func alarms_ofASource_areItsErrorsAndWarnings() {
+        let source = SwiftText(
+            """
+            log.error(isOne ? "a" : "b", ["c": "d"])
+            world.log.warning("e")
+            log.notice("f")
+            Rounds(log: log, failure: "g", idleWait: wait)
+            log.error(failure, ["h": "i"])
+            throw.error("j")
+            """)
+
+        #expect(DocumentReferences.alarms(source) == ["a", "b", "e", "g"])
+    }
+
+    @Test func metrics_ofASource_areWhatItDescribesAndWrites() {
+        let source = SwiftText(
+            """
+            metrics.describe("repricer_a", "text")
+            metrics.increment(\n"repricer_b_total", labels: ["c": "repricer_c"])
+            grant("repricer_service")
+            """)
+
+        #expect(DocumentReferences.metrics(source) == ["repricer_a", "repricer_b_total"])
+        #expect(
+            DocumentReferences.metrics(named: "`repricer_a{x=\"1\"} > 0` as repricer_service")
+                == ["repricer_a"])
+    }
+
+    @Test func logLines_ofTheRunbook_areThoseOfItsTable() {
+        let runbook = """
+            | `no` | line |
+            | **Log lines** | |
+            | `a`, `b; …` | [A](#a) |
+            | `c` | `d` |
+            | **What a command prints** | |
+            | `e` | [E](#e) |
+            """
+
+        #expect(DocumentReferences.logLines(runbook) == ["a", "b; …", "c"])
+        #expect(DocumentReferences.isQuote("b; …", of: "b; more"))
+        #expect(!DocumentReferences.isQuote("b", of: "b; more"))
+    }
+}

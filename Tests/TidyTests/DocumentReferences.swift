@@ -1,0 +1,131 @@
+import Foundation
+
+/// What documents refer to: links, paths, metrics, lines of the log.
+enum DocumentReferences {
+    /// Files and headings that a document links to; not other sites.
+    static func links(_ markdown: String) -> [String] {
+        markdown.matches(of: /\]\(([^)\s]+)\)/).map { String($0.1) }
+            .filter { !$0.contains("://") }
+    }
+
+    /// The names under which a document's headings can be linked to.
+    static func anchors(_ markdown: String) -> Set<String> {
+        var isCode = false
+        var anchors: Set<String> = []
+        for line in markdown.split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.trimmingPrefix(/\s*/).hasPrefix("```") { isCode.toggle() }
+            guard !isCode, let heading = line.firstMatch(of: /^#+ (.+)/)?.1 else { continue }
+            let kept = heading.lowercased().filter { character in
+                character.isLetter || character.isNumber || " -_".contains(character)
+            }
+            anchors.insert(kept.replacing(" ", with: "-"))
+        }
+        return anchors
+    }
+
+    /// Links of the document at `path` that lead nowhere.
+    static func broken(
+        _ links: [String], of path: String, among paths: [String], anchors: (String) -> Set<String>
+    ) -> [String] {
+        links.filter { link in
+            let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
+            let file = parts.first.map(String.init) ?? ""
+            let target = file.isEmpty ? path : resolved(file, from: path)
+            guard exists(target, among: paths) else { return true }
+            guard parts.count == 2, let anchor = parts.last.map(String.init) else { return false }
+            return !anchors(target).contains(anchor)
+        }
+    }
+
+    private static func resolved(_ link: String, from path: String) -> String {
+        var folders = path.split(separator: "/").dropLast()
+        for part in link.split(separator: "/") {
+            switch part {
+            case ".": continue
+            case "..": folders = folders.dropLast()
+            case let name: folders.append(name)
+            }
+        }
+        return folders.joined(separator: "/")
+    }
+
+    /// Whether a file or a folder is there.
+    static func exists(_ path: String, among paths: [String]) -> Bool {
+        paths.contains { $0 == path || $0.hasPrefix(path + "/") }
+    }
+
+    /// Paths from the top that a document names in backticks. One with a part in capitals is a pattern.
+    static func paths(_ markdown: String) -> Set<String> {
+        let named = markdown.matches(of: /`((?:Sources|Tests|Deploy|Migrations)\/[^`\s]+)`/)
+            .map { $0.1.split(separator: "/") }
+            .filter { parts in
+                !parts.contains { part in
+                    part.contains(/[*…]|NNNN/)
+                        || part.count > 1 && part.allSatisfy(\.isUppercase)
+                }
+            }
+        return Set(named.map { $0.joined(separator: "/") })
+    }
+
+    /// The messages that a source logs as errors and warnings, those of `Rounds` too.
+    static func alarms(_ source: SwiftText) -> Set<String> {
+        var alarms: Set<String> = []
+        for index in source.tokens.indices {
+            let next = source.token(index + 1)
+            if source.tokens[index].isCode("failure"), next?.isCode(":") ?? false,
+                let message = source.token(index + 2), message.kind == .string
+            {
+                alarms.insert(message.text)
+            }
+            guard ["error", "warning"].contains(where: source.tokens[index].isCode),
+                source.token(index - 1)?.isCode(".") ?? false,
+                source.token(index - 2)?.isCode("log") ?? false, next?.isCode("(") ?? false
+            else { continue }
+            // What follows in brackets are the fields.
+            let arguments = source.tokens[(index + 1)...source.close(of: index + 1)]
+            let message = arguments.prefix { !$0.isCode("[") }
+            alarms.formUnion(message.filter { $0.kind == .string }.map(\.text))
+        }
+        return alarms
+    }
+
+    /// The metrics that a source describes or writes.
+    static func metrics(_ source: SwiftText) -> Set<String> {
+        let verbs = ["describe", "increment", "set", "counter", "timing"]
+        return Set(
+            source.tokens.indices.compactMap { index in
+                guard verbs.contains(where: source.tokens[index].isCode),
+                    source.token(index + 1)?.isCode("(") ?? false,
+                    let name = source.token(index + 2), name.kind == .string,
+                    name.text.hasPrefix("repricer_")
+                else { return nil }
+                return name.text
+            })
+    }
+
+    /// The metrics that a document names; roles of the database begin alike.
+    static func metrics(named markdown: String) -> Set<String> {
+        let roles: Set = [
+            "repricer_pricing", "repricer_service", "repricer_finance", "repricer_owner",
+        ]
+        return Set(markdown.matches(of: /repricer_[a-z][a-z_]*/).map { String($0.0) })
+            .subtracting(roles)
+    }
+
+    /// The log lines that the runbook's first table quotes. One that ends in `…` is the beginning of a line.
+    static func logLines(_ runbook: String) -> [String] {
+        let rows = runbook.split(separator: "\n")
+        guard let start = rows.firstIndex(where: { $0.hasPrefix("| **Log lines**") }) else {
+            return []
+        }
+        return rows[(start + 1)...].prefix { $0.hasPrefix("| `") }.flatMap { row in
+            row.dropFirst(2).prefix { $0 != "|" }.matches(of: /`([^`]+)`/).map { String($0.1) }
+        }
+    }
+
+    /// Whether `quoted` is the message, or its beginning.
+    static func isQuote(_ quoted: String, of message: String) -> Bool {
+        guard quoted.hasSuffix("…") else { return quoted == message }
+        return message.hasPrefix(quoted.dropLast())
+    }
+}
