@@ -1,10 +1,10 @@
--- Consent thresholds, storefronts that always ask, currency decimals and exchange rates become data: what
--- Apple changes is imported, and an old instant is still judged by the rules of its day.
+-- Consent thresholds, storefronts that always ask, currency decimals and exchange rates are data. What Apple changes
+-- is imported; nothing is overwritten, so an old instant is still judged by the rules of its day.
 -- Locks: none on existing tables.
 -- breaking: no
 
--- One row an import; its number is the version of the rules. Two imports at one moment meet at the primary
--- key, and the second one starts again.
+-- One row an import; its number is the version of the rules. Two imports at one moment meet at the primary key, and
+-- the second one starts again. Whoever imports can't write imported_by: nobody signs for another.
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamptz NOT NULL,
@@ -93,9 +93,9 @@ CREATE TABLE repricer.exchange_rates (
 COMMENT ON TABLE repricer.exchange_rates IS
     'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
--- What is known on the day the product ships: the part of Apple's table of storefronts that could be read
--- (AFG to BGR), the rule's own text for the USA, Apple's currencies. The annual amount is always ten times
--- the other one. Apple's list of storefronts that always ask could not be read: it is empty, not guessed.
+-- What is known on the day the product ships: the part of Apple's table of storefronts that could be read (AFG to
+-- BGR), the rule's own text for the USA, and Apple's currencies. The annual amount is always ten times the other one.
+-- Apple's list of storefronts that always ask could not be read: the table is empty, not guessed.
 INSERT INTO repricer.rule_imports (revision, imported_at, file)
     VALUES (1, '-infinity', 'shipped with the product');
 INSERT INTO repricer.consent_thresholds
@@ -117,17 +117,3 @@ INSERT INTO repricer.currency_decimals (currency, valid_from, revision, decimals
         ('AED AUD BGN BRL CAD CHF CNY CZK EGP EUR GBP ILS MYR NZD PEN PLN QAR RON SAR SGD TRY USD ZAR',
             2)) AS d (currencies, decimals)
     CROSS JOIN LATERAL unnest(string_to_array(d.currencies, ' ')) AS c (currency);
-
-GRANT SELECT ON repricer.rule_imports, repricer.consent_thresholds,
-    repricer.always_consent_storefronts, repricer.currency_decimals, repricer.exchange_rates
-    TO repricer_pricing, repricer_service;
--- imported_by is left out: nobody signs for another.
-GRANT INSERT (revision, imported_at, file, content_sha256) ON repricer.rule_imports TO repricer_pricing;
-GRANT INSERT (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
-    ON repricer.consent_thresholds TO repricer_pricing;
-GRANT INSERT (storefront, valid_from, revision, is_required, source)
-    ON repricer.always_consent_storefronts TO repricer_pricing;
-GRANT INSERT (currency, valid_from, revision, decimals, source)
-    ON repricer.currency_decimals TO repricer_pricing;
-GRANT INSERT (currency, valid_from, revision, billionths_per_euro, source)
-    ON repricer.exchange_rates TO repricer_pricing;

@@ -37,7 +37,7 @@ LEFT JOIN LATERAL (
     SELECT l.state, l.reason, l.occurred_at, l.evidence_kind, l.evidence_id FROM price_change_history l
     WHERE l.original_transaction_id = c.original_transaction_id AND l.change_id = c.change_id
         AND l.occurred_at <= p_at
-    -- Of one instant the one furthest along the road.
+    -- Of two lines of one instant, the one that is further along the road counts.
     ORDER BY l.occurred_at DESC, array_position(ARRAY['awaiting_approval', 'queued', 'sending', 'unknown',
         'scheduled', 'pending_consent', 'accepted'], l.state) DESC NULLS FIRST, l.state LIMIT 1) h ON true
 CROSS JOIN LATERAL (
@@ -101,7 +101,7 @@ BEGIN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- Whoever may approve it as the second has done so: this is the first approval that was missing.
+    -- Somebody who may approve it as the second has done so: this is the first approval that was missing.
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM first_approvals f
         WHERE f.batch_id = p_batch_id
@@ -172,7 +172,7 @@ BEGIN
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Limits change rarely; one that changes now waits until this approval is judged by what it was.
+    -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
     LOCK TABLE approval_limits IN SHARE MODE;
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
@@ -188,7 +188,7 @@ BEGIN
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
             next_release_at = wave_release_at(waves -> 0, p_at)
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
-    -- One that ended while it waited stays ended: an older change of its item turned out to be open.
+    -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
     WITH queued AS (
         UPDATE price_changes SET state = 'queued', state_since = p_at,
                 is_ready = (send_after IS NULL OR send_after <= p_at)
@@ -291,7 +291,7 @@ CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT bas
     AS $$
 WITH facts AS (
     SELECT coalesce(s.currency, c.currency) AS currency,
-        -- Of an undo only undo_batch wrote it.
+        -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
             ELSE coalesce(i.price, c.current_price_milliunits) END::numeric AS old,
         c.new_price_milliunits::numeric AS new,
@@ -308,7 +308,7 @@ WITH facts AS (
     WHERE c.batch_id = p_batch_id
 ), money AS (
     SELECT currency, count(*) AS rows,
-        -- From nothing to something is more than any percent.
+        -- A price that rises from 0 rises by more than any percentage.
         max(CASE WHEN old > 0 THEN abs(new - old) * 10000 / old WHEN new <> old THEN 'Infinity' ELSE 0 END)
             AS basis_points,
         ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
@@ -456,7 +456,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Without its lease, nobody who holds it now writes anything but that it is complete.
+    -- Its lease goes: a process that holds it now can write nothing but that the extension is complete.
     UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, lease_owner = NULL, leased_until = NULL,
             next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
         WHERE extension_id = p_extension_id;
@@ -527,7 +527,7 @@ BEGIN
     SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
     FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
     IF NOT FOUND THEN RETURN; END IF;
-    -- After the lock: waiting for it must not make slots start in the past.
+    -- The clock is read under the lock: waiting for it must not make slots start in the past.
     v_now := coalesce(p_now, repricer.rate_clock());
     IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
     IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
@@ -539,7 +539,7 @@ BEGIN
             SELECT t FROM unnest(v_taken) AS t WHERE t > v_now - p_window AND t <> ALL (p_missed) ORDER BY t);
     END IF;
     IF p_most > 0 AND v_taken = '{}' THEN
-        -- As if the last window had been used, so that a window's calls don't leave in the first half of each.
+        -- The last window counts as used. Otherwise the calls of each window would leave in its first half.
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
@@ -603,7 +603,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    -- One that somebody holds is being sent; put back, it is left out by the claim itself.
+    -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
     WITH taken AS (
         SELECT original_transaction_id, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
@@ -620,42 +620,72 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) RETURNS integer
+CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '2s'
     AS $_$
 DECLARE
+    v_column text;
+    v_storage text := '';
+    v_default text := p_table || '_default';
+    v_months timestamptz[];
     v_from timestamptz;
     v_to timestamptz;
     v_name text;
+    v_has_rows boolean;
     v_made integer := 0;
 BEGIN
-    FOR v_from IN
-        SELECT m FROM generate_series(date_trunc('month', p_at),
+    CASE p_table
+        WHEN 'notifications' THEN
+            v_column := 'received_at';
+            v_storage := ' WITH (toast_tuple_target = 128)';
+        WHEN 'price_change_history' THEN
+            v_column := 'occurred_at';
+        ELSE
+            RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
+    END CASE;
+    SELECT array_agg(m ORDER BY m) INTO v_months
+        FROM generate_series(date_trunc('month', p_at),
             date_trunc('month', p_at) + p_ahead * interval '1 month', interval '1 month') m
-    LOOP
-        v_to := v_from + interval '1 month';
-        v_name := 'notifications_' || to_char(v_from, 'YYYY_MM');
-        CONTINUE WHEN EXISTS (
-            SELECT FROM notification_partitions
-            WHERE ends_at > v_from AND (starts_at IS NULL OR starts_at <= v_from));
-        -- One at a time; a second one finds the partition made. Writers go on: this lock leaves them alone.
+        WHERE NOT EXISTS (
+            SELECT FROM month_partitions p
+            WHERE p.parent = p_table AND p.starts_at <= m AND p.ends_at > m);
+    IF v_months IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF p_table = 'price_change_history' THEN
+        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+        -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
+        -- long for them.
+        SET LOCAL lock_timeout = '500ms';
+        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+    ELSE
+        -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
+    END IF;
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        INTO v_has_rows USING v_months;
+    IF v_has_rows THEN
+        -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
+        -- find these rows in none of them. The lock is taken before any partition is attached: whoever holds the table
+        -- and waits for its default partition could otherwise wait for us while we wait for them.
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
+    END IF;
+    FOREACH v_from IN ARRAY v_months LOOP
+        v_to := v_from + interval '1 month';
+        v_name := p_table || '_' || to_char(v_from, 'YYYY_MM');
         CONTINUE WHEN to_regclass(format('repricer.%I', v_name)) IS NOT NULL;
-        EXECUTE format(
-            'CREATE TABLE %I (LIKE notifications INCLUDING ALL) WITH (toast_tuple_target = 128)', v_name);
-        IF EXISTS (SELECT FROM notifications_default WHERE received_at >= v_from AND received_at < v_to) THEN
-            -- Readers wait before they look which partitions there are: one that had looked would find these rows in
-            -- none of them.
-            LOCK TABLE notifications IN ACCESS EXCLUSIVE MODE;
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL)%s', v_name, p_table, v_storage);
+        IF v_has_rows THEN
             EXECUTE format(
-                'WITH moved AS (DELETE FROM notifications_default WHERE received_at >= $1 AND received_at < $2 '
-                'RETURNING *) INSERT INTO %I SELECT * FROM moved', v_name) USING v_from, v_to;
+                'WITH moved AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) '
+                'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
         END IF;
-        EXECUTE format('ALTER TABLE notifications ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
-            v_name, v_from, v_to);
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+            p_table, v_name, v_from, v_to);
         v_made := v_made + 1;
     END LOOP;
     RETURN v_made;
@@ -675,7 +705,7 @@ BEGIN
         SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One approval at a time: two that record side by side would not see each other's claims.
+    -- One approval at a time records claims: two side by side would not see each other's.
     PERFORM pg_advisory_xact_lock(hashtextextended('repricer.dependent_claims', 0));
     WITH named AS (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
@@ -852,6 +882,7 @@ $$;
 CREATE TABLE repricer.batches (
     batch_id uuid NOT NULL,
     name text NOT NULL,
+    undoes_batch_id uuid,
     state text DEFAULT 'awaiting_approval'::text NOT NULL,
     content_sha256 text NOT NULL,
     plan_hash text NOT NULL,
@@ -863,21 +894,20 @@ CREATE TABLE repricer.batches (
     decided_by name,
     decided_at timestamp with time zone,
     decision_reason text,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_reason text,
     "grouping" text DEFAULT 'announced'::text NOT NULL,
     waves jsonb DEFAULT '[]'::jsonb NOT NULL,
     released_wave smallint DEFAULT 0 NOT NULL,
     next_release_at timestamp with time zone,
+    is_paused boolean DEFAULT false NOT NULL,
     paused_by text,
     paused_at timestamp with time zone,
+    paused_reason text,
     guards jsonb DEFAULT '[]'::jsonb NOT NULL,
     guards_count_from timestamp with time zone,
+    guard_reading jsonb,
     halted_by text,
-    undoes_batch_id uuid,
     halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
     is_parking boolean DEFAULT false NOT NULL,
-    guard_reading jsonb,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
     CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
@@ -891,6 +921,8 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
 );
 
+COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
+
 COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
 
 COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
@@ -903,15 +935,13 @@ COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, aut
 
 COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
 
-COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
+COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 
-COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
+COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
 
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
 
 COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
-
-COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 
 CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
@@ -1157,7 +1187,7 @@ BEGIN
     IF v_rows = 0 THEN
         RETURN 0;
     END IF;
-    -- An undo that came to nothing may be asked for again: its content is its own.
+    -- The digest holds the id of the undo, so that an undo that came to nothing may be asked for again.
     SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
                 ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
         FROM price_changes WHERE batch_id = p_undo_id;
@@ -1180,7 +1210,7 @@ SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
 FROM repricer.price_changes c, LATERAL (
-    -- The lead before the renewal stays when the renewal moves.
+    -- When the renewal moves, the lead before it stays the same.
     SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
 WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
     AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
@@ -1317,17 +1347,25 @@ COMMENT ON COLUMN repricer.price_change_requests.is_reopened IS 'A late statemen
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
     change_id uuid NOT NULL,
-    batch_id uuid NOT NULL,
-    line bigint NOT NULL,
     bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    batch_id uuid NOT NULL,
+    submitted_by text DEFAULT SESSION_USER NOT NULL,
+    line bigint NOT NULL,
+    wave smallint DEFAULT 0 NOT NULL,
+    undoes_change_id uuid,
     sku text NOT NULL,
+    current_sku text,
+    called_sku text,
+    former_skus text[],
+    dependent_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    current_dependent_skus text[],
+    called_dependent_skus text[],
     direction text NOT NULL,
     currency text NOT NULL,
     storefront text NOT NULL,
     period text NOT NULL,
     current_price_milliunits bigint NOT NULL,
     new_price_milliunits bigint NOT NULL,
-    dependent_skus text[] DEFAULT '{}'::text[] NOT NULL,
     expected_price_milliunits bigint,
     effective_on_or_after date,
     forecast_consent text NOT NULL,
@@ -1340,12 +1378,21 @@ CREATE TABLE repricer.price_changes (
     send_after timestamp with time zone,
     send_by timestamp with time zone NOT NULL,
     due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
     is_ready boolean DEFAULT false NOT NULL,
+    is_held boolean DEFAULT false NOT NULL,
     goes_alone boolean DEFAULT false NOT NULL,
     next_attempt_at timestamp with time zone,
     request_reference_id uuid,
     state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    stage text GENERATED ALWAYS AS (
+CASE state
+    WHEN 'sending'::text THEN 'queued'::text
+    ELSE state
+END) STORED NOT NULL,
+    state_since timestamp with time zone NOT NULL,
     reason text,
+    doubtful_since timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -1353,23 +1400,6 @@ CREATE TABLE repricer.price_changes (
     acceptance text,
     effective_at timestamp with time zone,
     ended_at timestamp with time zone,
-    state_since timestamp with time zone NOT NULL,
-    current_sku text,
-    current_dependent_skus text[],
-    planned_effective_at timestamp with time zone,
-    submitted_by text DEFAULT SESSION_USER NOT NULL,
-    called_sku text,
-    called_dependent_skus text[],
-    former_skus text[],
-    wave smallint DEFAULT 0 NOT NULL,
-    undoes_change_id uuid,
-    is_held boolean DEFAULT false NOT NULL,
-    doubtful_since timestamp with time zone,
-    stage text GENERATED ALWAYS AS (
-CASE state
-    WHEN 'sending'::text THEN 'queued'::text
-    ELSE state
-END) STORED NOT NULL,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_consent CHECK (
 CASE
@@ -1388,25 +1418,25 @@ END),
 )
 WITH (fillfactor='80');
 
+COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
+
 COMMENT ON COLUMN repricer.price_changes.current_sku IS 'The item''s name today, where it was renamed after submission; sku stays the submitted one.';
-
-COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS 'The dependents'' names today, where one was renamed after submission.';
-
-COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 
 COMMENT ON COLUMN repricer.price_changes.called_sku IS 'The item''s name in our last call, where it was renamed between submission and call.';
 
-COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS 'The dependents'' names in our last call, where one was renamed between submission and call.';
-
 COMMENT ON COLUMN repricer.price_changes.former_skus IS 'Names that the item had since our call and lost again; a charge may bear any of them.';
 
-COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
+COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS 'The dependents'' names today, where one was renamed after submission.';
+
+COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS 'The dependents'' names in our last call, where one was renamed between submission and call.';
+
+COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 
 COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
 
-COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
-
 COMMENT ON COLUMN repricer.price_changes.stage IS 'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
+
+COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
 
 CREATE VIEW report.batch_summary AS
  WITH calls_out AS (
@@ -1693,6 +1723,9 @@ CREATE TABLE repricer.dependent_cancellations (
     parent_sku text NOT NULL,
     batch_id uuid NOT NULL,
     cause text NOT NULL,
+    is_elsewhere boolean DEFAULT false NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
     state text DEFAULT 'requested'::text NOT NULL,
     price_milliunits bigint,
     currency text,
@@ -1703,9 +1736,6 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_look_at timestamp with time zone,
     looks integer DEFAULT 0 NOT NULL,
-    is_elsewhere boolean DEFAULT false NOT NULL,
-    target_transaction_id text,
-    cancel_reference_id uuid,
     CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
     CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
 );
@@ -1729,6 +1759,8 @@ CREATE TABLE repricer.subscriptions (
     period text,
     product_id text,
     app_account_token text,
+    ownership_type text,
+    offer_discount_type text,
     latest_transaction_id text,
     original_purchase_at timestamp with time zone,
     recent_subscription_start_at timestamp with time zone,
@@ -1742,8 +1774,6 @@ CREATE TABLE repricer.subscriptions (
     signed_at timestamp with time zone,
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
-    ownership_type text,
-    offer_discount_type text,
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
     CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
@@ -1914,23 +1944,23 @@ CREATE TABLE repricer.notifications (
     subtype text,
     original_transaction_id text,
     understood boolean NOT NULL,
+    unknown text[],
     signed_payload text,
     packed bytea,
     header_digests bytea,
-    unknown text[],
     CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
 )
 PARTITION BY RANGE (received_at);
 ALTER TABLE ONLY repricer.notifications ALTER COLUMN signed_payload SET COMPRESSION lz4;
 ALTER TABLE ONLY repricer.notifications ALTER COLUMN packed SET COMPRESSION lz4;
 
-COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The payload itself, where it does not come back to the byte from packed, and in rows of before 0008.';
+COMMENT ON COLUMN repricer.notifications.unknown IS 'What of it was not known when it was read, each as kind:name; null: nothing.';
+
+COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The payload itself, where it does not come back to the byte from packed.';
 
 COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
 
 COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
-
-COMMENT ON COLUMN repricer.notifications.unknown IS 'What of it was not known when it was read, each as kind:name; null: nothing, or read before 0013.';
 
 CREATE VIEW report.notification_health AS
  SELECT n.type,
@@ -2987,17 +3017,6 @@ CREATE TABLE repricer.currency_decimals (
 
 COMMENT ON TABLE repricer.currency_decimals IS 'Append-only. The currencies that Apple prices in, with the decimals that its prices have.';
 
-CREATE TABLE repricer.decisions (
-    decision_id uuid DEFAULT gen_random_uuid() NOT NULL,
-    decided_at timestamp with time zone NOT NULL,
-    actor name DEFAULT SESSION_USER NOT NULL,
-    action text NOT NULL,
-    batch_id uuid,
-    detail text
-);
-
-COMMENT ON TABLE repricer.decisions IS 'Superseded by audit_trail, which holds its rows, too.';
-
 CREATE TABLE repricer.dependency_roles (
     original_transaction_id text NOT NULL,
     sku text NOT NULL,
@@ -3093,23 +3112,37 @@ CREATE TABLE repricer.mass_extension_approvals (
 
 COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
 
-CREATE TABLE repricer.moved_renewals (
+CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
-    moved_at timestamp with time zone NOT NULL
-);
+    change_id uuid NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    evidence_kind text NOT NULL,
+    evidence_id text NOT NULL,
+    reason text,
+    actor name DEFAULT SESSION_USER NOT NULL
+)
+PARTITION BY RANGE (occurred_at);
 
-CREATE VIEW repricer.notification_partitions AS
- SELECT (c.relname)::text AS partition,
+CREATE VIEW repricer.month_partitions AS
+ SELECT (p.relname)::text AS parent,
+    (c.relname)::text AS partition,
     ("substring"(b.bounds, 'FROM \(''([^'']+)''\)'::text))::timestamp with time zone AS starts_at,
     ("substring"(b.bounds, 'TO \(''([^'']+)''\)'::text))::timestamp with time zone AS ends_at,
     (b.bounds = 'DEFAULT'::text) AS is_default,
     pg_total_relation_size((c.oid)::regclass) AS bytes
-   FROM ((pg_inherits i
+   FROM (((pg_inherits i
+     JOIN pg_class p ON ((p.oid = i.inhparent)))
      JOIN pg_class c ON ((c.oid = i.inhrelid)))
      CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b)
-  WHERE (i.inhparent = ('repricer.notifications'::regclass)::oid);
+  WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid]));
 
-COMMENT ON VIEW repricer.notification_partitions IS 'The partitions of notifications. starts_at is null where one has no lower bound.';
+COMMENT ON VIEW repricer.month_partitions IS 'The partitions of notifications and of price_change_history. The default partition has no bounds.';
+
+CREATE TABLE repricer.moved_renewals (
+    original_transaction_id text NOT NULL,
+    moved_at timestamp with time zone NOT NULL
+);
 
 CREATE TABLE repricer.notifications_default (
     notification_uuid text NOT NULL,
@@ -3119,10 +3152,10 @@ CREATE TABLE repricer.notifications_default (
     subtype text,
     original_transaction_id text,
     understood boolean NOT NULL,
+    unknown text[],
     signed_payload text,
     packed bytea,
     header_digests bytea,
-    unknown text[],
     CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
 )
 WITH (toast_tuple_target='128');
@@ -3149,18 +3182,6 @@ COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver th
 
 COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the machine''s clock; payload has the business instants.';
 
-CREATE TABLE repricer.price_change_history (
-    original_transaction_id text NOT NULL,
-    change_id uuid NOT NULL,
-    occurred_at timestamp with time zone NOT NULL,
-    state text NOT NULL,
-    evidence_kind text NOT NULL,
-    evidence_id text NOT NULL,
-    reason text,
-    actor name DEFAULT SESSION_USER NOT NULL
-)
-PARTITION BY RANGE (occurred_at);
-
 CREATE TABLE repricer.price_change_history_default (
     original_transaction_id text NOT NULL,
     change_id uuid NOT NULL,
@@ -3174,16 +3195,16 @@ CREATE TABLE repricer.price_change_history_default (
 
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
-    blocked_until timestamp with time zone,
     next_slot_micros bigint DEFAULT 0 NOT NULL,
-    taken_micros bigint[] DEFAULT '{}'::bigint[] NOT NULL
+    taken_micros bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    blocked_until timestamp with time zone
 );
-
-COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
 COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS 'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
 
 COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
+
+COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
@@ -3311,9 +3332,6 @@ ALTER TABLE ONLY repricer.consent_thresholds
 ALTER TABLE ONLY repricer.currency_decimals
     ADD CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision);
 
-ALTER TABLE ONLY repricer.decisions
-    ADD CONSTRAINT decisions_pkey PRIMARY KEY (decision_id);
-
 ALTER TABLE ONLY repricer.dependency_roles
     ADD CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku);
 
@@ -3419,8 +3437,6 @@ CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (conten
 CREATE UNIQUE INDEX cancel_requests_one_in_flight ON repricer.cancel_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
 CREATE INDEX cancel_requests_open ON repricer.cancel_requests USING btree (lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
-
-CREATE INDEX decisions_batch ON repricer.decisions USING btree (batch_id, decided_at);
 
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
 
@@ -3610,8 +3626,8 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.prepare_notification_months(p_at timestamp with time zone, p_ahead integer) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
@@ -3657,11 +3673,11 @@ GRANT INSERT(rejected_row_count) ON TABLE repricer.batches TO repricer_pricing;
 
 GRANT INSERT(submitted_at) ON TABLE repricer.batches TO repricer_pricing;
 
-GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
-
 GRANT INSERT("grouping") ON TABLE repricer.batches TO repricer_pricing;
 
 GRANT INSERT(waves) ON TABLE repricer.batches TO repricer_pricing;
+
+GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
 
 GRANT INSERT(guards) ON TABLE repricer.batches TO repricer_pricing;
 
@@ -3717,7 +3733,21 @@ GRANT INSERT(batch_id) ON TABLE repricer.price_changes TO repricer_pricing;
 
 GRANT INSERT(line) ON TABLE repricer.price_changes TO repricer_pricing;
 
+GRANT INSERT(wave) ON TABLE repricer.price_changes TO repricer_pricing;
+
 GRANT INSERT(sku) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT UPDATE(current_sku) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(called_sku) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT INSERT(dependent_skus) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT UPDATE(current_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(called_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT INSERT(direction) ON TABLE repricer.price_changes TO repricer_pricing;
 
@@ -3730,8 +3760,6 @@ GRANT INSERT(period) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT INSERT(current_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
 
 GRANT INSERT(new_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(dependent_skus) ON TABLE repricer.price_changes TO repricer_pricing;
 
 GRANT INSERT(expected_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
 
@@ -3760,6 +3788,8 @@ GRANT UPDATE(send_by) ON TABLE repricer.price_changes TO repricer_service;
 GRANT INSERT(due_effective_at) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT UPDATE(due_effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
+GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_service;
+
 GRANT UPDATE(is_ready) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(goes_alone) ON TABLE repricer.price_changes TO repricer_service;
@@ -3770,7 +3800,12 @@ GRANT UPDATE(request_reference_id) ON TABLE repricer.price_changes TO repricer_s
 
 GRANT UPDATE(state) ON TABLE repricer.price_changes TO repricer_service;
 
+GRANT INSERT(state_since) ON TABLE repricer.price_changes TO repricer_pricing;
+GRANT UPDATE(state_since) ON TABLE repricer.price_changes TO repricer_service;
+
 GRANT UPDATE(reason) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(doubtful_since) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(sent_at) ON TABLE repricer.price_changes TO repricer_service;
 
@@ -3785,25 +3820,6 @@ GRANT UPDATE(acceptance) ON TABLE repricer.price_changes TO repricer_service;
 GRANT UPDATE(effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(ended_at) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT INSERT(state_since) ON TABLE repricer.price_changes TO repricer_pricing;
-GRANT UPDATE(state_since) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT UPDATE(current_sku) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT UPDATE(current_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT UPDATE(called_sku) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT UPDATE(called_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT INSERT(wave) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT UPDATE(doubtful_since) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;
@@ -3976,8 +3992,8 @@ GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.cancel_requests TO repricer_service;
 GRANT SELECT ON TABLE repricer.cancel_requests TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.cancel_requests TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
@@ -4009,25 +4025,14 @@ GRANT INSERT(decimals) ON TABLE repricer.currency_decimals TO repricer_pricing;
 
 GRANT INSERT(source) ON TABLE repricer.currency_decimals TO repricer_pricing;
 
-GRANT SELECT ON TABLE repricer.decisions TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.decisions TO repricer_service;
-
-GRANT INSERT(decided_at) ON TABLE repricer.decisions TO repricer_pricing;
-
-GRANT INSERT(action) ON TABLE repricer.decisions TO repricer_pricing;
-
-GRANT INSERT(batch_id) ON TABLE repricer.decisions TO repricer_pricing;
-
-GRANT INSERT(detail) ON TABLE repricer.decisions TO repricer_pricing;
-
 GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
 
-GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
 GRANT SELECT ON TABLE repricer.notification_ids TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.signing_headers TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
@@ -4050,24 +4055,24 @@ GRANT INSERT(source) ON TABLE repricer.exchange_rates TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
 
-GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
 GRANT SELECT ON TABLE repricer.history_reading TO repricer_pricing;
+GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.month_partitions TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.moved_renewals TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.moved_renewals TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.notification_partitions TO repricer_service;
-
 GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 
-GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
 GRANT SELECT ON TABLE repricer.outbox TO repricer_pricing;
-
-GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
+GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
@@ -4091,15 +4096,15 @@ GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 GRANT SELECT ON TABLE repricer.service_leases TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_looks TO repricer_service;
 GRANT SELECT ON TABLE repricer.status_looks TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_looks TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;
 

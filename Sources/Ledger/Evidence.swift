@@ -1,6 +1,6 @@
 /// A `signedPayload` as it is kept, to the byte.
 package enum Evidence: Hashable, Sendable {
-    /// The text itself: of an odd shape, or stored before payloads were packed.
+    /// The text itself, where its shape is odd: it would not come back to the byte from what is packed.
     case whole(String)
     /// Without its headers, which are kept once for all payloads. What the bytes mean is the
     /// packer's business; they name each header by its place in `headers`.

@@ -8,10 +8,8 @@ package enum EvidenceRetention {
     /// One partition whose notifications are all older than the horizon.
     package struct Candidate: Hashable, Sendable {
         package var partition: String
-        /// UTC milliseconds; nil for the one with everything before a month.
-        package var startsAt: Int64?
-        /// UTC milliseconds, itself outside.
-        package var endsAt: Int64
+        /// UTC milliseconds, the end itself outside.
+        package var months: Range<Int64>
         package var notifications: Int
         /// Stored, and never understood: an upgrade can't fold them again once they are gone.
         package var notUnderstood: Int
@@ -31,26 +29,24 @@ package enum EvidenceRetention {
     package static func candidates(
         before horizon: Int64, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
-        let due = try EvidencePartitions.all(on: connection).filter { partition in
-            partition.endsAt.map { $0 <= horizon } ?? false
-        }
-        return try due.compactMap { partition in
-            guard let endsAt = partition.endsAt else { return nil }
+        let partitions = try MonthPartitions.all(of: .notifications, on: connection)
+        return try partitions.compactMap { partition in
+            guard let months = partition.months, months.upperBound <= horizon else { return nil }
             let counts = try connection.query(
                 """
                 -- name: countEvidence
                 SELECT count(*) AS notifications,
                     count(*) FILTER (WHERE NOT understood) AS not_understood
                 FROM repricer.notifications
-                WHERE received_at >= coalesce(\(timestamp: partition.startsAt), '-infinity')
-                    AND received_at < \(timestamp: endsAt)
+                WHERE received_at >= \(timestamp: months.lowerBound)
+                    AND received_at < \(timestamp: months.upperBound)
                 """
             ).one()
             return Candidate(
-                partition: partition.name, startsAt: partition.startsAt, endsAt: endsAt,
+                partition: partition.name, months: months,
                 notifications: try counts.int("notifications"),
                 notUnderstood: try counts.int("not_understood"),
-                waiting: try waiting(from: partition.startsAt, to: endsAt, on: connection),
+                waiting: try waiting(in: months, on: connection),
                 bytes: partition.bytes)
         }
     }
@@ -82,14 +78,13 @@ package enum EvidenceRetention {
             LOCK TABLE repricer.notifications IN ACCESS EXCLUSIVE MODE;
             """)
         // Asked again under the lock: a reprocessing may have brought work back meanwhile.
-        let waiting = try waiting(
-            from: candidate.startsAt, to: candidate.endsAt, on: connection)
+        let waiting = try waiting(in: candidate.months, on: connection)
         guard waiting == 0 else { return false }
         let name = try connection.query(
             """
             -- name: quotePartition
-            SELECT quote_ident(partition) AS name FROM repricer.notification_partitions
-            WHERE partition = \(candidate.partition) AND NOT is_default
+            SELECT quote_ident(partition) AS name FROM repricer.month_partitions
+            WHERE parent = 'notifications' AND partition = \(candidate.partition) AND NOT is_default
             """
         ).oneOrNil()?.text("name")
         // Another one may have been faster.
@@ -119,14 +114,14 @@ package enum EvidenceRetention {
     }
 
     private static func waiting(
-        from start: Int64?, to end: Int64, on connection: isolated PostgresConnection
+        in months: Range<Int64>, on connection: isolated PostgresConnection
     ) throws -> Int {
         try connection.query(
             """
             -- name: countWaitingEvidence
             SELECT count(*) AS waiting FROM repricer.inbox
-            WHERE received_at >= coalesce(\(timestamp: start), '-infinity')
-                AND received_at < \(timestamp: end)
+            WHERE received_at >= \(timestamp: months.lowerBound)
+                AND received_at < \(timestamp: months.upperBound)
             """
         ).one().int("waiting")
     }

@@ -217,7 +217,16 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// See `SubscriptionFold.correction`. Nothing where no line contradicts.
+    /// How far clocks may differ, milliseconds: a line may bear an earlier instant than a state that it contradicts.
+    private static let clocksDifferMax: Int64 = 86_400_000
+
+    /// No newest line of these changes is older (UTC milliseconds): a state has a line of its own instant or a later one.
+    private static func oldestNewestLine(of moved: [Moved]) -> Int64 {
+        (moved.lazy.map(\.change.progress.since.milliseconds).min() ?? 0) - clocksDifferMax
+    }
+
+    /// See `SubscriptionFold.correction`. Nothing where no line contradicts. Only the months since the oldest state are
+    /// opened: history is kept for ever, and each month that is opened costs the statement.
     private static func correctHistory(_ moved: [Moved]) -> SQL {
         """
         -- name: correctHistory
@@ -236,6 +245,7 @@ package struct FoldWrites: Sendable {
         JOIN LATERAL (
             SELECT h.state FROM repricer.price_change_history h
             WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                AND h.occurred_at >= \(timestamp: oldestNewestLine(of: moved))
             ORDER BY h.occurred_at DESC LIMIT 1
         ) line ON line.state <> t.state,
         LATERAL (
@@ -244,7 +254,9 @@ package struct FoldWrites: Sendable {
             WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
                 AND h.occurred_at = (
                     SELECT max(m.occurred_at) FROM repricer.price_change_history m
-                    WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id)
+                    WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id
+                        AND m.occurred_at >= \(timestamp: oldestNewestLine(of: moved)))
+                AND h.occurred_at >= \(timestamp: oldestNewestLine(of: moved))
             ORDER BY h.state LIMIT 1
         ) newest
         WHERE NOT newest.holds

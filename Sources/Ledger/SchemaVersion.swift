@@ -3,7 +3,7 @@ package import Postgres
 /// The schema that this program was written for: the highest number in `Migrations/`.
 ///
 /// The service refuses to start on any other.
-package let expectedSchemaVersion = 42
+package let expectedSchemaVersion = 10
 
 /// The highest migration that was applied to the database; 0 when none was.
 package func schemaVersion(

@@ -39,7 +39,7 @@ package enum TimelineQueries {
             FROM repricer.price_change_history h
             JOIN repricer.price_changes c ON c.original_transaction_id = h.original_transaction_id
                 AND c.change_id = h.change_id
-            WHERE h.original_transaction_id = \(id) AND h.evidence_kind <> 'submission'
+            WHERE h.original_transaction_id = \(id)
             UNION ALL
             SELECT requested_at, 2, 'dependent', 'dependent cancellation requested', dependent_sku,
                 'parent ' || parent_sku || ', ' || cause, requested_by_evidence

@@ -218,6 +218,20 @@ import Testing
         }
     }
 
+    @Test func storeArrivals_whenWhole_givesItBackToTheFoldAndToReaders() async throws {
+        let whole = Evidence.whole("payload of a")
+        _ = try await Self.withStore {
+            try await $0.storeArrivals([Self.arrival("a")], receivedAt: Self.receivedAt)
+        }
+        let connection = try await TestDatabase.connect()
+
+        let waiting = try await connection.read { try EventQueries.waiting(["1"], on: $0) }
+
+        #expect(waiting.map(\.evidence) == [whole])
+        #expect(try await Self.stored("a") == whole)
+        await connection.close()
+    }
+
     /// Whoever restores a backup under a running service must not lose what comes after.
     @Test func storeArrivals_whenAKnownHeaderIsGone_keepsItAgain() async throws {
         try await Self.withStore { store in

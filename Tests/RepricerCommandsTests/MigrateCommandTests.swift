@@ -28,6 +28,32 @@ import Testing
         #expect(!after.output.contains("pending"))
     }
 
+    /// A right of the database, which no clone has: so it is asked of one that was migrated.
+    @Test func migrate_ofAnEmptyDatabase_letsOnlyMembersConnect() async throws {
+        let url = try await TestDatabase.makeEmptyDatabase()
+        _ = await run(
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"),
+            environment: ["REPRICER_DATABASE_URL": url])
+        func outcome(
+            of verb: [String], as name: String, in roles: [String]
+        ) async throws -> Outcome {
+            _ = try await TestDatabase.login(name, memberOf: roles)
+            let user = url.replacing("user=postgres", with: "user=\(TestDatabase.loginName(name))")
+            return await run(
+                verb, environment: ["REPRICER_DATABASE_URL": user])
+        }
+
+        let stranger = try await outcome(of: ["status"], as: "stranger", in: [])
+        for role in ["repricer_pricing", "repricer_service", "repricer_finance"] {
+            let outcome = try await outcome(of: ["report", "batch_summary"], as: role, in: [role])
+            #expect(outcome.code == .done, "\(role): \(outcome.messages)")
+        }
+
+        #expect(stranger.code == .approvalNeededOrRefused)
+        #expect(stranger.messages.contains("permission denied for database"))
+        #expect(stranger.messages.contains("needs GRANT repricer_pricing"))
+    }
+
     @Test func command_onAnEmptyDatabase_asksForMigrate() async throws {
         let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]
 

@@ -17,7 +17,7 @@ import Testing
         let connection = try await TestDatabase.connect()
         for month in prepared {
             _ = try await connection.query(
-                "SELECT repricer.prepare_notification_months(\(month)::timestamptz, 0)")
+                "SELECT repricer.prepare_months('notifications', \(month)::timestamptz, 0)")
         }
         for instant in instants {
             try await connection.script(

@@ -5,6 +5,11 @@ extension CommandFailure {
     init(database error: PostgresError) {
         switch error.code {
         case .server: self.init(server: error)
+        case .cannotConnect where error.saidByLibpq.contains("permission denied for database"):
+            self.init(
+                .approvalNeededOrRefused,
+                "\(error.saidByLibpq); the database user needs GRANT repricer_pricing, repricer_service or "
+                    + "repricer_finance")
         case .cannotConnect:
             self.init(
                 .unavailable,

@@ -106,7 +106,8 @@ private struct RetentionRun {
         for stray in strays {
             try await patiently {
                 _ = try await pool.withTransaction { connection in
-                    try EvidencePartitions.prepare(now: stray.month, monthsAhead: 0, on: connection)
+                    try MonthPartitions.prepare(
+                        .notifications, now: stray.month, monthsAhead: 0, on: connection)
                 }
             }
         }
@@ -164,7 +165,7 @@ private struct RetentionResult {
         for outcome in outcomes {
             let candidate = outcome.candidate
             table.add([
-                candidate.partition, RFC3339.format(candidate.endsAt),
+                candidate.partition, RFC3339.format(candidate.months.upperBound),
                 "\(candidate.notifications)",
                 "\(candidate.notUnderstood)", "\(candidate.waiting)", "\(candidate.bytes)",
                 outcome.what.rawValue.replacing("_", with: " "),
@@ -187,8 +188,8 @@ private struct RetentionResult {
         let candidate = outcome.candidate
         return .object([
             "partition": .string(candidate.partition),
-            "starts_at": .text(candidate.startsAt.map { RFC3339.format($0) }),
-            "ends_at": .string(RFC3339.format(candidate.endsAt)),
+            "starts_at": .string(RFC3339.format(candidate.months.lowerBound)),
+            "ends_at": .string(RFC3339.format(candidate.months.upperBound)),
             "notifications": .integer(Int64(candidate.notifications)),
             "not_understood": .integer(Int64(candidate.notUnderstood)),
             "waiting": .integer(Int64(candidate.waiting)),

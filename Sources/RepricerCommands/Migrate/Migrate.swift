@@ -22,8 +22,8 @@ extension Commands {
             if try await schemaVersion(connection) == expectedSchemaVersion {
                 // Those of a rehearsal's time are made by `serve`, on its clock.
                 _ = try await connection.read {
-                    try EvidencePartitions.prepare(
-                        now: now, monthsAhead: EvidenceMonths.monthsAhead, on: $0)
+                    try MonthPartitions.prepareAll(
+                        now: now, monthsAhead: MonthsAhead.count, on: $0)
                 }
             }
             return applied

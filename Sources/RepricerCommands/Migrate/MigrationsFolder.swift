@@ -6,7 +6,7 @@ enum MigrationsFolder {
     private static let parentsMax = 8
 
     /// Begins every schema of ours: other programs have folders of this name, too.
-    static let firstFile = "0001_roles_and_subscriptions.sql"
+    static let firstFile = "0001_roles_and_schemas.sql"
 
     /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with our first file beside the
     /// program or above it, else above the working directory.

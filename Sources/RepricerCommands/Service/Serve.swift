@@ -39,8 +39,8 @@ extension Commands {
         let gate = SchemaGate(pool: pool, log: live.log)
         // Asked before anything starts: a wrong version must not look like a start.
         _ = try await gate.isOpen()
-        let months = EvidenceMonths(
-            pool: pool, clock: live.clock, log: live.log.with(component: "evidence"))
+        let months = MonthsAhead(
+            pool: pool, clock: live.clock, log: live.log.with(component: "months"))
         var services = try live.trustWatches()
         services.append(GatedService(gate: gate, inner: months))
         if part != "receiver" {

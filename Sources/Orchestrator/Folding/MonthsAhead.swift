@@ -1,13 +1,13 @@
 package import Ledger
 package import ServiceKit
 
-/// Keeps partitions of evidence ready for the months to come. Without one nothing is lost: the
-/// default partition takes what no month does.
-package struct EvidenceMonths: Service {
+/// Keeps partitions of evidence and of the history of changes ready for the months to come. Without one nothing
+/// is lost: the default partition takes what no month does.
+package struct MonthsAhead: Service {
     /// Months after the running one that must be ready.
-    package static let monthsAhead = 3
+    package static let count = 3
 
-    package let name = "evidence months"
+    package let name = "months ahead"
     private let pool: LedgerPool
     private let clock: any WallClock
     private let log: Log
@@ -28,7 +28,7 @@ package struct EvidenceMonths: Service {
                 return
             } catch {
                 log.warning(
-                    "the months of evidence are not prepared; trying again",
+                    "the months to come are not prepared; trying again",
                     ["error": String(describing: error)])
             }
             try await Task.sleep(for: min(pause, .seconds(3600)))
@@ -41,11 +41,10 @@ package struct EvidenceMonths: Service {
         let now = clock.nowMilliseconds()
         let made = try await pool.withConnection { connection in
             try await connection.read {
-                try EvidencePartitions.prepare(
-                    now: now, monthsAhead: Self.monthsAhead, on: $0)
+                try MonthPartitions.prepareAll(now: now, monthsAhead: Self.count, on: $0)
             }
         }
-        if made > 0 { log.info("months of evidence prepared", ["partitions": String(made)]) }
+        if made > 0 { log.info("months prepared", ["partitions": String(made)]) }
         return made
     }
 }

@@ -1,0 +1,44 @@
+-- Who may act, the two schemas, and the bucket of a subscription. What each role may do stands in the last file of the
+-- baseline, once everything exists.
+-- Locks: none. Roles belong to the whole cluster, so they may exist already.
+-- breaking: no
+
+-- The migrator has made the schema `repricer` already, for its own table.
+CREATE SCHEMA IF NOT EXISTS repricer;
+CREATE SCHEMA report;
+COMMENT ON SCHEMA repricer IS 'The product''s tables. Programs only; finance reads schema report.';
+COMMENT ON SCHEMA report IS 'Views that finance may rely on: names and types are a contract.';
+
+DO $roles$
+DECLARE
+    role_name text;
+BEGIN
+    FOREACH role_name IN ARRAY ARRAY['repricer_pricing', 'repricer_service', 'repricer_finance'] LOOP
+        BEGIN
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
+            END IF;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;  -- Another database of the same cluster is being migrated at the same moment.
+        END;
+    END LOOP;
+END
+$roles$;
+
+-- A subscription belongs to one bucket for ever. A claim names a bucket, so that one shard can answer it. The columns
+-- `bucket` hold this very expression.
+CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN (hashtextextended(original_transaction_id, 0) & 63)::smallint;
+
+-- Every function by which people decide asks this first. It asks for session_user: the person who logged in, whatever
+-- role is set.
+CREATE FUNCTION repricer.require_pricing() RETURNS void
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_pricing', 'MEMBER') THEN
+        RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;

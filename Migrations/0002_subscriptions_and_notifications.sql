@@ -1,0 +1,259 @@
+-- What Apple has told us of each subscription: the newest facts, every signed statement, what was charged, the
+-- notifications as evidence, and the inbox of what is not folded yet. And what we tell other programs: the outbox.
+-- Locks: none on existing tables.
+-- breaking: no
+
+-- A fold updates a row in place, and a claim locks it. Pages keep a seventh free, so that a new version of a row stays
+-- beside the old one and no index gets a new entry.
+CREATE TABLE repricer.subscriptions (
+    original_transaction_id text NOT NULL,
+    bucket smallint GENERATED ALWAYS AS
+        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
+    status integer,
+    auto_renews boolean,
+    in_billing_retry boolean NOT NULL DEFAULT false,
+    grace_period_expires_at timestamptz,
+    expiration_intent integer,
+    storefront text,
+    currency text,
+    period text,
+    product_id text,
+    app_account_token text,
+    -- The renewal date of a family member's subscription can't be extended by itself.
+    ownership_type text,
+    -- A subscription sold without Advanced Commerce tells a free trial by this, not by the price of an item. Its
+    -- renewal date can't be extended either.
+    offer_discount_type text,
+    latest_transaction_id text,
+    original_purchase_at timestamptz,
+    recent_subscription_start_at timestamptz,
+    purchased_at timestamptz,
+    expires_at timestamptz,
+    renewal_at timestamptz,
+    consistency_token text,
+    items jsonb NOT NULL DEFAULT '[]',
+    increases jsonb NOT NULL DEFAULT '[]',
+    seen_skus text[] NOT NULL DEFAULT '{}',
+    signed_at timestamptz,
+    folded_signed_at timestamptz,
+    folded_evidence_id text,
+    CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id),
+    CONSTRAINT subscriptions_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
+    CONSTRAINT subscriptions_items_are_a_list CHECK (jsonb_typeof(items) = 'array'),
+    CONSTRAINT subscriptions_increases_are_a_list CHECK (jsonb_typeof(increases) = 'array')
+) WITH (fillfactor = 85);
+CREATE INDEX subscriptions_customer ON repricer.subscriptions (app_account_token)
+    WHERE app_account_token IS NOT NULL;
+COMMENT ON TABLE repricer.subscriptions IS
+    'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
+COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
+    'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: '
+    'no offer.';
+
+-- Every signed statement about a subscription, decoded once. A fold from the beginning reads these, never the
+-- evidence. V1 notifications are unsigned hints: they stand among the statements, and their source says what they are.
+CREATE TABLE repricer.subscription_events (
+    original_transaction_id text NOT NULL,
+    signed_at timestamptz NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id),
+    CONSTRAINT subscription_events_source
+        CHECK (source IN ('notification', 'response', 'status', 'legacy'))
+);
+COMMENT ON TABLE repricer.subscription_events IS
+    'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
+    'notificationUUID, the requestReferenceId or the digest of a status.';
+
+-- What a renewal or purchase charged for each item. Uplift counts from here, never from intentions.
+CREATE TABLE repricer.charges (
+    original_transaction_id text NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamptz NOT NULL,
+    price_milliunits bigint NOT NULL,
+    currency text NOT NULL,
+    revoked_at timestamptz,
+    CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku)
+);
+
+-- A notification is stored once. Its id is unique in a table of its own, because the key of a partitioned or sharded
+-- table must hold what it is partitioned by.
+CREATE TABLE repricer.notification_ids (
+    notification_uuid text NOT NULL,
+    received_at timestamptz NOT NULL,
+    CONSTRAINT notification_ids_pkey PRIMARY KEY (notification_uuid)
+);
+-- The newest arrival is asked for every few seconds.
+CREATE INDEX notification_ids_received ON repricer.notification_ids (received_at);
+
+CREATE TABLE repricer.signing_headers (
+    digest bytea NOT NULL,
+    header bytea NOT NULL,
+    CONSTRAINT signing_headers_pkey PRIMARY KEY (digest),
+    CONSTRAINT signing_headers_digest_size CHECK (octet_length(digest) = 32)
+);
+COMMENT ON TABLE repricer.signing_headers IS
+    'The header of each signing chain, as sent, under its SHA-256. Never deleted: a few kilobytes a chain, and '
+    'evidence cannot be rebuilt without.';
+
+-- The evidence, to the byte, by month. A payload of 20 KB is kept packed, at a seventh of its size: its headers repeat
+-- the certificate chain and are kept once for all in signing_headers, the rest is decoded and compressed. A payload of
+-- an odd shape stays whole.
+CREATE TABLE repricer.notifications (
+    notification_uuid text NOT NULL,
+    received_at timestamptz NOT NULL,
+    signed_at timestamptz,
+    type text,
+    subtype text,
+    original_transaction_id text,
+    understood boolean NOT NULL,
+    -- What of it the product does not know stands beside the notification. So the sightings of all replicas count
+    -- once, and `repricer reprocess` can take them back after an upgrade.
+    unknown text[],
+    signed_payload text COMPRESSION lz4,
+    packed bytea COMPRESSION lz4,
+    header_digests bytea,
+    CONSTRAINT notifications_pkey PRIMARY KEY (notification_uuid, received_at),
+    CONSTRAINT notifications_whole_or_packed CHECK (
+        (signed_payload IS NULL) = (packed IS NOT NULL)
+        AND (packed IS NULL) = (header_digests IS NULL)
+        AND octet_length(header_digests) % 32 = 0)
+) PARTITION BY RANGE (received_at);
+CREATE INDEX notifications_type ON repricer.notifications (type, subtype);
+CREATE INDEX notifications_not_understood ON repricer.notifications (type, subtype) WHERE NOT understood;
+CREATE INDEX notifications_to_reprocess ON repricer.notifications (received_at, notification_uuid)
+    WHERE NOT understood OR unknown IS NOT NULL;
+-- Takes what no month does; prepare_months moves it to its month. Payloads lie apart from their rows, in every
+-- partition, so that reports read 160 bytes a notification and not 2 KB.
+CREATE TABLE repricer.notifications_default PARTITION OF repricer.notifications DEFAULT
+    WITH (toast_tuple_target = 128);
+COMMENT ON COLUMN repricer.notifications.signed_payload IS
+    'The payload itself, where it does not come back to the byte from packed.';
+COMMENT ON COLUMN repricer.notifications.packed IS
+    'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
+COMMENT ON COLUMN repricer.notifications.header_digests IS
+    'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
+COMMENT ON COLUMN repricer.notifications.unknown IS
+    'What of it was not known when it was read, each as kind:name; null: nothing.';
+
+CREATE VIEW repricer.evidence_size AS
+SELECT n.notifications, s.bytes, s.bytes / nullif(n.notifications, 0) AS bytes_per_notification
+FROM (SELECT count(*) AS notifications FROM repricer.notifications) n
+CROSS JOIN (
+    SELECT sum(pg_total_relation_size(t.relation))::bigint AS bytes
+    FROM (
+        SELECT relid AS relation FROM pg_partition_tree('repricer.notifications')
+        UNION ALL SELECT 'repricer.notification_ids'::regclass
+        UNION ALL SELECT 'repricer.signing_headers'::regclass
+    ) t
+) s;
+COMMENT ON VIEW repricer.evidence_size IS
+    'What the raw evidence takes on disk: every table and index of it.';
+
+-- Live work only: a row leaves when it is folded, or stays with the error that stopped it.
+CREATE TABLE repricer.inbox (
+    original_transaction_id text NOT NULL,
+    notification_uuid text NOT NULL,
+    bucket smallint GENERATED ALWAYS AS
+        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
+    received_at timestamptz NOT NULL,
+    signed_at timestamptz,
+    error text,
+    CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid)
+);
+CREATE INDEX inbox_waiting ON repricer.inbox (bucket, received_at) WHERE error IS NULL;
+-- In the order of signing, so that a subscription with thousands of waiting notifications is folded in pieces.
+CREATE INDEX inbox_of_subscription ON repricer.inbox (original_transaction_id, signed_at)
+    WHERE error IS NULL;
+
+-- What the App Store told of extended renewal dates, subscription by subscription. Only the fold writes it.
+CREATE TABLE repricer.renewal_extensions (
+    original_transaction_id text NOT NULL,
+    evidence_id text NOT NULL,
+    told_at timestamptz NOT NULL,
+    outcome text NOT NULL,
+    product_id text,
+    storefront text,
+    renewal_before timestamptz,
+    renewal_at timestamptz,
+    CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id),
+    CONSTRAINT renewal_extensions_outcome CHECK (outcome IN ('extended', 'failed', 'seen'))
+);
+CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions (product_id, told_at);
+COMMENT ON COLUMN repricer.renewal_extensions.outcome IS
+    'extended, failed (of a mass extension), seen (by another statement, without its notification).';
+
+-- SUMMARY notifications name no subscription, so they have an inbox of their own.
+CREATE TABLE repricer.extension_summaries (
+    notification_uuid text NOT NULL,
+    received_at timestamptz NOT NULL,
+    signed_at timestamptz,
+    folded_at timestamptz,
+    request_identifier text,
+    product_id text,
+    storefronts text[],
+    succeeded bigint,
+    failed bigint,
+    -- Null for a request that was never made here.
+    extension_id uuid,
+    detail text,
+    CONSTRAINT extension_summaries_pkey PRIMARY KEY (notification_uuid)
+);
+CREATE INDEX extension_summaries_waiting ON repricer.extension_summaries (received_at)
+    WHERE folded_at IS NULL;
+
+-- Subscriptions with unsent changes whose renewal moved. The dates of these changes are to be computed anew.
+CREATE TABLE repricer.moved_renewals (
+    original_transaction_id text NOT NULL,
+    moved_at timestamptz NOT NULL,
+    CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id)
+);
+
+-- The columns of Debezium's outbox event router, which sends `payload` to the topic of `aggregatetype` under the key
+-- `aggregateid`. `position` orders the events of one aggregate; every writer holds the lock of its subscription.
+CREATE TABLE repricer.outbox (
+    aggregateid text NOT NULL,
+    position bigint NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    aggregatetype text NOT NULL,
+    type text NOT NULL,
+    payload jsonb NOT NULL,
+    "timestamp" timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, position)
+);
+CREATE INDEX outbox_by_time ON repricer.outbox ("timestamp");
+COMMENT ON TABLE repricer.outbox IS
+    'Events for other programs, written in the transaction of what they tell; never updated, deleted after their '
+    'retention.';
+COMMENT ON COLUMN repricer.outbox.aggregateid IS 'The subscription: its events are in order.';
+COMMENT ON COLUMN repricer.outbox.position IS 'Grows within an aggregate; has gaps.';
+COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver that knows it has it already.';
+COMMENT ON COLUMN repricer.outbox."timestamp" IS
+    'When it was written, by the machine''s clock; payload has the business instants.';
+
+-- How far each event came as a webhook. It stands apart from the outbox, whose rows are only ever inserted.
+CREATE TABLE repricer.webhook_deliveries (
+    aggregateid text NOT NULL,
+    position bigint NOT NULL,
+    state text NOT NULL DEFAULT 'pending',
+    attempts integer NOT NULL DEFAULT 0,
+    -- By the machine's clock: three days count from here, and anew from a replay.
+    due_since timestamptz NOT NULL DEFAULT now(),
+    next_attempt_at timestamptz,
+    lease_until timestamptz,
+    fence bigint NOT NULL DEFAULT 0,
+    settled_at timestamptz,
+    last_error text,
+    CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (aggregateid, position),
+    CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, position)
+        REFERENCES repricer.outbox (aggregateid, position) ON DELETE CASCADE,
+    CONSTRAINT webhook_deliveries_state CHECK (state IN ('pending', 'delivered', 'given_up'))
+);
+CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries (aggregateid, position)
+    WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries (next_attempt_at)
+    WHERE state = 'pending';

@@ -1,0 +1,336 @@
+-- What people ask for: a batch, its price changes, the rows that were refused, the parts that items play as parents
+-- and dependents, the history of each change, and what became of the dependents of declined ones.
+-- Locks: none on existing tables.
+-- breaking: no
+
+CREATE TABLE repricer.batches (
+    batch_id uuid NOT NULL,
+    name text NOT NULL,
+    undoes_batch_id uuid,
+    state text NOT NULL DEFAULT 'awaiting_approval',
+    content_sha256 text NOT NULL,
+    plan_hash text NOT NULL,
+    planned_as_of timestamptz NOT NULL,
+    row_count bigint NOT NULL,
+    rejected_row_count bigint NOT NULL DEFAULT 0,
+    submitted_by name NOT NULL DEFAULT session_user,
+    submitted_at timestamptz NOT NULL,
+    decided_by name,
+    decided_at timestamptz,
+    decision_reason text,
+    -- How it is sent.
+    grouping text NOT NULL DEFAULT 'announced',
+    waves jsonb NOT NULL DEFAULT '[]',
+    released_wave smallint NOT NULL DEFAULT 0,
+    next_release_at timestamptz,
+    -- Who paused it. A guard rail, or a code of the App Store, pauses as the service's database user.
+    is_paused boolean NOT NULL DEFAULT false,
+    paused_by text,
+    paused_at timestamptz,
+    paused_reason text,
+    -- What stops it without a person.
+    guards jsonb NOT NULL DEFAULT '[]',
+    guards_count_from timestamptz,
+    -- Kept, so that a status need not count a million rows anew.
+    guard_reading jsonb,
+    halted_by text,
+    -- A code about one storefront (4000134: the product has no price there) halts that storefront and no other.
+    halted_storefronts jsonb NOT NULL DEFAULT '{}',
+    is_parking boolean NOT NULL DEFAULT false,
+    CONSTRAINT batches_pkey PRIMARY KEY (batch_id),
+    -- A change refers to its batch together with its submitter.
+    CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by),
+    CONSTRAINT batches_name_size CHECK (length(name) BETWEEN 1 AND 200),
+    CONSTRAINT batches_state
+        CHECK (state IN ('awaiting_approval', 'approved', 'rejected', 'aborted')),
+    CONSTRAINT batches_have_rows CHECK (row_count > 0 AND rejected_row_count >= 0),
+    -- The second pair of eyes: no function and no client can get past this one.
+    CONSTRAINT batches_second_pair_of_eyes
+        CHECK (state <> 'approved' OR decided_by <> submitted_by),
+    CONSTRAINT batches_decision_is_signed
+        CHECK (state NOT IN ('approved', 'rejected')
+            OR (decided_by IS NOT NULL AND decided_at IS NOT NULL)),
+    CONSTRAINT batches_grouping CHECK (grouping IN ('announced', 'item', 'subscription')),
+    CONSTRAINT batches_waves CHECK (jsonb_typeof(waves) = 'array' AND jsonb_array_length(waves) <= 100),
+    CONSTRAINT batches_released_wave CHECK (released_wave BETWEEN 0 AND jsonb_array_length(waves)),
+    CONSTRAINT batches_guards CHECK (jsonb_typeof(guards) = 'array'),
+    CONSTRAINT batches_halted_is_paused CHECK (halted_by IS NULL OR is_paused),
+    CONSTRAINT batches_halted_storefronts CHECK (jsonb_typeof(halted_storefronts) = 'object')
+);
+-- The same file again is the same batch, unless the first was withdrawn.
+CREATE UNIQUE INDEX batches_same_content ON repricer.batches (content_sha256)
+    WHERE state IN ('awaiting_approval', 'approved');
+CREATE INDEX batches_next_release ON repricer.batches (next_release_at) WHERE next_release_at IS NOT NULL;
+COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
+COMMENT ON COLUMN repricer.batches.grouping IS
+    'Which items of a subscription share a call: announced (increases without consent share one, decreases one), '
+    'item (none), subscription (all that can go).';
+COMMENT ON COLUMN repricer.batches.waves IS
+    'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
+COMMENT ON COLUMN repricer.batches.released_wave IS
+    'Rows of a later wave are not sent. Without waves every row is of wave 0.';
+COMMENT ON COLUMN repricer.batches.next_release_at IS
+    'When the next wave is released by itself; null: by hand, or none is left.';
+COMMENT ON COLUMN repricer.batches.guards IS
+    'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it '
+    'judges).';
+COMMENT ON COLUMN repricer.batches.guards_count_from IS
+    'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+COMMENT ON COLUMN repricer.batches.guard_reading IS
+    'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last '
+    '(nothing of it was open any more). Null: nothing since a person resumed it.';
+COMMENT ON COLUMN repricer.batches.halted_by IS
+    'What paused it, where no person did: a guard, or the App Store''s code.';
+COMMENT ON COLUMN repricer.batches.halted_storefronts IS
+    'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
+COMMENT ON COLUMN repricer.batches.is_parking IS
+    'Rows of its halted storefronts are still to be taken out of the queues.';
+
+-- Rows of the file that never became a change. They are kept, so that no row disappears.
+CREATE TABLE repricer.batch_rejects (
+    batch_id uuid NOT NULL,
+    line bigint NOT NULL,
+    original_transaction_id text,
+    sku text,
+    code text NOT NULL,
+    message text NOT NULL,
+    CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line),
+    -- Deferrable for the reason that price_changes_batch_id_fkey gives.
+    CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id)
+        REFERENCES repricer.batches (batch_id) DEFERRABLE INITIALLY IMMEDIATE
+);
+
+-- Pages keep a fifth free, so that a row that moves stays beside the one that it replaces, and no index gets an entry.
+CREATE TABLE repricer.price_changes (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    bucket smallint GENERATED ALWAYS AS
+        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
+    batch_id uuid NOT NULL,
+    -- The database fills it in and nobody may write it, so that nobody adds a row to the batch of another.
+    submitted_by text NOT NULL DEFAULT session_user,
+    line bigint NOT NULL,
+    wave smallint NOT NULL DEFAULT 0,
+    undoes_change_id uuid,
+    -- The item under the name that was submitted, and every other name that it had: in our call, since, and today. A
+    -- fold from the beginning starts with the name in the call.
+    sku text NOT NULL,
+    current_sku text,
+    called_sku text,
+    former_skus text[],
+    dependent_skus text[] NOT NULL DEFAULT '{}',
+    current_dependent_skus text[],
+    called_dependent_skus text[],
+    -- What it changes.
+    direction text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    current_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    expected_price_milliunits bigint,
+    effective_on_or_after date,
+    -- The forecast as approved; never rewritten.
+    forecast_consent text NOT NULL,
+    forecast_reasons text[] NOT NULL DEFAULT '{}',
+    forecast_threshold_source text,
+    forecast_rules jsonb NOT NULL DEFAULT '[]',
+    forecast_renewal_at timestamptz,
+    forecast_notice_at timestamptz,
+    forecast_effective_at timestamptz NOT NULL,
+    -- The live plan: moves when a renewal is missed.
+    send_after timestamptz,
+    send_by timestamptz NOT NULL,
+    due_effective_at timestamptz NOT NULL,
+    planned_effective_at timestamptz,
+    is_ready boolean NOT NULL DEFAULT false,
+    is_held boolean NOT NULL DEFAULT false,
+    goes_alone boolean NOT NULL DEFAULT false,
+    next_attempt_at timestamptz,
+    request_reference_id uuid,
+    -- How far it came.
+    state text NOT NULL DEFAULT 'awaiting_approval',
+    stage text NOT NULL
+        GENERATED ALWAYS AS (CASE state WHEN 'sending' THEN 'queued' ELSE state END) STORED,
+    state_since timestamptz NOT NULL,
+    reason text,
+    doubtful_since timestamptz,
+    sent_at timestamptz,
+    scheduled_at timestamptz,
+    consent_asked_at timestamptz,
+    accepted_at timestamptz,
+    acceptance text,
+    effective_at timestamptz,
+    ended_at timestamptz,
+    CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id),
+    -- A submission stores its rows while it still judges the rest of the file, and knows the number of rows and the
+    -- plan hash of its batch only at the end. It defers this key, by its name; everybody else is checked at once.
+    CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by)
+        REFERENCES repricer.batches (batch_id, submitted_by) DEFERRABLE INITIALLY IMMEDIATE,
+    CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id)
+        REFERENCES repricer.price_changes (original_transaction_id, change_id),
+    CONSTRAINT price_changes_sku_size CHECK (length(sku) BETWEEN 1 AND 128),
+    CONSTRAINT price_changes_current_sku_size CHECK (length(current_sku) BETWEEN 1 AND 128),
+    CONSTRAINT price_changes_price CHECK (new_price_milliunits > 0),
+    CONSTRAINT price_changes_direction CHECK (
+        (direction = 'increase' AND new_price_milliunits > current_price_milliunits)
+        OR (direction = 'decrease' AND new_price_milliunits < current_price_milliunits)),
+    -- An undo that restores the price that is paid is no increase.
+    CONSTRAINT price_changes_not_india CHECK (
+        direction = 'decrease' OR storefront <> 'IND' OR undoes_change_id IS NOT NULL),
+    CONSTRAINT price_changes_consent CHECK (
+        CASE WHEN undoes_change_id IS NOT NULL OR direction = 'decrease' THEN forecast_consent = 'none'
+            ELSE forecast_consent IN ('required', 'not_required') END),
+    CONSTRAINT price_changes_not_its_own_dependent CHECK (sku <> ALL (dependent_skus)),
+    CONSTRAINT price_changes_acceptance
+        CHECK (acceptance IS NULL OR acceptance IN ('consented', 'informed')),
+    CONSTRAINT price_changes_effective
+        CHECK (state <> 'effective' OR effective_at IS NOT NULL),
+    CONSTRAINT price_changes_sent_with_an_id CHECK (
+        state NOT IN ('sending', 'unknown') OR request_reference_id IS NOT NULL),
+    CONSTRAINT price_changes_state CHECK (state IN (
+        'awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent',
+        'accepted', 'effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected',
+        'ineligible', 'missed', 'aborted'))
+) WITH (fillfactor = 80);
+
+-- A claim writes no index entry. Indexes know `stage` and not `state`: a claim moves the state of a row from queued to
+-- sending, and its stage stays the same. Entries for the state were a quarter of all that delivery wrote.
+CREATE INDEX price_changes_batch ON repricer.price_changes (batch_id, stage);
+-- Claims go queue by queue (bucket, batch, wave), and take the earliest deadline first in each. So rows of a paused
+-- batch or of a wave to come are never read, however many they are.
+CREATE INDEX price_changes_due ON repricer.price_changes (bucket, batch_id, wave, send_by)
+    WHERE stage = 'queued' AND is_ready AND NOT is_held;
+-- Parked rows cost nothing until their instant comes.
+CREATE INDEX price_changes_parked ON repricer.price_changes (send_after)
+    WHERE stage = 'queued' AND NOT is_ready AND NOT is_held;
+CREATE INDEX price_changes_held ON repricer.price_changes (batch_id, storefront)
+    WHERE stage = 'queued' AND is_held;
+-- Open changes that we should have heard of.
+CREATE INDEX price_changes_heard_of ON repricer.price_changes (due_effective_at)
+    WHERE stage IN ('scheduled', 'pending_consent', 'accepted');
+CREATE INDEX price_changes_announced ON repricer.price_changes (forecast_notice_at)
+    WHERE stage = 'scheduled' AND forecast_notice_at IS NOT NULL;
+-- One open change an item, whatever its name today: what plan calls conflict_open_change, the database refuses. An
+-- undone change stays open beside its undo until Apple has taken that one. The key refuses a second row of a line,
+-- too.
+CREATE UNIQUE INDEX price_changes_one_open
+    ON repricer.price_changes (original_transaction_id, coalesce(current_sku, sku))
+    WHERE stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        AND undoes_change_id IS NULL;
+-- Once Apple has taken an undo, nothing of it is open but the proof by the next charge: a new change may follow.
+CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes (original_transaction_id, undoes_change_id)
+    WHERE undoes_change_id IS NOT NULL AND stage IN ('awaiting_approval', 'queued', 'unknown');
+
+COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS
+    'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only '
+    'undo_batch writes it.';
+COMMENT ON COLUMN repricer.price_changes.current_sku IS
+    'The item''s name today, where it was renamed after submission; sku stays the submitted one.';
+COMMENT ON COLUMN repricer.price_changes.called_sku IS
+    'The item''s name in our last call, where it was renamed between submission and call.';
+COMMENT ON COLUMN repricer.price_changes.former_skus IS
+    'Names that the item had since our call and lost again; a charge may bear any of them.';
+COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS
+    'The dependents'' names today, where one was renamed after submission.';
+COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS
+    'The dependents'' names in our last call, where one was renamed between submission and call.';
+COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS
+    'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
+COMMENT ON COLUMN repricer.price_changes.is_held IS
+    'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
+COMMENT ON COLUMN repricer.price_changes.stage IS
+    'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
+COMMENT ON COLUMN repricer.price_changes.doubtful_since IS
+    'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
+
+-- Each SKU of a subscription plays one part among the open changes: parent or dependent. This one key refuses a
+-- dependent of itself, a shared one and a chain, over all batches. Rows of an ended change leave.
+CREATE TABLE repricer.dependency_roles (
+    original_transaction_id text NOT NULL,
+    sku text NOT NULL,
+    role text NOT NULL,
+    change_id uuid NOT NULL,
+    CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku),
+    CONSTRAINT dependency_roles_role CHECK (role IN ('parent', 'dependent')),
+    CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id)
+        REFERENCES repricer.price_changes (original_transaction_id, change_id)
+);
+CREATE INDEX dependency_roles_change ON repricer.dependency_roles (original_transaction_id, change_id);
+
+-- dependency_roles is kept by subscription, so its key can't see a dependent that lives on another subscription of the
+-- customer. The claim of such a dependent stands under the subscription that carries it, whether the row named it as
+-- SUBSCRIPTION/SKU or by its SKU alone. So plan and approval see who else names it, and what dependents it has itself.
+CREATE TABLE repricer.dependent_claims (
+    original_transaction_id text NOT NULL,
+    sku text NOT NULL,
+    claimed_by text NOT NULL,
+    change_id uuid NOT NULL,
+    CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id)
+);
+COMMENT ON TABLE repricer.dependent_claims IS
+    'Items that a change names as dependents and that another subscription of the customer carries. Counts while the '
+    'change is open.';
+COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
+COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+
+-- The history of each change: append-only, by month. The evidence makes a line unique, so that a repeated fold adds
+-- none. A history begins with the approval: that the change was submitted, when and by whom, its batch says once for
+-- all rows.
+CREATE TABLE repricer.price_change_history (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    occurred_at timestamptz NOT NULL,
+    state text NOT NULL,
+    evidence_kind text NOT NULL,
+    evidence_id text NOT NULL,
+    reason text,
+    actor name NOT NULL DEFAULT session_user,
+    CONSTRAINT price_change_history_pkey
+        PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id)
+) PARTITION BY RANGE (occurred_at);
+-- Takes what no month does; prepare_months moves it to its month.
+CREATE TABLE repricer.price_change_history_default PARTITION OF repricer.price_change_history DEFAULT;
+
+-- What became of each dependent of a declined increase. The App Store drops one of the same subscription by itself;
+-- one on another subscription of the customer is cancelled by a call of ours.
+CREATE TABLE repricer.dependent_cancellations (
+    original_transaction_id text NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_elsewhere boolean NOT NULL DEFAULT false,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL DEFAULT 'requested',
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamptz NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamptz,
+    settled_by_evidence text,
+    detail text,
+    next_look_at timestamptz,
+    looks integer NOT NULL DEFAULT 0,
+    CONSTRAINT dependent_cancellations_pkey
+        PRIMARY KEY (original_transaction_id, change_id, dependent_sku),
+    CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id)
+        REFERENCES repricer.price_changes (original_transaction_id, change_id),
+    CONSTRAINT dependent_cancellations_state
+        CHECK (state IN ('requested', 'confirmed', 'cancel_sent', 'discrepancy', 'not_needed')),
+    CONSTRAINT dependent_cancellations_proof
+        CHECK (state <> 'confirmed' OR settled_by_evidence IS NOT NULL)
+);
+CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (requested_at)
+    WHERE state = 'requested';
+CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
+    WHERE state = 'requested' AND is_elsewhere;
+COMMENT ON COLUMN repricer.dependent_cancellations.is_elsewhere IS
+    'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
+    'called.';
+COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
+    'The subscription that carries it, once found.';
+COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS
+    'The requestReferenceId of the call that cancels it.';

@@ -1,0 +1,239 @@
+-- What the replicas of the service share, since they share nothing but the database: the rate of calls, what is
+-- paused, leases, how far Apple's history was read, which statuses are wanted, and the partitions of the months to
+-- come.
+-- Locks: none on existing tables.
+-- breaking: no
+
+-- Calls a second over all replicas; nothing but this row says who may call when. The rate is a window, not a counter:
+-- the row of an endpoint remembers the slots of the last window (1.015 s) and those to come (650 ms). A counter, or a
+-- grid of instants, would lose a slot that was missed or given back, and with it a fiftieth of a second of the rate: a
+-- machine whose CPU was taken now and then would use 85 % of it.
+CREATE TABLE repricer.rate_limits (
+    endpoint text NOT NULL,
+    next_slot_micros bigint NOT NULL DEFAULT 0,
+    taken_micros bigint[] NOT NULL DEFAULT '{}',
+    blocked_until timestamptz,
+    CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint)
+);
+COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS
+    'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.taken_micros IS
+    'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
+    '1970.';
+COMMENT ON COLUMN repricer.rate_limits.blocked_until IS
+    'The App Store asked every process for silence until then.';
+
+-- The one clock that all processes share, and the only place where a rate asks it: a rehearsal gives its own.
+CREATE FUNCTION repricer.rate_clock() RETURNS bigint
+LANGUAGE sql VOLATILE
+RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- Reserves up to p_wanted slots within p_horizon, none in the past, p_gap apart at least, and never more than p_most
+-- in p_window; p_most is 0 where the gap alone keeps the rate. p_missed are slots that the caller had and did not use.
+-- p_now is the clock of a rehearsal, NULL the clock of the database. All in microseconds. No row comes back where the
+-- endpoint has none yet.
+--
+-- After a clock was set back, the slots of the row would lie in a far future. Nobody reserves that far, so they count
+-- for nothing, and the next ones start a window behind the point where the last honest lease must have ended.
+CREATE FUNCTION repricer.lease_slots(
+    p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint,
+    p_missed bigint[]
+) RETURNS TABLE (now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamptz)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint;
+    v_floor bigint;
+    v_next bigint;
+    v_taken bigint[];
+    v_blocked timestamptz;
+    v_slots bigint[] := '{}';
+BEGIN
+    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
+    IF NOT FOUND THEN RETURN; END IF;
+    -- The clock is read under the lock: waiting for it must not make slots start in the past.
+    v_now := coalesce(p_now, repricer.rate_clock());
+    IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
+    IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
+        v_floor := v_now + p_horizon + p_window;
+        v_taken := '{}';
+    ELSE
+        v_floor := greatest(v_floor, v_now);
+        v_taken := ARRAY(
+            SELECT t FROM unnest(v_taken) AS t WHERE t > v_now - p_window AND t <> ALL (p_missed) ORDER BY t);
+    END IF;
+    IF p_most > 0 AND v_taken = '{}' THEN
+        -- The last window counts as used. Otherwise the calls of each window would leave in its first half.
+        v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
+    END IF;
+    LOOP
+        -- The slot p_most before it, if there are so many, lies a window behind.
+        v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_slots := v_slots || v_next;
+        IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
+        v_floor := v_next + p_gap;
+    END LOOP;
+    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    WHERE r.endpoint = p_endpoint
+        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+END
+$$;
+
+-- Whether delivery is paused by a person, and whether the service has stopped calling by itself.
+CREATE TABLE repricer.service_controls (
+    one_row boolean NOT NULL DEFAULT true,
+    is_paused boolean NOT NULL DEFAULT false,
+    paused_by text,
+    paused_at timestamptz,
+    paused_reason text,
+    halted_at timestamptz,
+    halted_reason text,
+    CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
+    CONSTRAINT service_controls_one_row CHECK (one_row)
+);
+INSERT INTO repricer.service_controls DEFAULT VALUES;
+
+-- Work that one replica at a time does. A lease is a row and not an advisory lock: it outlives a lost connection for
+-- as long as it says and no longer. leased_until is real time, next_run_at the clock of the service.
+CREATE TABLE repricer.service_leases (
+    name text NOT NULL,
+    owner uuid,
+    leased_until timestamptz,
+    next_run_at timestamptz,
+    last_run_at timestamptz,
+    CONSTRAINT service_leases_pkey PRIMARY KEY (name),
+    CONSTRAINT service_leases_owned_for_a_time CHECK ((owner IS NULL) = (leased_until IS NULL))
+);
+
+-- One row: the notification history was read up to read_through without a gap. A window may be under way: first its
+-- failures, then everything in it, slice by slice and page by page.
+CREATE TABLE repricer.history_reading (
+    one_row boolean NOT NULL DEFAULT true,
+    read_through timestamptz,
+    window_start timestamptz,
+    window_end timestamptz,
+    pass text,
+    slice_start timestamptz,
+    page_token text,
+    CONSTRAINT history_reading_pkey PRIMARY KEY (one_row),
+    CONSTRAINT history_reading_one_row CHECK (one_row),
+    CONSTRAINT history_reading_pass CHECK (pass IN ('failures', 'everything')),
+    CONSTRAINT history_reading_window CHECK (
+        (window_start IS NULL AND window_end IS NULL AND pass IS NULL AND slice_start IS NULL
+            AND page_token IS NULL)
+        OR (window_start < window_end AND pass IS NOT NULL AND slice_start IS NOT NULL))
+);
+INSERT INTO repricer.history_reading DEFAULT VALUES;
+
+-- Subscriptions whose status somebody wants read. Anybody may ask: insert (original_transaction_id, reason,
+-- requested_at) with ON CONFLICT DO NOTHING. list_id names a file of ids, else it is empty. next_look_at is real time.
+CREATE TABLE repricer.status_looks (
+    original_transaction_id text NOT NULL,
+    reason text NOT NULL,
+    list_id text NOT NULL DEFAULT '',
+    bucket smallint GENERATED ALWAYS AS
+        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
+    line bigint,
+    requested_at timestamptz NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_look_at timestamptz,
+    done_at timestamptz,
+    outcome text,
+    detail text,
+    CONSTRAINT status_looks_pkey PRIMARY KEY (original_transaction_id, reason, list_id),
+    CONSTRAINT status_looks_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
+    CONSTRAINT status_looks_reason CHECK (reason IN ('sync', 'silent', 'legacy')),
+    CONSTRAINT status_looks_outcome CHECK (
+        outcome IN ('read', 'drifted', 'not_found', 'refused', 'unreadable', 'unanswered')),
+    CONSTRAINT status_looks_done CHECK ((done_at IS NULL) = (outcome IS NULL))
+);
+CREATE INDEX status_looks_due ON repricer.status_looks (reason, list_id, bucket, next_look_at NULLS FIRST)
+    WHERE done_at IS NULL;
+
+CREATE VIEW repricer.month_partitions AS
+SELECT p.relname::text AS parent, c.relname::text AS partition,
+    substring(b.bounds FROM 'FROM \(''([^'']+)''\)')::timestamptz AS starts_at,
+    substring(b.bounds FROM 'TO \(''([^'']+)''\)')::timestamptz AS ends_at,
+    b.bounds = 'DEFAULT' AS is_default,
+    pg_total_relation_size(c.oid) AS bytes
+FROM pg_inherits i
+JOIN pg_class p ON p.oid = i.inhparent
+JOIN pg_class c ON c.oid = i.inhrelid
+CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b
+WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass);
+COMMENT ON VIEW repricer.month_partitions IS
+    'The partitions of notifications and of price_change_history. The default partition has no bounds.';
+
+-- Makes the partitions of one table (notifications or price_change_history) for the month of p_at and for p_ahead
+-- months after it; returns how many were missing. Rows that the default partition took in the meantime move to their
+-- month. One table a call, so that the locks on one are never held while the other one's are waited for.
+CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamptz, p_ahead integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
+    SET timezone = 'UTC' SET lock_timeout = '2s' AS $$
+DECLARE
+    v_column text;
+    v_storage text := '';
+    v_default text := p_table || '_default';
+    v_months timestamptz[];
+    v_from timestamptz;
+    v_to timestamptz;
+    v_name text;
+    v_has_rows boolean;
+    v_made integer := 0;
+BEGIN
+    CASE p_table
+        WHEN 'notifications' THEN
+            v_column := 'received_at';
+            v_storage := ' WITH (toast_tuple_target = 128)';
+        WHEN 'price_change_history' THEN
+            v_column := 'occurred_at';
+        ELSE
+            RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
+    END CASE;
+    SELECT array_agg(m ORDER BY m) INTO v_months
+        FROM generate_series(date_trunc('month', p_at),
+            date_trunc('month', p_at) + p_ahead * interval '1 month', interval '1 month') m
+        WHERE NOT EXISTS (
+            SELECT FROM month_partitions p
+            WHERE p.parent = p_table AND p.starts_at <= m AND p.ends_at > m);
+    IF v_months IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF p_table = 'price_change_history' THEN
+        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+        -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
+        -- long for them.
+        SET LOCAL lock_timeout = '500ms';
+        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+    ELSE
+        -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
+        LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
+    END IF;
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        INTO v_has_rows USING v_months;
+    IF v_has_rows THEN
+        -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
+        -- find these rows in none of them. The lock is taken before any partition is attached: whoever holds the table
+        -- and waits for its default partition could otherwise wait for us while we wait for them.
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
+    END IF;
+    FOREACH v_from IN ARRAY v_months LOOP
+        v_to := v_from + interval '1 month';
+        v_name := p_table || '_' || to_char(v_from, 'YYYY_MM');
+        CONTINUE WHEN to_regclass(format('repricer.%I', v_name)) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL)%s', v_name, p_table, v_storage);
+        IF v_has_rows THEN
+            EXECUTE format(
+                'WITH moved AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) '
+                'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
+        END IF;
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+            p_table, v_name, v_from, v_to);
+        v_made := v_made + 1;
+    END LOOP;
+    RETURN v_made;
+END
+$$;

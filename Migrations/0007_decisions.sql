@@ -1,0 +1,878 @@
+-- How people decide: the audit chain, approval limits, submission, approval, withdrawal, waves, pauses and undo; and
+-- where the service stops by itself. Nobody updates a batch directly. Each function runs as its owner, asks who may,
+-- and writes session_user: the person who logged in, whatever role is set. Each adds a line to the audit chain, as its
+-- last step.
+-- Locks: none on existing tables.
+-- breaking: no
+
+-- The audit chain -----------------------------------------------------------------------------------------------------
+
+-- Each line holds the hash of the line before it, so that a line which was edited, removed or moved is found
+-- (`repricer audit verify`). README.md says what is hashed. Only functions add lines, never a client.
+CREATE TABLE repricer.audit_trail (
+    sequence bigint NOT NULL,
+    -- The instant of the business clock that the decision was made with.
+    occurred_at timestamptz NOT NULL,
+    -- The server's own.
+    recorded_at timestamptz NOT NULL,
+    actor text NOT NULL,
+    action text NOT NULL,
+    object text NOT NULL,
+    -- json and not jsonb: the text is hashed as it stands.
+    details json NOT NULL,
+    previous_hash text NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT audit_trail_pkey PRIMARY KEY (sequence),
+    CONSTRAINT audit_trail_hash UNIQUE (hash),
+    CONSTRAINT audit_trail_sequence CHECK (sequence > 0),
+    CONSTRAINT audit_trail_instants CHECK (
+        occurred_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND recorded_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
+    CONSTRAINT audit_trail_details_size CHECK (octet_length(details::text) <= 65536)
+);
+CREATE INDEX audit_trail_object ON repricer.audit_trail (object, sequence);
+COMMENT ON TABLE repricer.audit_trail IS
+    'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
+
+-- The end of the chain. Whoever adds a line holds this row, so that the lines have one order without a gap.
+CREATE TABLE repricer.audit_head (
+    one_row boolean NOT NULL DEFAULT true,
+    sequence bigint NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT audit_head_pkey PRIMARY KEY (one_row),
+    CONSTRAINT audit_head_one_row CHECK (one_row)
+);
+INSERT INTO repricer.audit_head (sequence, hash) VALUES (0, repeat('0', 64));
+
+-- A mistake of the owner is refused, too. Intent is found by the chain.
+CREATE FUNCTION repricer.refuse_audit_change() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+CREATE TRIGGER audit_trail_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON repricer.audit_trail
+    FOR EACH STATEMENT EXECUTE FUNCTION repricer.refuse_audit_change();
+
+-- The hash of a line: SHA-256 over its eight values, each as its length in bytes, a colon, the value, a line feed.
+CREATE FUNCTION repricer.audit_hash(
+    p_sequence bigint, p_occurred_at timestamptz, p_recorded_at timestamptz, p_actor text, p_action text,
+    p_object text, p_details json, p_previous_hash text) RETURNS text
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT encode(sha256(convert_to(string_agg(
+        octet_length(convert_to(v.value, 'UTF8')) || ':' || v.value || E'\n', '' ORDER BY v.place), 'UTF8')), 'hex')
+FROM unnest(ARRAY[
+    p_sequence::text,
+    to_char(p_occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    to_char(p_recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
+$$;
+
+-- Adds a line; only the functions of this schema call it. It is their last step, because the row of the head is held
+-- until the commit.
+CREATE FUNCTION repricer.append_audit(
+    p_actor text, p_occurred_at timestamptz, p_action text, p_object text, p_details json) RETURNS bigint
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_head audit_head;
+    v_recorded_at timestamptz;
+    v_details json := json_strip_nulls(coalesce(p_details, '{}'));
+    v_hash text;
+BEGIN
+    SELECT * INTO STRICT v_head FROM audit_head FOR UPDATE;
+    v_recorded_at := clock_timestamp();
+    v_head.sequence := v_head.sequence + 1;
+    v_hash := audit_hash(v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
+        v_head.hash);
+    INSERT INTO audit_trail
+            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
+        VALUES (v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
+            v_head.hash, v_hash);
+    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
+    RETURN v_head.sequence;
+END
+$$;
+
+-- Submission ----------------------------------------------------------------------------------------------------------
+
+-- Writes down that a batch was submitted: by its submitter, once, from what is stored of it.
+CREATE FUNCTION repricer.record_submission(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.submitted_by <> session_user THEN
+        RAISE EXCEPTION 'user % did not submit batch %', session_user, p_batch_id
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF EXISTS (SELECT FROM audit_trail WHERE object = 'batch:' || p_batch_id AND action = 'submit') THEN
+        RAISE EXCEPTION 'the submission of batch % is recorded already', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_batch.row_count,
+            'refused_rows', v_batch.rejected_row_count, 'plan_hash', v_batch.plan_hash,
+            'content_sha256', v_batch.content_sha256));
+END
+$$;
+
+-- The same for an import of rules.
+CREATE FUNCTION repricer.record_rules_import(p_revision integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_import rule_imports;
+BEGIN
+    SELECT * INTO v_import FROM rule_imports WHERE revision = p_revision;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no version % of the rules', p_revision USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_import.imported_by <> session_user THEN
+        RAISE EXCEPTION 'user % did not import version % of the rules', session_user, p_revision
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF EXISTS (SELECT FROM audit_trail WHERE object = 'rules:' || p_revision) THEN
+        RAISE EXCEPTION 'version % of the rules is recorded already', p_revision
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM append_audit(session_user::text, v_import.imported_at, 'import_rules', 'rules:' || p_revision,
+        json_build_object('file', v_import.file, 'content_sha256', v_import.content_sha256));
+END
+$$;
+
+-- Who may approve what ------------------------------------------------------------------------------------------------
+
+-- Without any limit, any member of repricer_pricing approves but the submitter. Limits hold at once and not from an
+-- instant: the instant of an approval is the client's to say.
+CREATE TABLE repricer.approval_limits (
+    -- A database user, or a role whose members share the limits.
+    approver text NOT NULL,
+    -- Null: no limit.
+    max_rows bigint,
+    -- Of one price, up or down, in hundredths of a percent.
+    max_basis_points bigint,
+    -- By currency, in milliunits: how much all prices together move in a month. Null: no limit. Where there is one,
+    -- a currency that it leaves out may not move at all.
+    max_monthly_milliunits jsonb,
+    -- Approves only what somebody else has approved first.
+    needs_first boolean NOT NULL DEFAULT false,
+    CONSTRAINT approval_limits_pkey PRIMARY KEY (approver),
+    CONSTRAINT approval_limits_name CHECK (length(approver) BETWEEN 1 AND 63),
+    CONSTRAINT approval_limits_numbers CHECK (max_rows >= 0 AND max_basis_points >= 0),
+    CONSTRAINT approval_limits_money CHECK (jsonb_typeof(max_monthly_milliunits) = 'object')
+);
+COMMENT ON TABLE repricer.approval_limits IS
+    'Who may approve a batch, and up to which size. Written by set_approval_limit and drop_approval_limit.';
+
+-- Approvals by people whose limits a batch exceeds: a second approver is needed.
+CREATE TABLE repricer.first_approvals (
+    batch_id uuid NOT NULL,
+    approver text NOT NULL,
+    approved_at timestamptz NOT NULL,
+    exceeded text[] NOT NULL,
+    CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver),
+    CONSTRAINT first_approvals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches (batch_id)
+);
+COMMENT ON TABLE repricer.first_approvals IS
+    'Append-only. Who approved a batch beyond their limits, and what exceeded which limit.';
+
+-- Sets the limits of one approver anew. Only the owner may: nobody else has the right to execute it.
+CREATE FUNCTION repricer.set_approval_limit(
+    p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb,
+    p_needs_first boolean, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_wrong text;
+    v_new approval_limits;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_approver) THEN
+        RAISE EXCEPTION 'no database user or role %', p_approver USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT key INTO v_wrong FROM jsonb_each(p_max_monthly_milliunits)
+        WHERE key !~ '^[A-Z]{3}$'
+            OR CASE WHEN jsonb_typeof(value) = 'number' THEN value::text::numeric < 0 ELSE true END
+        LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the money limit of % is none', v_wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO approval_limits AS l
+            (approver, max_rows, max_basis_points, max_monthly_milliunits, needs_first)
+        VALUES (p_approver, p_max_rows, p_max_basis_points, p_max_monthly_milliunits, p_needs_first)
+        ON CONFLICT (approver) DO UPDATE SET max_rows = excluded.max_rows,
+            max_basis_points = excluded.max_basis_points,
+            max_monthly_milliunits = excluded.max_monthly_milliunits, needs_first = excluded.needs_first
+        RETURNING * INTO v_new;
+    PERFORM append_audit(session_user::text, p_at, 'set_limit', 'approver:' || p_approver,
+        json_build_object('max_rows', v_new.max_rows, 'max_basis_points', v_new.max_basis_points,
+            'max_monthly_milliunits', v_new.max_monthly_milliunits, 'needs_first', v_new.needs_first));
+END
+$$;
+
+-- Takes an approver out of the policy. Once the last one is gone there is no policy: any other member approves.
+CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    DELETE FROM approval_limits WHERE approver = p_approver;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no approval limit of %', p_approver USING ERRCODE = 'no_data_found';
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'drop_limit', 'approver:' || p_approver, NULL);
+END
+$$;
+
+-- How large a batch is: by the facts of its subscriptions, not by what its submitter stored. Money that moves up and
+-- money that moves down are summed apart, so that a decrease hides no increase. An undo is measured against the price
+-- that it takes back: measured against the price that is paid, it would come to nothing.
+CREATE FUNCTION repricer.batch_measure(
+    p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb)
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+WITH facts AS (
+    SELECT coalesce(s.currency, c.currency) AS currency,
+        -- The stored price of an undo can be trusted: only undo_batch writes it.
+        CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
+            ELSE coalesce(i.price, c.current_price_milliunits) END::numeric AS old,
+        c.new_price_milliunits::numeric AS new,
+        CASE coalesce(s.period, c.period)
+            WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
+            WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
+            -- A period that nobody knows counts as the shortest.
+            ELSE 52.0 / 12 END AS a_month
+    FROM price_changes c
+    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
+        FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
+    WHERE c.batch_id = p_batch_id
+), money AS (
+    SELECT currency, count(*) AS rows,
+        -- A price that rises from 0 rises by more than any percentage.
+        max(CASE WHEN old > 0 THEN abs(new - old) * 10000 / old WHEN new <> old THEN 'Infinity' ELSE 0 END)
+            AS basis_points,
+        ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
+            sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
+    FROM facts GROUP BY currency
+)
+SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(m.basis_points), 0),
+    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}')
+FROM money m
+$$;
+
+-- What of a batch exceeds a limit, in words; empty when nothing does.
+CREATE FUNCTION repricer.limits_exceeded(
+    p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
+    SELECT 1 AS place, format('%s rows, the limit is %s', p_rows, p_limit.max_rows) AS said
+        WHERE p_rows > p_limit.max_rows
+    UNION ALL
+    SELECT 2, format('a change of %s, the limit is %s %%',
+            CASE WHEN p_basis_points = 'Infinity' THEN 'a price of 0'
+                ELSE trim_scale(ceil(p_basis_points) / 100)::text || ' %' END,
+            trim_scale(p_limit.max_basis_points / 100.0))
+        WHERE p_basis_points > p_limit.max_basis_points
+    UNION ALL
+    SELECT 3, format('%s %s a month, the limit is %s', trim_scale(m.value::numeric / 1000), m.key,
+            trim_scale(coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0) / 1000))
+        FROM jsonb_each_text(p_monthly) AS m
+        WHERE p_limit.max_monthly_milliunits IS NOT NULL
+            AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
+$$;
+
+-- What of these measures is beyond an approver's limits, or their roles' where none names them: of several limits the
+-- one that is exceeded least. Empty: nothing; NULL: no limit names them.
+CREATE FUNCTION repricer.approver_shortfall(
+    p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb
+) RETURNS text[]
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+    SELECT each.exceeded FROM (
+        SELECT l.approver, limits_exceeded(l, p_rows, p_basis_points, p_monthly)
+            || CASE WHEN l.needs_first AND NOT p_has_first
+                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END AS exceeded
+        FROM approval_limits l
+        WHERE l.approver = p_approver
+            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
+                AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
+                    WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))) each
+    ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
+$$;
+
+-- Whether session_user may approve the batch alone: null. Else what a second approver is needed for. Refuses a person
+-- whom no limit names. Two approvals that suffice in one order suffice in the other: where the one who may approve as
+-- the second did so before the first, the first approval that follows completes both.
+CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
+    LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_measure record;
+    v_exceeded text[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id AND approver = session_user) THEN
+        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
+    v_exceeded := approver_shortfall(session_user,
+        EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id),
+        v_measure.rows, v_measure.basis_points, v_measure.monthly_milliunits);
+    IF v_exceeded IS NULL THEN
+        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- Somebody who may approve it as the second has done so: this is the first approval that was missing.
+    IF v_exceeded = '{}' OR EXISTS (
+        SELECT FROM first_approvals f
+        WHERE f.batch_id = p_batch_id
+            AND approver_shortfall(f.approver, true, v_measure.rows, v_measure.basis_points,
+                v_measure.monthly_milliunits) = '{}')
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN v_exceeded;
+END
+$$;
+
+-- Approval ------------------------------------------------------------------------------------------------------------
+
+-- Records the dependents that another subscription of the customer carries. The submitter has recorded what the plan
+-- found; the approval records anew what the newest facts say, so that nobody gets around it by leaving claims out.
+CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
+        RETURN;
+    END IF;
+    -- One approval at a time records claims: two side by side would not see each other's.
+    PERFORM pg_advisory_xact_lock(hashtextextended('repricer.dependent_claims', 0));
+    WITH named AS (
+        SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
+            n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
+        FROM price_changes c
+        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+            AND s.app_account_token IS NOT NULL,
+            unnest(c.dependent_skus) AS n (name)
+        WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND n.name !~ '^[0-9]+/.'
+            AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                'pending_consent', 'accepted')
+    )
+    INSERT INTO dependent_claims (original_transaction_id, sku, claimed_by, change_id)
+        SELECT o.original_transaction_id, n.sku, n.id, n.change_id
+        FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
+        JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
+            AND o.items @> n.item AND o.auto_renews IS NOT FALSE
+            AND coalesce(o.status IN (1, 3, 4), true)
+        ON CONFLICT DO NOTHING;
+END
+$$;
+
+-- The first line of a batch that names an item of another subscription wrongly, in words: not recorded, shared or
+-- chained over open changes; null: none.
+CREATE FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) RETURNS text
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+WITH ours AS (
+    SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
+    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
+), claims AS (
+    SELECT d.*, coalesce(o.current_sku, o.sku) AS parent FROM dependent_claims d
+    JOIN price_changes o ON o.original_transaction_id = d.claimed_by AND o.change_id = d.change_id
+        AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+), named AS (
+    SELECT c.line, c.id, c.change_id, c.sku AS parent, d.original_transaction_id || '/' || d.sku AS name,
+        d.original_transaction_id AS carrier, d.sku
+    FROM ours c JOIN claims d ON d.claimed_by = c.id AND d.change_id = c.change_id
+), faults AS (
+    SELECT c.line, format('%s is not recorded in dependent_claims', n.name) AS said
+    FROM ours c, unnest(c.dependent_skus) AS n (name)
+    WHERE n.name ~ '^[0-9]+/.' AND NOT EXISTS (
+        SELECT FROM named d WHERE d.id = c.id AND d.change_id = c.change_id AND d.name = n.name)
+    UNION ALL
+    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by)
+    FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
+        AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
+    UNION ALL
+    SELECT p.line, CASE r.role
+        WHEN 'parent' THEN format('dependents form a chain %s → %s → %s', p.parent, p.name, (
+            SELECT min(l.sku) FROM dependency_roles l
+            WHERE l.original_transaction_id = p.carrier AND l.change_id = r.change_id AND l.role = 'dependent'))
+        ELSE format('%s is a %s in an open change of its own subscription', p.name, r.role) END
+    FROM named p JOIN dependency_roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
+    UNION ALL
+    SELECT c.line, CASE r.role
+        WHEN 'parent' THEN format('dependents form a chain %s/%s → %s → %s', d.claimed_by, d.parent, r.sku,
+            (SELECT min(n.name) FROM unnest(c.dependent_skus) AS n (name)))
+        ELSE format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by) END
+    FROM claims d
+    JOIN dependency_roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
+    JOIN ours c ON c.id = r.original_transaction_id AND c.change_id = r.change_id
+)
+SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
+$$;
+
+-- When a wave is released by itself, where the one before it was released at p_at; null: by hand.
+CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamptz) RETURNS timestamptz
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT CASE p_wave ->> 'release'
+    WHEN 'approval' THEN p_at
+    WHEN 'at' THEN (p_wave ->> 'at')::timestamptz
+    WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
+    END
+$$;
+
+-- Releases the waves of a batch up to p_through. The caller holds the batch's row.
+CREATE FUNCTION repricer.release_waves_through(
+    p_batch repricer.batches, p_through integer, p_actor text, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_waves jsonb := p_batch.waves;
+    v_wave integer;
+BEGIN
+    FOR v_wave IN p_batch.released_wave + 1 .. p_through LOOP
+        v_waves := jsonb_set(v_waves, ARRAY[(v_wave - 1)::text, 'released_at'], to_jsonb(p_at));
+    END LOOP;
+    UPDATE batches SET waves = v_waves, released_wave = p_through,
+            next_release_at = wave_release_at(v_waves -> p_through, p_at)
+        WHERE batch_id = p_batch.batch_id;
+    PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
+        json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
+            'label', v_waves -> (p_through - 1) ->> 'label'));
+END
+$$;
+
+-- Approves a batch and queues its changes; returns their number. Null: the approval is recorded as the first, and a
+-- second approver is needed. This is the gate that every change passes, so it asks again what the submitter's program
+-- asked: that all rows are there, each in a wave, and that each part which a change gives to its SKUs is recorded. A
+-- shared or chained dependent is refused by the key of dependency_roles, which a program that writes price_changes
+-- alone does not touch.
+CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamptz) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+    v_stray bigint;
+    v_line bigint;
+    v_exceeded text[];
+    v_first text;
+    v_fault text;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.state <> 'awaiting_approval' THEN
+        RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_batch.submitted_by = session_user THEN
+        RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT count(*), count(*) FILTER (
+            WHERE wave NOT BETWEEN least(1, jsonb_array_length(v_batch.waves)) AND jsonb_array_length(v_batch.waves))
+        INTO v_rows, v_stray FROM price_changes WHERE batch_id = p_batch_id;
+    IF v_rows <> v_batch.row_count THEN
+        RAISE EXCEPTION 'batch % holds % rows, % were submitted', p_batch_id, v_rows, v_batch.row_count
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_stray > 0 THEN
+        RAISE EXCEPTION '% rows of batch % are in none of its waves', v_stray, p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT c.line INTO v_line FROM price_changes c
+        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
+            AND c.dependent_skus <> '{}' AND EXISTS (
+                SELECT 1 FROM (
+                    SELECT c.sku, 'parent' AS role
+                    UNION ALL SELECT unnest(c.dependent_skus), 'dependent') part
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM dependency_roles d
+                    WHERE d.original_transaction_id = c.original_transaction_id
+                        AND d.sku = part.sku AND d.role = part.role AND d.change_id = c.change_id))
+        ORDER BY c.line LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'line % of batch % names dependents without their part in dependency_roles',
+            v_line, p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM record_dependent_claims(p_batch_id);
+    v_fault := dependents_elsewhere_fault(p_batch_id);
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
+    LOCK TABLE approval_limits IN SHARE MODE;
+    v_exceeded := approval_shortfall(p_batch_id);
+    IF v_exceeded IS NOT NULL THEN
+        INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
+            VALUES (p_batch_id, session_user, p_at, v_exceeded);
+        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'batch:' || p_batch_id,
+            json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
+                'plan_hash', v_batch.plan_hash, 'exceeded', v_exceeded));
+        RETURN NULL;
+    END IF;
+    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
+        FROM first_approvals WHERE batch_id = p_batch_id;
+    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
+            next_release_at = wave_release_at(waves -> 0, p_at)
+        WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
+    -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
+    WITH queued AS (
+        UPDATE price_changes SET state = 'queued', state_since = p_at,
+                is_ready = (send_after IS NULL OR send_after <= p_at)
+            WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
+            RETURNING original_transaction_id, change_id
+    )
+    INSERT INTO price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
+        SELECT original_transaction_id, change_id, p_at, 'queued', 'approval', session_user
+        FROM queued;
+    PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
+            'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
+            'waves', CASE WHEN v_batch.waves <> '[]'
+                THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
+    IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
+        PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
+    END IF;
+    RETURN v_rows;
+END
+$$;
+
+-- Withdraws what has not been sent; returns the number of changes withdrawn. The submitter may, too.
+CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamptz, p_new_state text, p_reason text)
+    RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_state text;
+    v_rows bigint;
+BEGIN
+    PERFORM require_pricing();
+    SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF p_new_state NOT IN ('rejected', 'aborted') THEN
+        RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_state IN ('rejected', 'aborted') OR (p_new_state = 'rejected' AND v_state <> 'awaiting_approval')
+    THEN
+        RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
+    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
+    -- the batch withdrawn.
+    PERFORM 1 FROM subscriptions s
+        WHERE s.original_transaction_id IN (
+            SELECT c.original_transaction_id FROM price_changes c
+            WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
+        ORDER BY s.original_transaction_id FOR UPDATE;
+    WITH withdrawn AS (
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
+                reason = p_new_state
+            WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
+            RETURNING original_transaction_id, change_id
+    ), released AS (
+        DELETE FROM dependency_roles d USING withdrawn w
+            WHERE d.original_transaction_id = w.original_transaction_id AND d.change_id = w.change_id
+    ), told AS (
+        INSERT INTO price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id,
+                 reason)
+            SELECT original_transaction_id, change_id, p_at, 'aborted', 'decision', session_user,
+                p_reason
+            FROM withdrawn
+    )
+    SELECT count(*) INTO v_rows FROM withdrawn;
+    UPDATE batches SET state = p_new_state,
+            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
+            decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
+            decision_reason = p_reason
+        WHERE batch_id = p_batch_id;
+    PERFORM append_audit(session_user::text, p_at,
+        CASE p_new_state WHEN 'rejected' THEN 'reject' ELSE 'abort' END, 'batch:' || p_batch_id,
+        json_build_object('withdrawn', v_rows, 'reason', p_reason));
+    RETURN v_rows;
+END
+$$;
+
+-- Waves and pauses ----------------------------------------------------------------------------------------------------
+
+-- A person releases the next wave, or all up to p_wave; returns the last one released.
+CREATE FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamptz) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+    v_through integer;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.state <> 'approved' THEN
+        RAISE EXCEPTION 'batch % is %; waves of an approved batch are released', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    v_through := coalesce(p_wave, v_batch.released_wave + 1);
+    IF v_through <= v_batch.released_wave OR v_through > jsonb_array_length(v_batch.waves) THEN
+        RAISE EXCEPTION 'batch % has % waves, % of them released', p_batch_id,
+            jsonb_array_length(v_batch.waves), v_batch.released_wave
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM release_waves_through(v_batch, v_through, session_user::text, p_at);
+    RETURN v_through;
+END
+$$;
+
+-- The service releases the waves whose time has come; a paused batch waits. Returns what it released.
+CREATE FUNCTION repricer.release_due_waves(p_at timestamptz)
+    RETURNS TABLE (batch_id uuid, name text, wave integer, label text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    FOR v_batch IN
+        SELECT b.* FROM batches b
+        WHERE b.next_release_at <= p_at AND b.state = 'approved' AND NOT b.is_paused
+        ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
+        batch_id := v_batch.batch_id;
+        name := v_batch.name;
+        wave := v_batch.released_wave + 1;
+        label := v_batch.waves -> v_batch.released_wave::integer ->> 'label';
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Pauses or resumes a batch; without one, everything. A batch that the service halted resumes here and nowhere else:
+-- by a person.
+CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamptz, p_is_paused boolean, p_reason text)
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    PERFORM require_pricing();
+    IF p_batch_id IS NULL THEN
+        UPDATE service_controls SET is_paused = p_is_paused,
+            paused_by = CASE WHEN p_is_paused THEN session_user END,
+            paused_at = CASE WHEN p_is_paused THEN p_at END,
+            paused_reason = CASE WHEN p_is_paused THEN p_reason END;
+    ELSE
+        SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+        END IF;
+        UPDATE batches SET is_paused = p_is_paused,
+                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_at = CASE WHEN p_is_paused THEN p_at END,
+                paused_reason = CASE WHEN p_is_paused THEN p_reason END,
+                halted_by = CASE WHEN p_is_paused THEN halted_by END,
+                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
+                halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
+                is_parking = is_parking AND p_is_paused,
+                guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
+            WHERE batch_id = p_batch_id;
+        IF NOT p_is_paused THEN
+            UPDATE price_changes SET is_held = false
+                WHERE batch_id = p_batch_id AND stage = 'queued' AND is_held;
+        END IF;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
+        coalesce('batch:' || p_batch_id, 'everything'),
+        json_build_object('reason', p_reason, 'halted_by', v_batch.halted_by, 'halted_storefronts',
+            (SELECT string_agg(s, ',' ORDER BY s) FROM jsonb_object_keys(v_batch.halted_storefronts) s)));
+END
+$$;
+
+-- Undo ----------------------------------------------------------------------------------------------------------------
+
+-- A change that Apple has scheduled and nobody was told of can be taken back: by an inverse change, in a batch of its
+-- own that another person approves. The undone change ends once Apple shows that its price is no longer scheduled.
+
+-- Why a change can't be undone; null: it can. p_told_at is when Apple tells the customer, or takes no more decrease.
+CREATE FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean,
+    p_told_at timestamptz, p_has_undo boolean, p_at timestamptz) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE
+    WHEN p_is_undo THEN 'is_an_undo'
+    WHEN p_state IN ('awaiting_approval', 'queued') THEN 'not_sent'
+    WHEN p_state IN ('sending', 'unknown') THEN 'in_flight'
+    WHEN p_state = 'effective' THEN 'already_effective'
+    WHEN p_state IN ('pending_consent', 'accepted') THEN 'already_communicated'
+    WHEN p_state <> 'scheduled' THEN 'has_ended'
+    WHEN p_was_told OR p_told_at <= p_at THEN 'already_communicated'
+    WHEN p_has_undo THEN 'undo_under_way'
+END
+$$;
+
+-- What an undo of a batch, or of one subscription or item of it, meets: each change with the obstacle, if any.
+CREATE FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamptz)
+    RETURNS TABLE (original_transaction_id text, change_id uuid, line bigint, sku text, state text, reason text,
+        told_at timestamptz, obstacle text)
+    LANGUAGE sql STABLE AS $$
+SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c.sku), c.state, c.reason, t.told_at,
+    repricer.undo_obstacle(c.state, c.undoes_change_id IS NOT NULL,
+        c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL, t.told_at, EXISTS (
+            SELECT FROM repricer.price_changes u
+            WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
+                AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
+FROM repricer.price_changes c, LATERAL (
+    -- When the renewal moves, the lead before it stays the same.
+    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
+WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
+    AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
+$$;
+
+-- Stores the inverse of what can be undone as a batch that awaits approval; returns its rows, and stores nothing where
+-- there is none.
+CREATE FUNCTION repricer.undo_batch(
+    p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamptz)
+    RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+    v_digest text;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    SET CONSTRAINTS price_changes_batch_id_fkey DEFERRED;
+    INSERT INTO price_changes (original_transaction_id, change_id, batch_id, line, sku, direction, currency,
+            storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
+            forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
+            undoes_change_id)
+        SELECT c.original_transaction_id, gen_random_uuid(), p_undo_id, c.line, u.sku,
+            CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
+            c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
+            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
+        FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
+        JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
+            AND c.change_id = u.change_id
+        WHERE u.obstacle IS NULL;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows = 0 THEN
+        RETURN 0;
+    END IF;
+    -- The digest holds the id of the undo, so that an undo that came to nothing may be asked for again.
+    SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
+                ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
+        FROM price_changes WHERE batch_id = p_undo_id;
+    INSERT INTO batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, undoes_batch_id)
+        VALUES (p_undo_id, p_name, v_digest, v_digest, p_at, v_rows, p_at, v_batch.grouping, p_batch_id);
+    PERFORM append_audit(session_user::text, p_at, 'submit', 'batch:' || p_undo_id,
+        json_build_object('name', p_name, 'rows', v_rows, 'plan_hash', v_digest, 'undoes', p_batch_id));
+    RETURN v_rows;
+END
+$$;
+
+-- Where the service stops by itself -----------------------------------------------------------------------------------
+
+-- Guard rails, and refusals that mean the call or the key and not the row, stop a batch or everything without a
+-- person. Only a person resumes a batch; a refused key recovers by itself once a call is answered.
+
+-- The service pauses a batch. False where it is paused, or ended, already.
+CREATE FUNCTION repricer.halt_batch(
+    p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    UPDATE batches SET is_paused = true, halted_by = p_by, paused_by = session_user, paused_at = p_at,
+            paused_reason = p_reason
+        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
+        json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
+    RETURN true;
+END
+$$;
+
+-- The service halts a storefront of a batch. False where it is halted, or the batch has ended, already.
+CREATE FUNCTION repricer.halt_storefront(
+    p_batch_id uuid, p_storefront text, p_at timestamptz, p_by text, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    UPDATE batches SET is_parking = true, halted_storefronts = halted_storefronts || jsonb_build_object(
+            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at))
+        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT halted_storefronts ? p_storefront;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
+        json_build_object('storefront', p_storefront, 'by', p_by, 'reason', p_reason));
+    RETURN true;
+END
+$$;
+
+-- Takes rows of halted storefronts out of the queues, one batch at a time and so many rows at most; returns how many.
+-- They stay out until a person resumes the batch, so that they cost the other storefronts nothing.
+CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+BEGIN
+    SELECT * INTO v_batch FROM batches WHERE is_parking ORDER BY batch_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
+    WITH taken AS (
+        SELECT original_transaction_id, change_id FROM price_changes
+        WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
+            AND v_batch.halted_storefronts ? storefront
+        LIMIT p_limit FOR UPDATE SKIP LOCKED
+    )
+    UPDATE price_changes c SET is_held = true FROM taken t
+        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows < p_limit THEN
+        UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
+    END IF;
+    RETURN v_rows;
+END
+$$;
+
+-- The service stops calling, since no call can succeed. False where it has stopped already.
+CREATE FUNCTION repricer.halt_service(p_at timestamptz, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason WHERE halted_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'everything', json_build_object('reason', p_reason));
+    RETURN true;
+END
+$$;
+
+-- A call was answered again. False where calls had not stopped.
+CREATE FUNCTION repricer.recover_service(p_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_reason text;
+BEGIN
+    SELECT halted_reason INTO v_reason FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
+    RETURN true;
+END
+$$;

@@ -1,0 +1,309 @@
+-- How people ask for extended renewal dates, one by one or for all of a product, and whose an extension was.
+-- Locks: none on existing tables.
+-- breaking: no
+
+-- Which request of ours an extension belongs to: no notification names it. A mass extension tells each subscription
+-- one thing: what follows within its window is another program's. A call of the subscription's own has a notification
+-- where its answer named the date; an open call, whose answer was lost, only where nothing else explains the
+-- notification and the days agree. Otherwise the call is repeated under its identifier, which Apple answers as the
+-- first. Clocks may differ by five minutes, and a notification may be signed up to a day after the summary.
+CREATE VIEW repricer.attributed_extensions AS
+SELECT e.*, coalesce(c.extension_id, m.extension_id) AS extension_id, c.extension_id IS NOT NULL AS is_single
+FROM repricer.renewal_extensions e
+LEFT JOIN LATERAL (
+    SELECT m.extension_id FROM repricer.mass_extensions m
+    WHERE m.product_id = e.product_id AND m.state <> 'refused'
+        AND (m.storefronts IS NULL OR e.storefront = ANY (m.storefronts))
+        AND e.told_at >= m.called_at - interval '5 minutes'
+        AND e.told_at <= coalesce(m.completed_at + interval '1 day', 'infinity')
+        AND NOT EXISTS (
+            SELECT FROM repricer.renewal_extensions p
+            WHERE p.original_transaction_id = e.original_transaction_id
+                AND p.told_at >= m.called_at - interval '5 minutes'
+                AND (p.told_at, p.evidence_id) < (e.told_at, e.evidence_id)
+                AND (p.outcome = 'failed', p.renewal_at) IS DISTINCT FROM (e.outcome = 'failed', e.renewal_at)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.extension_calls o
+                    WHERE o.original_transaction_id = p.original_transaction_id AND o.state = 'extended'
+                        AND o.effective_at = p.renewal_at))
+    ORDER BY m.called_at DESC LIMIT 1
+) m ON true
+LEFT JOIN LATERAL (
+    SELECT c.extension_id FROM repricer.extension_calls c
+    WHERE c.original_transaction_id = e.original_transaction_id AND e.outcome <> 'failed'
+        AND e.told_at >= c.called_at - interval '5 minutes'
+        AND CASE
+            WHEN c.state = 'extended' THEN c.effective_at IS NULL OR c.effective_at = e.renewal_at
+            WHEN c.state IN ('sending', 'unknown') THEN
+                -- A mass extension that failed for this subscription explains nothing: it is asked for again by
+                -- itself.
+                (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id)
+                AND e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours'
+            ELSE false END
+    ORDER BY c.called_at DESC LIMIT 1
+) c ON true;
+
+-- Asks for one extension; true where it is new. The same identifier again, with the same terms, changes nothing.
+CREATE FUNCTION repricer.request_extension(
+    p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text,
+    p_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_known extension_calls;
+BEGIN
+    PERFORM require_pricing();
+    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
+            USING ERRCODE = 'no_data_found';
+    END IF;
+    SELECT * INTO v_known FROM extension_calls WHERE extension_id = p_extension_id LIMIT 1;
+    IF FOUND THEN
+        IF (v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code)
+            IS DISTINCT FROM (p_original_transaction_id, p_days, p_reason)
+        THEN
+            RAISE EXCEPTION 'request % was made with other terms: % by % days, reason %', p_extension_id,
+                v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM extension_calls WHERE original_transaction_id = p_original_transaction_id
+        AND state IN ('queued', 'sending', 'unknown'))
+    THEN
+        RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO extension_calls (original_transaction_id, extension_id, extend_by_days, reason_code, note,
+            requested_by, requested_at)
+        VALUES (p_original_transaction_id, p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+    PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
+        json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
+            'note', p_note));
+    RETURN true;
+END
+$$;
+
+-- Asks for a mass extension; true where it is new.
+CREATE FUNCTION repricer.request_mass_extension(
+    p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text,
+    p_eligible bigint, p_ineligible jsonb, p_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_known mass_extensions;
+    v_open uuid;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_known FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF FOUND THEN
+        IF (v_known.product_id, v_known.storefronts, v_known.extend_by_days, v_known.reason_code)
+            IS DISTINCT FROM (p_product_id, p_storefronts, p_days, p_reason)
+        THEN
+            RAISE EXCEPTION 'request % was made with other terms', p_extension_id
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN false;
+    END IF;
+    SELECT extension_id INTO v_open FROM mass_extensions WHERE product_id = p_product_id
+        AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running');
+    IF FOUND THEN
+        RAISE EXCEPTION 'mass extension % of % is under way; it must be complete before another begins',
+            v_open, p_product_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
+            eligible_count, ineligible, submitted_by, submitted_at)
+        VALUES (p_extension_id, p_product_id, p_storefronts, p_days, p_reason, p_note, p_eligible, p_ineligible,
+            session_user, p_at);
+    PERFORM append_audit(session_user::text, p_at, 'submit', 'extension:' || p_extension_id,
+        json_build_object('product', p_product_id, 'storefronts', p_storefronts, 'days', p_days,
+            'reason', p_reason, 'note', p_note, 'eligible', p_eligible, 'ineligible', p_ineligible));
+    RETURN true;
+END
+$$;
+
+-- Whether session_user may approve it alone, as approval_shortfall judges batches: by the number of subscriptions that
+-- the facts say it may reach, not by what its submitter counted. Nobody pays more, so limits of money and of percent
+-- do not apply.
+CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
+    LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_rows bigint;
+    v_exceeded text[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM mass_extension_approvals
+        WHERE extension_id = p_extension_id AND approver = session_user)
+    THEN
+        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT count(*) INTO v_rows FROM subscriptions s, mass_extensions m
+        WHERE m.extension_id = p_extension_id AND s.product_id = m.product_id
+            AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
+            AND coalesce(s.status NOT IN (2, 5), true);
+    v_exceeded := approver_shortfall(session_user,
+        EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id), v_rows, 0, '{}');
+    IF v_exceeded IS NULL THEN
+        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF v_exceeded = '{}' OR EXISTS (
+        SELECT FROM mass_extension_approvals a
+        WHERE a.extension_id = p_extension_id AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN v_exceeded;
+END
+$$;
+
+-- Null: approved. Else the approval is recorded as the first, and this is what exceeds the limits.
+CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamptz) RETURNS text[]
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_mass mass_extensions;
+    v_exceeded text[];
+    v_first text;
+    v_details json;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state <> 'awaiting_approval' THEN
+        RAISE EXCEPTION 'mass extension % is %, not awaiting approval', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.submitted_by = session_user THEN
+        RAISE EXCEPTION 'user % asked for this extension; another user must approve it', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    LOCK TABLE approval_limits IN SHARE MODE;
+    v_exceeded := extension_shortfall(p_extension_id);
+    v_details := json_build_object('product', v_mass.product_id, 'storefronts', v_mass.storefronts,
+        'days', v_mass.extend_by_days, 'submitted_by', v_mass.submitted_by, 'eligible', v_mass.eligible_count,
+        'exceeded', v_exceeded);
+    IF v_exceeded IS NOT NULL THEN
+        INSERT INTO mass_extension_approvals (extension_id, approver, approved_at, exceeded)
+            VALUES (p_extension_id, session_user, p_at, v_exceeded);
+        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'extension:' || p_extension_id,
+            v_details);
+        RETURN v_exceeded;
+    END IF;
+    UPDATE mass_extensions SET state = 'queued', decided_by = session_user, decided_at = p_at
+        WHERE extension_id = p_extension_id;
+    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
+        FROM mass_extension_approvals WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'approve', 'extension:' || p_extension_id,
+        (v_details::jsonb || jsonb_build_object('first_approved_by', v_first))::json);
+    RETURN NULL;
+END
+$$;
+
+-- Withdraws one that no call was made for; the submitter may, too. Who approved it before stays on record.
+CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_mass mass_extensions;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state NOT IN ('awaiting_approval', 'queued') OR v_mass.called_at IS NOT NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE mass_extensions SET state = 'rejected', rejected_by = session_user, rejected_at = p_at,
+            decision_reason = p_reason
+        WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
+        json_build_object('reason', p_reason));
+END
+$$;
+
+-- Ends a mass extension that the App Store has lost, or never knew though it had answered. It would run for ever here,
+-- and let no other of its product begin. Not before a day is over, and only while the App Store answers that it knows
+-- no such request. Whatever is told of it later still counts.
+CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_mass mass_extensions;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state <> 'running' THEN
+        RAISE EXCEPTION 'mass extension % is %: only a running one can be given up', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
+        RAISE EXCEPTION 'the App Store has not denied mass extension %: it is at work', p_extension_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF p_at < v_mass.called_at + interval '1 day' THEN
+        RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Its lease goes: a process that holds it now can write nothing but that the extension is complete.
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, lease_owner = NULL, leased_until = NULL,
+            next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+        WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
+        json_build_object('reason', p_reason, 'code', v_mass.code));
+END
+$$;
+
+-- Those for whom a mass extension failed and nothing has extended or is to extend them since.
+CREATE FUNCTION repricer.failed_extensions(p_extension_id uuid) RETURNS SETOF text
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT DISTINCT f.original_transaction_id FROM attributed_extensions f
+WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
+    AND NOT EXISTS (
+        SELECT FROM renewal_extensions l WHERE l.original_transaction_id = f.original_transaction_id
+            AND l.outcome <> 'failed' AND l.told_at > f.told_at)
+    AND NOT EXISTS (
+        SELECT FROM extension_calls c WHERE c.original_transaction_id = f.original_transaction_id
+            AND (c.state IN ('queued', 'sending', 'unknown')
+                OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
+$$;
+
+-- Asks for the failed ones of a mass extension one by one, on its terms; returns how many are new.
+CREATE FUNCTION repricer.request_retries(
+    p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamptz) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_mass mass_extensions;
+    v_count bigint;
+BEGIN
+    PERFORM require_pricing();
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_mass_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_mass_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.called_at IS NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO extension_calls (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
+            reason_code, requested_by, requested_at)
+        SELECT w.id, w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
+            session_user, p_at
+        FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
+        WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
+        ORDER BY w.id
+        ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count > 0 THEN
+        PERFORM append_audit(session_user::text, p_at, 'retry_failed', 'extension:' || p_mass_extension_id,
+            json_build_object('subscriptions', v_count));
+    END IF;
+    RETURN v_count;
+END
+$$;

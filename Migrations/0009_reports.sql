@@ -1,0 +1,787 @@
+-- What finance reads: views over facts and events, never over intentions. Their names and types are a contract. Each
+-- view and each column has a comment; the reports show them.
+-- Locks: none on existing tables.
+-- breaking: no
+
+-- The instant that "late" is judged at. A report sets it for its transaction; psql may SET it, too.
+CREATE FUNCTION report.as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN coalesce(nullif(current_setting('repricer.as_of', true), '')::timestamptz, now());
+COMMENT ON FUNCTION report.as_of() IS
+    'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
+
+-- Each renewal that was charged at a changed price and not revoked, under the one change that set the price: the
+-- newest in effect then. A later change back to the same price takes the later renewals. Renewals under any name of
+-- the item count alike. An undo sets no price of its own: its renewals stay under the change that set it.
+CREATE VIEW repricer.charged_renewals AS
+SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
+    c.current_price_milliunits AS old_price_milliunits, h.price_milliunits
+FROM repricer.price_changes c
+JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
+    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+    AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
+    AND h.currency = c.currency AND h.revoked_at IS NULL
+WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
+    SELECT FROM repricer.price_changes n
+    WHERE n.original_transaction_id = c.original_transaction_id
+        AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+        AND n.state = 'effective' AND n.undoes_change_id IS NULL AND n.effective_at <= h.purchased_at
+        AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
+COMMENT ON VIEW repricer.charged_renewals IS
+    'Charged renewals, each under the one change that set its price.';
+
+-- The same, one row a change that was charged.
+CREATE VIEW repricer.charged_changes AS
+SELECT batch_id, original_transaction_id, change_id, count(*) AS renewals,
+    min(purchased_at) AS first_at,
+    sum(old_price_milliunits)::bigint AS old_total_milliunits,
+    sum(price_milliunits)::bigint AS new_total_milliunits
+FROM repricer.charged_renewals
+GROUP BY batch_id, original_transaction_id, change_id;
+COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
+
+CREATE VIEW report.batch_summary AS
+WITH calls_out AS (
+    SELECT c.batch_id, count(*) AS sending
+    FROM repricer.price_change_requests r
+    JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id
+        AND c.request_reference_id = r.request_reference_id AND c.state = 'sending'
+    WHERE r.settled_at IS NULL GROUP BY c.batch_id
+), stages AS (
+    SELECT batch_id, count(*) AS stored,
+        count(*) FILTER (WHERE stage = 'awaiting_approval') AS awaiting_approval,
+        count(*) FILTER (WHERE stage = 'queued') AS queued,
+        count(*) FILTER (WHERE stage = 'unknown') AS unknown,
+        count(*) FILTER (WHERE stage = 'scheduled') AS scheduled,
+        count(*) FILTER (WHERE stage = 'pending_consent') AS pending_consent,
+        count(*) FILTER (WHERE stage = 'accepted') AS accepted,
+        count(*) FILTER (WHERE stage = 'effective') AS effective,
+        count(*) FILTER (WHERE stage = 'declined') AS declined,
+        count(*) FILTER (WHERE stage = 'cancelled') AS cancelled,
+        count(*) FILTER (WHERE stage = 'lapsed') AS lapsed,
+        count(*) FILTER (WHERE stage = 'invalidated') AS invalidated,
+        count(*) FILTER (WHERE stage = 'rejected') AS rejected,
+        count(*) FILTER (WHERE stage = 'ineligible') AS ineligible,
+        count(*) FILTER (WHERE stage = 'missed') AS missed,
+        count(*) FILTER (WHERE stage = 'aborted') AS aborted
+    FROM repricer.price_changes GROUP BY batch_id
+), tallies AS (
+    -- Everything comes from the index alone, except for the few changes whose call is out.
+    SELECT g.batch_id, g.stored, g.awaiting_approval, g.queued - coalesce(o.sending, 0) AS queued,
+        coalesce(o.sending, 0) AS sending, g.unknown, g.scheduled, g.pending_consent, g.accepted, g.effective,
+        g.declined, g.cancelled, g.lapsed, g.invalidated, g.rejected, g.ineligible, g.missed, g.aborted
+    FROM stages g LEFT JOIN calls_out o ON o.batch_id = g.batch_id
+), sums AS (
+    SELECT t.*,
+        t.awaiting_approval + t.queued + t.sending + t.unknown + t.scheduled + t.pending_consent
+            + t.accepted AS open,
+        t.effective + t.declined + t.cancelled + t.lapsed + t.invalidated + t.rejected + t.ineligible
+            + t.missed + t.aborted AS final
+    FROM tallies t
+), refusals AS (
+    SELECT batch_id, count(*) AS stored FROM repricer.batch_rejects GROUP BY batch_id
+)
+SELECT b.batch_id, b.name AS batch_name, b.state AS batch_state, b.is_paused, b.paused_reason,
+    b.submitted_by::text AS submitted_by, b.submitted_at, b.planned_as_of AS planned_at,
+    CASE WHEN b.state <> 'rejected' THEN b.decided_by::text END AS approver,
+    CASE WHEN b.state <> 'rejected' THEN b.decided_at END AS approved_at,
+    CASE WHEN b.state = 'rejected' THEN b.decided_by::text END AS rejected_by,
+    b.decision_reason, b.row_count AS rows, b.rejected_row_count AS refused_file_rows,
+    coalesce(s.awaiting_approval, 0) AS rows_awaiting_approval, coalesce(s.queued, 0) AS rows_queued,
+    coalesce(s.sending, 0) AS rows_sending, coalesce(s.unknown, 0) AS rows_unknown,
+    coalesce(s.scheduled, 0) AS rows_scheduled, coalesce(s.pending_consent, 0) AS rows_pending_consent,
+    coalesce(s.accepted, 0) AS rows_accepted, coalesce(s.effective, 0) AS rows_effective,
+    coalesce(s.declined, 0) AS rows_declined, coalesce(s.cancelled, 0) AS rows_cancelled,
+    coalesce(s.lapsed, 0) AS rows_lapsed, coalesce(s.invalidated, 0) AS rows_invalidated,
+    coalesce(s.rejected, 0) AS rows_rejected, coalesce(s.ineligible, 0) AS rows_ineligible,
+    coalesce(s.missed, 0) AS rows_missed, coalesce(s.aborted, 0) AS rows_aborted,
+    coalesce(s.open, 0) AS rows_open, coalesce(s.final, 0) AS rows_final,
+    coalesce(s.final, 0) = b.row_count AS is_final,
+    coalesce(s.stored, 0) = b.row_count AND coalesce(s.open + s.final, 0) = b.row_count
+        AND coalesce(r.stored, 0) = b.rejected_row_count AS rows_add_up, b.undoes_batch_id
+FROM repricer.batches b
+LEFT JOIN sums s ON s.batch_id = b.batch_id
+LEFT JOIN refusals r ON r.batch_id = b.batch_id;
+COMMENT ON VIEW report.batch_summary IS 'One row a batch: who, when, and its rows by state.';
+
+CREATE VIEW report.price_change AS
+SELECT c.batch_id, b.name AS batch_name, c.line, c.original_transaction_id, c.change_id, c.sku,
+    c.storefront, c.period, c.direction, c.currency, c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.new_price_milliunits - c.current_price_milliunits AS difference_milliunits,
+    round((c.new_price_milliunits - c.current_price_milliunits)::numeric * 10000
+        / nullif(c.current_price_milliunits, 0))::bigint AS difference_basis_points,
+    c.dependent_skus, c.effective_on_or_after, c.forecast_consent, c.forecast_reasons,
+    c.forecast_threshold_source, c.forecast_renewal_at, c.forecast_notice_at,
+    c.forecast_effective_at, c.send_after AS send_after_at, c.send_by AS send_by_at,
+    c.due_effective_at, c.state, c.reason,
+    c.state IN ('effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected',
+        'ineligible', 'missed', 'aborted') AS is_final,
+    c.request_reference_id, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at,
+    c.acceptance, c.effective_at, c.ended_at, c.state_since AS state_since_at,
+    coalesce(r.renewals, 0) AS charged_renewals, r.first_at AS first_charged_at,
+    coalesce(r.new_total_milliunits, 0) AS charged_total_milliunits,
+    coalesce(r.new_total_milliunits - r.old_total_milliunits, 0) AS charged_uplift_milliunits,
+    c.undoes_change_id
+FROM repricer.price_changes c
+JOIN repricer.batches b ON b.batch_id = c.batch_id
+LEFT JOIN repricer.charged_changes r
+    ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
+    AND r.change_id = c.change_id;
+COMMENT ON VIEW report.price_change IS
+    'One row a price change: what was forecast and approved, what came, and what was charged.';
+
+-- Valid time: what was so at the instant, as it is known today, late statements included. From the instant of its
+-- present state on a change has that state. Before, the last line of its history until then says it. A change without
+-- such a line waited for approval.
+CREATE FUNCTION report.price_change_as_of(p_at timestamptz) RETURNS TABLE (
+        batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text,
+        storefront text, period text, direction text, currency text, current_price_milliunits bigint,
+        new_price_milliunits bigint, difference_milliunits bigint, forecast_consent text,
+        forecast_effective_at timestamptz, state text, reason text, is_final boolean, state_since_at timestamptz,
+        evidence_kind text, evidence_id text, sent_at timestamptz, scheduled_at timestamptz,
+        consent_asked_at timestamptz, accepted_at timestamptz, acceptance text, effective_at timestamptz,
+        ended_at timestamptz, charged_renewals bigint, charged_total_milliunits bigint,
+        charged_uplift_milliunits bigint, undoes_change_id uuid)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+SELECT c.batch_id, b.name, c.line, c.original_transaction_id, c.change_id, c.sku, c.storefront, c.period, c.direction,
+    c.currency, c.current_price_milliunits, c.new_price_milliunits,
+    c.new_price_milliunits - c.current_price_milliunits, c.forecast_consent, c.forecast_effective_at,
+    s.state, s.reason,
+    s.state IN ('effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected', 'ineligible', 'missed',
+        'aborted'),
+    s.since, h.evidence_kind, h.evidence_id, CASE WHEN c.sent_at <= p_at THEN c.sent_at END,
+    CASE WHEN c.scheduled_at <= p_at THEN c.scheduled_at END,
+    CASE WHEN c.consent_asked_at <= p_at THEN c.consent_asked_at END,
+    CASE WHEN c.accepted_at <= p_at THEN c.accepted_at END,
+    CASE WHEN c.accepted_at <= p_at THEN c.acceptance END,
+    CASE WHEN c.effective_at <= p_at THEN c.effective_at END,
+    CASE WHEN c.ended_at <= p_at THEN c.ended_at END,
+    coalesce(r.renewals, 0), coalesce(r.total, 0), coalesce(r.total - r.old_total, 0), c.undoes_change_id
+FROM price_changes c
+JOIN batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
+LEFT JOIN LATERAL (
+    SELECT l.state, l.reason, l.occurred_at, l.evidence_kind, l.evidence_id FROM price_change_history l
+    WHERE l.original_transaction_id = c.original_transaction_id AND l.change_id = c.change_id
+        AND l.occurred_at <= p_at
+    -- Of two lines of one instant, the one that is further along the road counts.
+    ORDER BY l.occurred_at DESC, array_position(ARRAY['awaiting_approval', 'queued', 'sending', 'unknown',
+        'scheduled', 'pending_consent', 'accepted'], l.state) DESC NULLS FIRST, l.state LIMIT 1) h ON true
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN c.state_since <= p_at THEN c.state ELSE coalesce(h.state, 'awaiting_approval') END AS state,
+        CASE WHEN c.state_since <= p_at THEN c.reason ELSE h.reason END AS reason,
+        CASE WHEN c.state_since <= p_at THEN c.state_since ELSE coalesce(h.occurred_at, b.submitted_at) END AS since) s
+LEFT JOIN LATERAL (
+    SELECT count(*) AS renewals, sum(price_milliunits)::bigint AS total,
+        sum(old_price_milliunits)::bigint AS old_total
+    FROM charged_renewals r
+    WHERE r.original_transaction_id = c.original_transaction_id AND r.change_id = c.change_id
+        AND r.purchased_at <= p_at) r ON true
+$$;
+COMMENT ON FUNCTION report.price_change_as_of(timestamptz) IS
+    'One row a change that was submitted by the instant, with its state then, as it is known today; the columns are '
+    'those of report.price_change, none of them later than the instant. evidence_kind and evidence_id: what brought '
+    'the state.';
+
+-- An undo asks nobody, forecasts nothing and brings nothing: only its change and its batch tell of it.
+CREATE VIEW report.consent_funnel AS
+WITH funnels AS (
+    SELECT batch_id, direction, forecast_consent, count(*) AS changes,
+        count(*) FILTER (WHERE coalesce(sent_at, scheduled_at, consent_asked_at, accepted_at,
+            effective_at) IS NOT NULL) AS sent,
+        count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked_for_consent,
+        count(*) FILTER (WHERE acceptance = 'consented') AS consented,
+        count(*) FILTER (WHERE acceptance = 'informed') AS informed,
+        count(*) FILTER (WHERE state = 'effective') AS effective,
+        count(*) FILTER (WHERE state = 'declined') AS declined,
+        count(*) FILTER (WHERE state = 'cancelled') AS cancelled,
+        count(*) FILTER (WHERE state = 'lapsed') AS lapsed,
+        count(*) FILTER (WHERE state IN ('invalidated', 'rejected', 'ineligible', 'missed',
+            'aborted')) AS other
+    FROM repricer.price_changes WHERE undoes_change_id IS NULL
+    GROUP BY batch_id, direction, forecast_consent
+)
+SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
+    f.asked_for_consent, f.consented, f.informed, f.effective, f.declined, f.cancelled, f.lapsed,
+    f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other AS open,
+    round(f.consented::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
+        AS consented_basis_points,
+    round(f.declined::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
+        AS declined_basis_points,
+    round(f.cancelled::numeric * 10000 / nullif(f.sent, 0))::bigint AS cancelled_basis_points,
+    round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points
+FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
+COMMENT ON VIEW report.consent_funnel IS
+    'From changes to renewals, for each batch, direction and forecast of consent.';
+
+CREATE VIEW report.revenue_impact AS
+WITH factors (period, numerator, denominator) AS (
+    -- From a period to a month: a year has 12 months or 52 weeks.
+    VALUES ('P1W', 13, 3), ('P1M', 1, 1), ('P2M', 1, 2), ('P3M', 1, 3), ('P6M', 1, 6), ('P1Y', 1, 12)
+), lost_dependents AS (
+    -- A dependent that has a lost change of its own in the batch is counted with that change.
+    SELECT d.batch_id, d.original_transaction_id, d.change_id, count(*) AS dependents,
+        -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
+        -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
+        sum(round(d.price_milliunits * coalesce(
+            theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
+            AS price_milliunits
+    FROM repricer.dependent_cancellations d
+    JOIN repricer.price_changes c
+        ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+    LEFT JOIN factors own ON own.period = c.period
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
+    LEFT JOIN factors theirs ON theirs.period = t.period
+    WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
+        AND NOT EXISTS (
+            SELECT FROM repricer.price_changes o
+            WHERE o.original_transaction_id
+                    = coalesce(d.target_transaction_id, d.original_transaction_id)
+                AND o.batch_id = d.batch_id
+                AND o.sku = CASE WHEN d.is_elsewhere
+                    THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+                AND o.state IN ('declined', 'cancelled'))
+    GROUP BY d.batch_id, d.original_transaction_id, d.change_id
+), groups AS (
+    SELECT c.batch_id, c.currency, c.storefront, c.period, count(*) AS changes,
+        count(*) FILTER (WHERE c.state = 'effective') AS effective,
+        count(r.change_id) AS charged_changes,
+        coalesce(sum(r.renewals), 0)::bigint AS charged_renewals,
+        coalesce(sum(r.old_total_milliunits), 0)::bigint AS old_total,
+        coalesce(sum(r.new_total_milliunits), 0)::bigint AS new_total,
+        coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
+            AS old_per_period,
+        coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
+            AS new_per_period,
+        count(*) FILTER (WHERE c.state = 'declined') AS declined,
+        coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'), 0)::bigint
+            AS declined_lost,
+        count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled,
+        coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'cancelled'), 0)::bigint
+            AS cancelled_lost,
+        coalesce(sum(d.dependents), 0)::bigint AS dependents,
+        coalesce(sum(d.price_milliunits), 0)::bigint AS dependent_lost
+    FROM repricer.price_changes c
+    LEFT JOIN repricer.charged_changes r
+        ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
+        AND r.change_id = c.change_id
+    LEFT JOIN lost_dependents d
+        ON d.batch_id = c.batch_id AND d.original_transaction_id = c.original_transaction_id
+        AND d.change_id = c.change_id
+    WHERE c.undoes_change_id IS NULL
+    GROUP BY c.batch_id, c.currency, c.storefront, c.period
+)
+SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.changes,
+    g.effective, g.charged_changes, g.charged_renewals, g.old_total AS old_total_milliunits,
+    g.new_total AS new_total_milliunits, g.new_total - g.old_total AS uplift_milliunits,
+    g.old_per_period AS old_per_period_milliunits, g.new_per_period AS new_per_period_milliunits,
+    g.new_per_period - g.old_per_period AS uplift_per_period_milliunits,
+    round((g.new_per_period - g.old_per_period)::numeric * f.numerator / f.denominator)::bigint
+        AS uplift_per_month_milliunits,
+    g.declined, g.declined_lost AS declined_lost_per_period_milliunits,
+    g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    g.dependents AS dependents_cancelled,
+    g.dependent_lost AS dependent_lost_per_period_milliunits,
+    g.declined_lost + g.cancelled_lost + g.dependent_lost AS lost_per_period_milliunits,
+    round((g.declined_lost + g.cancelled_lost + g.dependent_lost)::numeric * f.numerator
+        / f.denominator)::bigint AS lost_per_month_milliunits
+FROM groups g
+JOIN repricer.batches b ON b.batch_id = g.batch_id
+LEFT JOIN factors f ON f.period = g.period;
+COMMENT ON VIEW report.revenue_impact IS
+    'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was '
+    'charged at the new price and not revoked. Never add milliunits of two currencies.';
+
+CREATE VIEW report.pending_consent AS
+SELECT c.batch_id, b.name AS batch_name, c.original_transaction_id, c.change_id, c.sku,
+    c.storefront, c.period, c.currency, c.current_price_milliunits, c.new_price_milliunits,
+    c.dependent_skus, c.consent_asked_at, c.due_effective_at AS consent_due_at,
+    c.due_effective_at < report.as_of() AS is_overdue
+FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+WHERE c.stage = 'pending_consent';
+COMMENT ON VIEW report.pending_consent IS 'Changes that wait for the subscriber''s consent.';
+
+CREATE VIEW report.upcoming_effective AS
+SELECT c.batch_id, b.name AS batch_name, c.original_transaction_id, c.change_id, c.sku,
+    c.storefront, c.period, c.direction, c.currency, c.current_price_milliunits,
+    c.new_price_milliunits, c.state, c.due_effective_at,
+    c.state = 'accepted' OR (c.direction = 'decrease' AND c.state = 'scheduled') AS is_settled,
+    c.due_effective_at < report.as_of() AS is_overdue
+FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    AND c.undoes_change_id IS NULL;
+COMMENT ON VIEW report.upcoming_effective IS
+    'Open changes of approved batches and the renewal they are due at.';
+
+CREATE VIEW report.dependent_cancellation AS
+SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id, d.parent_sku, d.dependent_sku,
+    d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,
+    d.settled_by_evidence, d.detail, d.state = 'confirmed' AS is_proved, d.is_elsewhere,
+    d.target_transaction_id AS dependent_transaction_id, d.cancel_reference_id,
+    CASE WHEN d.is_elsewhere THEN t.period ELSE c.period END AS period
+FROM repricer.dependent_cancellations d
+JOIN repricer.batches b ON b.batch_id = d.batch_id
+LEFT JOIN repricer.price_changes c
+    ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id;
+COMMENT ON VIEW report.dependent_cancellation IS
+    'Each dependent item to be cancelled since its parent''s increase was declined, and the proof.';
+
+-- Each change counts once, under all its reasons together: the rows of a batch add up to its changes.
+CREATE VIEW report.forecast_accuracy AS
+WITH outcomes AS (
+    SELECT batch_id, direction, forecast_consent, forecast_threshold_source, forecast_reasons,
+        CASE
+            WHEN consent_asked_at IS NOT NULL OR acceptance = 'consented' THEN 'required'
+            -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
+            -- that fell with its parent was not asked itself.
+            WHEN state = 'declined' AND reason IS DISTINCT FROM 'parent_declined' THEN 'required'
+            WHEN acceptance = 'informed' THEN 'not_required'
+            WHEN direction = 'decrease' AND coalesce(scheduled_at, effective_at) IS NOT NULL THEN 'none'
+        END AS came_consent,
+        effective_at, forecast_effective_at
+    FROM repricer.price_changes WHERE undoes_change_id IS NULL
+)
+SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
+    o.forecast_threshold_source, o.came_consent, count(*) AS changes,
+    o.came_consent = o.forecast_consent AS is_as_forecast,
+    count(*) FILTER (WHERE o.effective_at IS NOT NULL) AS effective,
+    count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at) AS effective_as_forecast,
+    o.forecast_reasons,
+    count(*) FILTER (WHERE o.effective_at < o.forecast_effective_at) AS effective_earlier,
+    count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at) AS effective_later,
+    CASE
+        WHEN o.came_consent IS NULL THEN 'not_known'
+        WHEN o.came_consent = o.forecast_consent THEN 'as_forecast'
+        WHEN o.came_consent = 'required' THEN 'missed'
+        ELSE 'false_alarm'
+    END AS consent_outcome
+FROM outcomes o JOIN repricer.batches b ON b.batch_id = o.batch_id
+GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source,
+    o.came_consent, o.forecast_reasons;
+COMMENT ON VIEW report.forecast_accuracy IS
+    'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
+    'batch, by reason and by the source of the threshold.';
+
+CREATE VIEW report.reconciliation AS
+WITH checks (check_name, is_per_batch, meaning) AS (
+    VALUES
+        ('rows_add_up', true, 'batches whose changes or refused rows do not add up to the file'),
+        ('silent_past_renewal', true,
+            'changes that Apple has, a day past their renewal without a word from Apple'),
+        ('requests_unknown', true, 'calls with a lost answer that nothing has settled yet'),
+        ('effective_without_charge', true, 'effective changes without a charge at the new price'),
+        ('ended_yet_applied', true, 'changes that ended here as not applied, while the App Store has their price'),
+        ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
+        ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
+        ('notifications_not_understood', false, 'notifications stored but not understood'),
+        ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
+), problems (batch_id, check_name, problems) AS (
+    SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
+        WHERE NOT rows_add_up GROUP BY batch_id
+    UNION ALL
+    SELECT c.batch_id, 'silent_past_renewal', count(*) FROM repricer.price_changes c
+        LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+        WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted')
+            AND c.due_effective_at < report.as_of() - interval '1 day'
+            AND NOT coalesce(s.in_billing_retry, false) AND coalesce(s.status, 0) NOT IN (3, 4)
+        GROUP BY c.batch_id
+    UNION ALL
+    SELECT c.batch_id, 'requests_unknown', count(DISTINCT r.request_reference_id)
+        FROM repricer.price_change_requests r
+        JOIN repricer.price_changes c
+            ON c.original_transaction_id = r.original_transaction_id
+            AND c.change_id = ANY (r.change_ids)
+        WHERE r.state = 'unknown' GROUP BY c.batch_id
+    UNION ALL
+    SELECT c.batch_id, 'effective_without_charge', count(*) FROM repricer.price_changes c
+        WHERE c.state = 'effective'
+            AND NOT EXISTS (
+                SELECT FROM repricer.charges h
+                WHERE h.original_transaction_id = c.original_transaction_id
+                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                    AND h.purchased_at >= c.effective_at
+                    AND h.price_milliunits = c.new_price_milliunits)
+        GROUP BY c.batch_id
+    UNION ALL
+    -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
+    -- it.
+    SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
+        JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+        CROSS JOIN LATERAL (
+            SELECT item FROM jsonb_array_elements(s.items) item
+            WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
+        WHERE c.state IN ('rejected', 'ineligible', 'missed', 'aborted')
+            AND c.request_reference_id IS NOT NULL AND c.undoes_change_id IS NULL
+            AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
+                THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
+            AND (i.item ->> 'renews')::boolean
+            -- A later change of ours to the same price explains it.
+            AND NOT EXISTS (
+                SELECT FROM repricer.price_changes o
+                WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+                    AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
+                    AND o.new_price_milliunits = c.new_price_milliunits AND o.request_reference_id IS NOT NULL
+                    AND o.state NOT IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted'))
+        GROUP BY c.batch_id
+    UNION ALL
+    SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
+        WHERE state = 'discrepancy' GROUP BY batch_id
+    UNION ALL
+    SELECT c.batch_id, 'dependents_not_recorded', count(*)
+        FROM repricer.price_changes c
+        CROSS JOIN LATERAL
+            unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (sku)
+        WHERE c.state = 'declined'
+            AND NOT EXISTS (
+                SELECT FROM repricer.dependent_cancellations d
+                WHERE d.original_transaction_id = c.original_transaction_id
+                    AND d.change_id = c.change_id AND d.dependent_sku = u.sku)
+        GROUP BY c.batch_id
+    UNION ALL
+    SELECT NULL, 'notifications_not_understood', count(*) FROM repricer.notifications
+        WHERE NOT understood
+    UNION ALL
+    SELECT NULL, 'inbox_stuck', count(*) FROM repricer.inbox
+        WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
+), subjects AS (
+    SELECT batch_id, name AS batch_name, true AS is_per_batch FROM repricer.batches
+    UNION ALL
+    SELECT NULL, NULL, false
+)
+SELECT s.batch_id, s.batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
+    coalesce(p.problems, 0) = 0 AS is_ok, k.meaning
+FROM subjects s
+JOIN checks k ON k.is_per_batch = s.is_per_batch
+LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id IS NOT DISTINCT FROM s.batch_id;
+COMMENT ON VIEW report.reconciliation IS
+    'Every check for every batch (batch_id null: the whole installation), also where all is well.';
+
+CREATE VIEW report.renewal_extension AS
+WITH told AS (
+    SELECT extension_id, original_transaction_id, bool_or(outcome <> 'failed') AS is_extended,
+        bool_or(outcome = 'failed') AS is_failed, min(told_at) AS first_told_at, max(told_at) AS last_told_at,
+        min(renewal_before) AS renewal_before, max(renewal_at) AS renewal_at
+    FROM repricer.attributed_extensions WHERE extension_id IS NOT NULL
+    GROUP BY extension_id, original_transaction_id
+), tallies AS (
+    SELECT extension_id, count(*) FILTER (WHERE is_extended) AS extended,
+        count(*) FILTER (WHERE is_failed) AS failed, max(last_told_at) AS last_told_at
+    FROM told GROUP BY extension_id
+), retries AS (
+    SELECT mass_extension_id, count(*) AS asked,
+        count(*) FILTER (WHERE state = 'extended') AS extended,
+        count(*) FILTER (WHERE state IN ('queued', 'sending', 'unknown')) AS open
+    FROM repricer.extension_calls WHERE mass_extension_id IS NOT NULL GROUP BY mass_extension_id
+), masses AS (
+    SELECT m.*, coalesce(t.extended, 0) AS extended, coalesce(t.failed, 0) AS failed, t.last_told_at,
+        coalesce(m.summary_succeeded, m.status_succeeded) AS apple_extended,
+        coalesce(m.summary_failed, m.status_failed) AS apple_failed,
+        coalesce(r.asked, 0) AS retried, coalesce(r.extended, 0) AS retried_extended
+    FROM repricer.mass_extensions m
+    LEFT JOIN tallies t USING (extension_id)
+    LEFT JOIN retries r ON r.mass_extension_id = m.extension_id
+)
+SELECT 'all' AS kind, extension_id::text, product_id, storefronts, NULL::text AS original_transaction_id,
+    NULL::text AS retry_of, extend_by_days::bigint AS extend_by_days, reason_code::bigint AS reason_code, state,
+    submitted_by AS requested_by, submitted_at AS requested_at, decided_by AS approved_by, decided_at AS approved_at,
+    called_at, completed_at, eligible_count AS eligible_forecast, extended, failed, apple_extended, apple_failed,
+    retried, retried_extended, NULL::timestamptz AS renewal_before_at, NULL::timestamptz AS renewal_at, code,
+    CASE WHEN state IN ('rejected', 'refused', 'given_up') THEN 'ended'
+        WHEN state <> 'complete' OR apple_extended IS NULL OR apple_failed IS NULL THEN 'open'
+        WHEN (extended, failed) = (apple_extended, apple_failed) THEN 'clean' ELSE 'differs' END AS check_result,
+    coalesce(CASE WHEN state = 'complete' AND (extended, failed) <> (apple_extended, apple_failed)
+            THEN format('%s extended and %s failed were told one by one, the App Store counts %s and %s',
+                extended, failed, apple_extended, apple_failed) END, detail) AS detail,
+    rejected_by, rejected_at
+FROM masses
+UNION ALL
+SELECT CASE WHEN c.mass_extension_id IS NULL THEN 'one' ELSE 'retry' END, c.extension_id::text, s.product_id,
+    NULL, c.original_transaction_id, c.mass_extension_id::text, c.extend_by_days, c.reason_code, c.state,
+    c.requested_by, c.requested_at, NULL, NULL, c.called_at, c.settled_at, NULL,
+    CASE WHEN t.is_extended THEN 1 ELSE 0 END, 0, CASE WHEN c.state = 'extended' THEN 1 ELSE 0 END, NULL, NULL, NULL,
+    coalesce(c.renewal_before, t.renewal_before), coalesce(t.renewal_at, c.effective_at), c.code,
+    CASE WHEN c.state IN ('refused', 'ineligible') THEN 'ended' WHEN c.state <> 'extended' THEN 'open'
+        WHEN t.is_extended THEN 'clean' ELSE 'open' END,
+    c.detail, NULL, NULL
+FROM repricer.extension_calls c
+JOIN repricer.subscriptions s USING (original_transaction_id)
+LEFT JOIN told t ON t.extension_id = c.extension_id AND t.original_transaction_id = c.original_transaction_id
+UNION ALL
+SELECT 'foreign', coalesce(f.request_identifier, f.notification_uuid), f.product_id, f.storefronts, NULL, NULL, NULL,
+    NULL, 'complete', NULL, NULL, NULL, NULL, NULL, f.signed_at, NULL, NULL, NULL, f.succeeded, f.failed, NULL, NULL,
+    NULL, NULL, NULL, 'differs',
+    coalesce(f.detail, 'a summary of a request that was never made here'), NULL, NULL
+FROM repricer.extension_summaries f
+WHERE f.folded_at IS NOT NULL AND f.extension_id IS NULL;
+COMMENT ON VIEW report.renewal_extension IS
+    'Renewal-date extensions: each request, what the App Store told of its subscriptions, and whether the counts agree.';
+
+CREATE VIEW report.notification_health AS
+SELECT n.type, n.subtype, count(*) AS notifications, min(n.received_at) AS first_received_at,
+    max(n.received_at) AS last_received_at, max(n.signed_at) AS last_signed_at,
+    count(*) FILTER (WHERE NOT n.understood) AS not_understood,
+    count(i.notification_uuid) FILTER (WHERE i.error IS NULL) AS waiting,
+    count(i.notification_uuid) FILTER (WHERE i.error IS NOT NULL) AS stuck,
+    count(n.unknown) AS with_unknown_parts
+FROM repricer.notifications n
+LEFT JOIN repricer.inbox i
+    ON i.original_transaction_id = n.original_transaction_id
+    AND i.notification_uuid = n.notification_uuid
+GROUP BY n.type, n.subtype;
+COMMENT ON VIEW report.notification_health IS
+    'What arrived from the App Store, for each type and subtype.';
+
+CREATE VIEW report.unknown_part AS
+SELECT split_part(u.part, ':', 1) AS kind, substr(u.part, strpos(u.part, ':') + 1) AS name,
+    count(*) AS notifications, min(n.received_at) AS first_received_at,
+    max(n.received_at) AS last_received_at
+FROM repricer.notifications n
+CROSS JOIN LATERAL unnest(n.unknown) AS u(part)
+WHERE n.unknown IS NOT NULL
+GROUP BY u.part;
+COMMENT ON VIEW report.unknown_part IS
+    'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` '
+    'after an upgrade.';
+
+-- The comment of each column; '*' holds in every view that has no nearer one. A column without a comment is an error.
+DO $comments$
+DECLARE
+    v record;
+BEGIN
+    CREATE TEMPORARY TABLE words (view_name text, column_name text, word text) ON COMMIT DROP;
+    INSERT INTO words VALUES
+        ('*', 'batch_id', 'The batch; null where the row is about the whole installation.'),
+        ('*', 'batch_name', 'The name that the submitter gave to the batch.'),
+        ('*', 'original_transaction_id', 'The subscription, as Apple names it.'),
+        ('*', 'change_id', 'The price change; unique within its subscription.'),
+        ('*', 'line', 'The line of the submitted file.'),
+        ('*', 'sku', 'The item whose price changes.'),
+        ('*', 'storefront', 'ISO 3166-1 alpha-3.'),
+        ('*', 'period', 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.'),
+        ('*', 'direction', 'increase or decrease.'),
+        ('*', 'currency', 'ISO 4217: the currency of all money in the row.'),
+        ('*', 'current_price_milliunits', 'Price a period before the change, in thousandths of the currency.'),
+        ('*', 'new_price_milliunits', 'Price a period after the change, in thousandths of the currency.'),
+        ('*', 'dependent_skus', 'Items that are cancelled with this one if its increase is declined.'),
+        ('*', 'forecast_consent', 'Consent as forecast: required, not_required (announced only), none (a decrease).'),
+        ('*', 'forecast_threshold_source', 'Where the threshold came from: apple, estimated, unknown.'),
+        ('*', 'due_effective_at', 'The renewal at which the change is due to take effect, as planned now.'),
+        ('*', 'consent_asked_at', 'When the App Store first asked for consent; null: it has not.'),
+        ('*', 'state', 'State of the price change.'),
+        ('*', 'is_overdue', 'Whether the due instant lies before report.as_of().'),
+        ('*', 'changes', 'Number of price changes.'),
+        ('*', 'effective', 'Changes that took effect.'),
+        ('*', 'declined', 'Changes that ended without the consent they needed.'),
+        ('*', 'cancelled', 'Changes whose subscriber left, or was refunded or revoked.'),
+        ('*', 'is_final', 'Whether nothing more is expected.'),
+        ('batch_summary', 'batch_state', 'awaiting_approval, approved, rejected or aborted.'),
+        ('batch_summary', 'is_paused', 'Whether sending is paused for the batch.'),
+        ('batch_summary', 'paused_reason', 'Why it is paused, where the service paused it.'),
+        ('batch_summary', 'submitted_by', 'Database user who submitted the batch.'),
+        ('batch_summary', 'submitted_at', 'When the batch was submitted.'),
+        ('batch_summary', 'planned_at', 'The instant that the forecast was made for.'),
+        ('batch_summary', 'approver', 'Database user who approved; never the submitter; null: nobody has.'),
+        ('batch_summary', 'approved_at', 'When the batch was approved.'),
+        ('batch_summary', 'rejected_by', 'Database user who rejected the batch.'),
+        ('batch_summary', 'decision_reason', 'Why the batch was rejected or aborted.'),
+        ('batch_summary', 'rows', 'Rows of the file that became price changes.'),
+        ('batch_summary', 'refused_file_rows', 'Rows of the file that were refused at submission.'),
+        ('batch_summary', 'rows_awaiting_approval', 'Rows that await approval.'),
+        ('batch_summary', 'rows_queued', 'Rows that wait to be sent.'),
+        ('batch_summary', 'rows_sending', 'Rows with a call under way.'),
+        ('batch_summary', 'rows_unknown', 'Rows with a call whose answer was lost.'),
+        ('batch_summary', 'rows_scheduled', 'Rows that the App Store has scheduled.'),
+        ('batch_summary', 'rows_pending_consent', 'Rows that wait for the subscriber''s consent.'),
+        ('batch_summary', 'rows_accepted', 'Rows consented to or announced, before the renewal.'),
+        ('batch_summary', 'rows_effective', 'Rows that took effect.'),
+        ('batch_summary', 'rows_declined', 'Rows that ended without the consent they needed.'),
+        ('batch_summary', 'rows_cancelled', 'Rows whose subscriber left, or was refunded or revoked.'),
+        ('batch_summary', 'rows_lapsed', 'Rows that ended for billing or product reasons.'),
+        ('batch_summary', 'rows_invalidated', 'Rows whose item was replaced or whose cycle was reset.'),
+        ('batch_summary', 'rows_rejected', 'Rows that the App Store refused.'),
+        ('batch_summary', 'rows_ineligible', 'Rows that failed the re-check before sending.'),
+        ('batch_summary', 'rows_missed', 'Rows that could not be sent in time for any allowed renewal.'),
+        ('batch_summary', 'rows_aborted', 'Rows that were withdrawn unsent.'),
+        ('batch_summary', 'rows_open', 'Rows from which more is expected.'),
+        ('batch_summary', 'rows_final', 'Rows from which nothing more is expected.'),
+        ('batch_summary', 'is_final', 'Whether every row is final.'),
+        ('batch_summary', 'rows_add_up',
+            'Whether stored changes, their states and the refused rows add up to the file.'),
+        ('batch_summary', 'undoes_batch_id',
+            'The batch whose scheduled changes this one takes back; null: it is no undo.'),
+        ('price_change', 'difference_milliunits', 'New price less old price; negative for a decrease.'),
+        ('price_change', 'difference_basis_points',
+            'The difference in hundredths of a per cent of the old price, rounded half away from zero; null where'
+            ' the old price is 0.'),
+        ('price_change', 'effective_on_or_after', 'First day that the submitter allowed; null: any.'),
+        ('price_change', 'forecast_reasons', 'Why consent was forecast as required.'),
+        ('price_change', 'forecast_renewal_at', 'The next renewal, as known at the forecast.'),
+        ('price_change', 'forecast_notice_at', 'When the App Store was forecast to tell the subscriber.'),
+        ('price_change', 'forecast_effective_at', 'The renewal at which the change was forecast to take effect.'),
+        ('price_change', 'send_after_at', 'First instant to send at; null: at once.'),
+        ('price_change', 'send_by_at', 'Last instant to send at.'),
+        ('price_change', 'reason', 'Why it is in this state: a row code, an error code of the App Store or a cause.'),
+        ('price_change', 'request_reference_id', 'The id of the call, as the App Store knows it.'),
+        ('price_change', 'sent_at', 'When the call was made.'),
+        ('price_change', 'scheduled_at', 'When the App Store took the change.'),
+        ('price_change', 'accepted_at', 'When the increase was consented to or announced.'),
+        ('price_change', 'acceptance', 'consented (the subscriber said yes) or informed (told only).'),
+        ('price_change', 'effective_at', 'The renewal at which the new price was first charged.'),
+        ('price_change', 'ended_at', 'When the change became final.'),
+        ('price_change', 'state_since_at', 'Since when it is in this state.'),
+        ('price_change', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
+        ('price_change', 'first_charged_at', 'The first of these renewals.'),
+        ('price_change', 'charged_total_milliunits', 'What these renewals charged.'),
+        ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
+        ('price_change', 'undoes_change_id', 'The change that this one takes back; null: it is no undo.'),
+        ('consent_funnel', 'sent', 'Changes that were sent to the App Store.'),
+        ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent.'),
+        ('consent_funnel', 'consented', 'Changes that the subscriber consented to.'),
+        ('consent_funnel', 'informed', 'Changes that were announced without a need of consent.'),
+        ('consent_funnel', 'lapsed', 'Changes that ended for billing or product reasons.'),
+        ('consent_funnel', 'other', 'Changes that were invalidated, rejected, ineligible, missed or aborted.'),
+        ('consent_funnel', 'open',
+            'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + '
+            'open.'),
+        ('consent_funnel', 'consented_basis_points',
+            'consented of asked_for_consent, in hundredths of a per cent; null where nobody was asked.'),
+        ('consent_funnel', 'declined_basis_points', 'declined of asked_for_consent, likewise.'),
+        ('consent_funnel', 'cancelled_basis_points', 'cancelled of sent, likewise.'),
+        ('consent_funnel', 'effective_basis_points', 'effective of changes, likewise.'),
+        ('revenue_impact', 'charged_changes', 'Changes with at least one renewal charged at the new price.'),
+        ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
+        ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
+        ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
+        ('revenue_impact', 'uplift_milliunits',
+            'new_total less old_total: collected so far; negative for decreases.'),
+        ('revenue_impact', 'old_per_period_milliunits',
+            'Sum of the old prices of charged_changes: each change once.'),
+        ('revenue_impact', 'new_per_period_milliunits',
+            'Sum of the new prices of charged_changes: each change once.'),
+        ('revenue_impact', 'uplift_per_period_milliunits',
+            'new_per_period less old_per_period: what every further period adds.'),
+        ('revenue_impact', 'uplift_per_month_milliunits',
+            'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an '
+            'unknown period.'),
+        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes.'),
+        ('revenue_impact', 'cancelled_lost_per_period_milliunits', 'Sum of the old prices of the cancelled changes.'),
+        ('revenue_impact', 'dependents_cancelled',
+            'Dependents proved cancelled that are not counted as declined or cancelled themselves.'),
+        ('revenue_impact', 'dependent_lost_per_period_milliunits',
+            'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned'
+            ' into this one.'),
+        ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the three losses.'),
+        ('revenue_impact', 'lost_per_month_milliunits', 'lost_per_period for a month, rounded like the uplift.'),
+        ('pending_consent', 'consent_due_at', 'The renewal at which the item ends if consent is not given.'),
+        ('upcoming_effective', 'is_settled',
+            'Whether nothing but the renewal is missing: accepted, or a scheduled decrease.'),
+        ('dependent_cancellation', 'change_id', 'The declined price change of the parent.'),
+        ('dependent_cancellation', 'parent_sku', 'The item whose increase was declined.'),
+        ('dependent_cancellation', 'dependent_sku', 'The item to be cancelled with it.'),
+        ('dependent_cancellation', 'cause', 'Why the parent ended.'),
+        ('dependent_cancellation', 'state',
+            'requested, confirmed (proved), cancel_sent, discrepancy (could not be proved) or not_needed.'),
+        ('dependent_cancellation', 'price_milliunits',
+            'What is lost each period: the dependent''s price, in thousandths of the currency; null: not known.'),
+        ('dependent_cancellation', 'requested_at', 'When the cancellation was recorded.'),
+        ('dependent_cancellation', 'requested_by_evidence', 'The signed statement that called for it.'),
+        ('dependent_cancellation', 'settled_at', 'When it was proved or given up.'),
+        ('dependent_cancellation', 'settled_by_evidence', 'The signed statement that proves it.'),
+        ('dependent_cancellation', 'detail', 'What was found, in words.'),
+        ('dependent_cancellation', 'is_proved', 'Whether a signed statement shows that the item is gone.'),
+        ('dependent_cancellation', 'is_elsewhere', 'Whether the item is on another subscription of the customer.'),
+        ('dependent_cancellation', 'dependent_transaction_id', 'That subscription, once found.'),
+        ('dependent_cancellation', 'cancel_reference_id',
+            'The requestReferenceId of the call of Cancel a Subscription; null: none was made.'),
+        ('dependent_cancellation', 'period',
+            'The period that it is paid by, as P1M; on another subscription that one''s. Null: not known.'),
+        ('forecast_accuracy', 'came_consent',
+            'What came: required, not_required or none; null: not known yet, or it never went so far.'),
+        ('forecast_accuracy', 'is_as_forecast', 'Whether consent came as forecast; null: not known.'),
+        ('forecast_accuracy', 'effective_as_forecast',
+            'Changes that took effect at the very renewal of the forecast.'),
+        ('forecast_accuracy', 'forecast_reasons',
+            'Why consent was forecast as required, all reasons of the change; empty: it was not.'),
+        ('forecast_accuracy', 'effective_earlier', 'Changes that took effect before the renewal of the forecast.'),
+        ('forecast_accuracy', 'effective_later', 'Changes that took effect after the renewal of the forecast.'),
+        ('forecast_accuracy', 'consent_outcome',
+            'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked) or '
+            'not_known.'),
+        ('reconciliation', 'check_name', 'Which check.'),
+        ('reconciliation', 'problems', 'How many were found; 0 is well.'),
+        ('reconciliation', 'is_ok', 'Whether none was found.'),
+        ('reconciliation', 'meaning', 'What is counted.'),
+        ('renewal_extension', 'kind',
+            'all (a mass extension), one, retry (one that a mass extension failed for), foreign (a summary of no '
+            'request of ours).'),
+        ('renewal_extension', 'extension_id', 'The request identifier that the App Store was given.'),
+        ('renewal_extension', 'product_id', 'The subscription product.'),
+        ('renewal_extension', 'storefronts', 'Of a mass extension; null means all.'),
+        ('renewal_extension', 'original_transaction_id', 'Null for a mass extension.'),
+        ('renewal_extension', 'retry_of', 'The mass extension that failed for it.'),
+        ('renewal_extension', 'extend_by_days', '1 to 90.'),
+        ('renewal_extension', 'reason_code',
+            '0 undeclared, 1 customer satisfaction, 2 other, 3 service issue or outage.'),
+        ('renewal_extension', 'state',
+            'awaiting_approval, queued, sending, unknown, running, complete, refused, rejected, given_up; of one:'
+            ' queued, sending, unknown, extended, refused, ineligible.'),
+        ('renewal_extension', 'requested_by', 'The database user who asked for it.'),
+        ('renewal_extension', 'requested_at', 'When.'),
+        ('renewal_extension', 'approved_by', 'The other user who approved it.'),
+        ('renewal_extension', 'approved_at', 'When.'),
+        ('renewal_extension', 'called_at', 'The first call to the App Store.'),
+        ('renewal_extension', 'completed_at',
+            'When the App Store was done, or it was given up; of one: when its outcome was known.'),
+        ('renewal_extension', 'eligible_forecast',
+            'Subscriptions that the facts held eligible when it was asked for.'),
+        ('renewal_extension', 'extended', 'Subscriptions whose extension was told one by one.'),
+        ('renewal_extension', 'failed', 'Subscriptions whose failure was told one by one.'),
+        ('renewal_extension', 'apple_extended', 'By the summary, else by the status; of one: by its answer.'),
+        ('renewal_extension', 'apple_failed', 'By the summary, else by the status.'),
+        ('renewal_extension', 'retried', 'Failed ones that were asked for one by one.'),
+        ('renewal_extension', 'retried_extended', 'Of these, extended.'),
+        ('renewal_extension', 'renewal_before_at', 'Of one: the renewal before.'),
+        ('renewal_extension', 'renewal_at', 'Of one: the renewal since.'),
+        ('renewal_extension', 'code',
+            'Why it was refused or not eligible, or what the App Store answers when asked about it.'),
+        ('renewal_extension', 'check_result',
+            'clean (the counts agree), differs, open (not all is told yet), ended (refused, rejected, or given up).'),
+        ('renewal_extension', 'detail', 'What differs, or what the App Store said.'),
+        ('renewal_extension', 'rejected_by', 'The user who rejected it, approved or not.'),
+        ('renewal_extension', 'rejected_at', 'When.'),
+        ('notification_health', 'type', 'notificationType as Apple wrote it.'),
+        ('notification_health', 'subtype', 'subtype as Apple wrote it; null: none.'),
+        ('notification_health', 'notifications', 'Notifications stored, duplicates apart.'),
+        ('notification_health', 'first_received_at', 'When the first arrived.'),
+        ('notification_health', 'last_received_at', 'When the last arrived.'),
+        ('notification_health', 'last_signed_at', 'When Apple signed the newest.'),
+        ('notification_health', 'not_understood', 'Stored as evidence, but of no type that the product knows.'),
+        ('notification_health', 'waiting', 'In the inbox, not folded yet.'),
+        ('notification_health', 'stuck', 'In the inbox with an error.'),
+        ('notification_health', 'with_unknown_parts',
+            'With something in them that the product does not know; report unknown_part names it.'),
+        ('unknown_part', 'kind',
+            'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body '
+            '(missing).'),
+        ('unknown_part', 'name', 'Where and what, as in renewal.offerType=5.'),
+        ('unknown_part', 'notifications', 'Notifications that hold it, duplicates apart.'),
+        ('unknown_part', 'first_received_at', 'When the first arrived.'),
+        ('unknown_part', 'last_received_at', 'When the last arrived.');
+    FOR v IN
+        SELECT c.relname, a.attname, w.word
+        FROM pg_class c
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        LEFT JOIN LATERAL (
+            SELECT word FROM words
+            WHERE column_name = a.attname AND view_name IN (c.relname, '*')
+            ORDER BY view_name = '*' LIMIT 1) w ON true
+        WHERE c.relnamespace = 'report'::regnamespace AND c.relkind = 'v'
+    LOOP
+        IF v.word IS NULL THEN
+            RAISE EXCEPTION 'no word for report.%.%', v.relname, v.attname;
+        END IF;
+        EXECUTE format('COMMENT ON COLUMN report.%I.%I IS %L', v.relname, v.attname, v.word);
+    END LOOP;
+    DROP TABLE words;
+END
+$comments$;

@@ -1,0 +1,119 @@
+-- Who may do what, role by role. Roles can't log in: they are granted to people and to the service's user. From here
+-- on a migration that makes a table, a view or a function grants and revokes for itself.
+-- Locks: none.
+-- breaking: no
+
+-- A new function may be executed by PUBLIC until this is said. Functions of schema `report` that finance calls follow
+-- below.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA repricer FROM PUBLIC;
+REVOKE ALL ON FUNCTION report.price_change_as_of(timestamptz) FROM PUBLIC;
+
+-- Only members of the three roles connect, the owner and superusers apart. This right belongs to the database and not
+-- to its schema: no dump carries it, and a copy of the database has it not.
+DO $connect$
+BEGIN
+    EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database());
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO repricer_pricing, repricer_service, repricer_finance',
+        current_database());
+END
+$connect$;
+
+GRANT USAGE ON SCHEMA report TO repricer_pricing, repricer_service, repricer_finance;
+GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
+
+-- Finance reads schema report, and so do the others.
+GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
+GRANT EXECUTE ON FUNCTION report.as_of(), report.price_change_as_of(timestamptz)
+    TO repricer_finance, repricer_pricing, repricer_service;
+
+-- repricer_pricing plans: it reads.
+GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.charges,
+    repricer.notification_ids, repricer.notifications, repricer.signing_headers, repricer.inbox,
+    repricer.renewal_extensions, repricer.extension_summaries, repricer.moved_renewals,
+    repricer.outbox, repricer.webhook_deliveries,
+    repricer.batches, repricer.batch_rejects, repricer.price_changes, repricer.dependency_roles,
+    repricer.dependent_claims, repricer.price_change_history, repricer.dependent_cancellations,
+    repricer.price_change_requests, repricer.cancel_requests, repricer.mass_extensions,
+    repricer.mass_extension_approvals, repricer.extension_calls, repricer.attributed_extensions,
+    repricer.rule_imports, repricer.consent_thresholds, repricer.always_consent_storefronts,
+    repricer.currency_decimals, repricer.exchange_rates,
+    repricer.rate_limits, repricer.service_controls, repricer.service_leases, repricer.history_reading,
+    repricer.status_looks,
+    repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.first_approvals,
+    repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
+-- It submits: it inserts rows that await approval. Columns that say who did it, how far a row came and what it undoes
+-- are left out, so that nobody can write them.
+GRANT INSERT (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, rejected_row_count,
+    submitted_at, grouping, waves, guards) ON repricer.batches TO repricer_pricing;
+GRANT INSERT (original_transaction_id, change_id, batch_id, line, wave, sku, dependent_skus, direction,
+    currency, storefront, period, current_price_milliunits, new_price_milliunits,
+    expected_price_milliunits, effective_on_or_after, forecast_consent, forecast_reasons,
+    forecast_threshold_source, forecast_rules, forecast_renewal_at, forecast_notice_at,
+    forecast_effective_at, send_after, send_by, due_effective_at, state_since)
+    ON repricer.price_changes TO repricer_pricing;
+GRANT INSERT ON repricer.batch_rejects, repricer.dependency_roles, repricer.dependent_claims TO repricer_pricing;
+-- It imports rules. imported_by is left out: nobody signs for another.
+GRANT INSERT (revision, imported_at, file, content_sha256) ON repricer.rule_imports TO repricer_pricing;
+GRANT INSERT (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
+    ON repricer.consent_thresholds TO repricer_pricing;
+GRANT INSERT (storefront, valid_from, revision, is_required, source)
+    ON repricer.always_consent_storefronts TO repricer_pricing;
+GRANT INSERT (currency, valid_from, revision, decimals, source)
+    ON repricer.currency_decimals TO repricer_pricing;
+GRANT INSERT (currency, valid_from, revision, billionths_per_euro, source)
+    ON repricer.exchange_rates TO repricer_pricing;
+-- It decides, through functions. The approval limits are the owner's.
+GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.require_pricing(),
+    repricer.record_submission(uuid), repricer.record_rules_import(integer),
+    repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
+    repricer.release_wave(uuid, integer, timestamptz), repricer.set_pause(uuid, timestamptz, boolean, text),
+    repricer.undo_obstacle(text, boolean, boolean, timestamptz, boolean, timestamptz),
+    repricer.undo_candidates(uuid, text, text, timestamptz),
+    repricer.undo_batch(uuid, uuid, text, text, text, timestamptz),
+    repricer.request_extension(text, uuid, integer, integer, text, timestamptz),
+    repricer.request_mass_extension(uuid, text, text[], integer, integer, text, bigint, jsonb, timestamptz),
+    repricer.approve_extension(uuid, timestamptz), repricer.reject_extension(uuid, text, timestamptz),
+    repricer.give_up_extension(uuid, text, timestamptz), repricer.failed_extensions(uuid),
+    repricer.request_retries(uuid, text[], uuid[], timestamptz),
+    repricer.audit_hash(bigint, timestamptz, timestamptz, text, text, text, json, text)
+    TO repricer_pricing;
+
+-- repricer_service takes notifications in, folds, delivers and settles. It can't submit or approve, and it can't drop
+-- evidence.
+GRANT SELECT ON ALL TABLES IN SCHEMA repricer TO repricer_service;
+GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.extension_summaries,
+    repricer.dependent_cancellations, repricer.price_change_requests, repricer.cancel_requests,
+    repricer.rate_limits, repricer.service_leases TO repricer_service;
+GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
+    repricer.status_looks TO repricer_service;
+GRANT INSERT ON repricer.notification_ids, repricer.notifications, repricer.signing_headers,
+    repricer.dependent_claims, repricer.price_change_history TO repricer_service;
+GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
+    TO repricer_service;
+-- The cascade of a deletion from the outbox needs no right of its own.
+GRANT INSERT, UPDATE ON repricer.webhook_deliveries TO repricer_service;
+GRANT UPDATE ON repricer.history_reading TO repricer_service;
+-- Reprocessing corrects what was read of a notification, never the evidence.
+GRANT UPDATE (signed_at, type, subtype, original_transaction_id, understood, unknown)
+    ON repricer.notifications TO repricer_service;
+-- A row lock needs a right to update some column. The columns of a person's decision stay out of reach.
+GRANT UPDATE (paused_reason, guard_reading) ON repricer.batches TO repricer_service;
+GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, called_dependent_skus,
+    send_after, send_by, due_effective_at, planned_effective_at, is_ready, goes_alone, next_attempt_at,
+    request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
+    consent_asked_at, accepted_at, acceptance, effective_at, ended_at)
+    ON repricer.price_changes TO repricer_service;
+GRANT UPDATE (state, called_at, attempts, may_be_running, next_attempt_at, lease_owner, leased_until, code,
+    detail, completed_at, status_succeeded, status_failed, summary_evidence, summary_succeeded,
+    summary_failed) ON repricer.mass_extensions TO repricer_service;
+GRANT UPDATE (state, called_at, attempts, may_be_applied, next_attempt_at, lease_owner, leased_until,
+    renewal_before, effective_at, settled_at, settled_by, code, detail)
+    ON repricer.extension_calls TO repricer_service;
+GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(),
+    repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
+    repricer.prepare_months(text, timestamptz, integer),
+    repricer.release_due_waves(timestamptz), repricer.park_halted(integer),
+    repricer.halt_batch(uuid, timestamptz, text, text, json),
+    repricer.halt_storefront(uuid, text, timestamptz, text, text),
+    repricer.halt_service(timestamptz, text), repricer.recover_service(timestamptz)
+    TO repricer_service;
