@@ -38,7 +38,8 @@ let package = Package(
         module("HTTP", ["COpenSSL", "ServiceKit"]),
         module("AppStore", ["JOSE", "HTTP", "JSONReading", "Pricing", "ServiceKit"]),
         module("Ledger", ["JSONReading", "Postgres", "Pricing", "ServiceKit"]),
-        module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
+        module("Calls", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
+        module("Orchestrator", ["AppStore", "Calls", "Ledger", "Pricing", "ServiceKit"]),
         module("Reports", ["Ledger", "Pricing"]),
         module(
             "Receiver",
@@ -49,7 +50,7 @@ let package = Package(
         module(
             "RepricerCommands",
             [
-                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Ledger",
+                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Ledger", "Calls",
                 "Orchestrator", "Reports", "Receiver",
             ]),
         module("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
@@ -57,7 +58,10 @@ let package = Package(
         program("appstore-sandbox", ["SandboxStore"]),
         program(
             "Benchmarks",
-            ["COpenSSL", "AppStore", "JOSE", "Ledger", "Orchestrator", "Pricing", "ServiceKit"]),
+            [
+                "COpenSSL", "AppStore", "Calls", "JOSE", "Ledger", "Orchestrator", "Pricing",
+                "ServiceKit",
+            ]),
 
         .target(
             name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],
@@ -79,7 +83,8 @@ let package = Package(
         tests(
             "Orchestrator",
             [
-                "TestSupport", "FoldStories", "Postgres", "Ledger", "Pricing", "AppStore", "JOSE",
+                "TestSupport", "FoldStories", "Postgres", "Ledger", "Calls", "Pricing", "AppStore",
+                "JOSE",
                 "HTTP", "ServiceKit", "SandboxStore", "Receiver",
             ]),
         tests("Reports", ["TestSupport", "Postgres", "Ledger", "Pricing"]),

@@ -1,24 +1,30 @@
--- Calls to the App Store. Each is a row before it is made: the intent with the identifier that the call carries. What
--- people ask of extensions stands in 0008, since its functions need what comes before.
+-- Calls to the App Store. Each is a row before it is made: the intent with the identifier that the call carries. One
+-- table holds every kind, so that one index says "one call in flight a subscription". What people ask of extensions
+-- stands here, too; their functions are in 0008, since they need what comes before.
 -- Locks: none on existing tables.
 -- breaking: no
 
--- Change Subscription Price: one row a call.
-CREATE TABLE repricer.price_change_requests (
-    original_transaction_id text NOT NULL,
-    request_reference_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS
-        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
-    change_ids uuid[] NOT NULL,
-    transaction_id text NOT NULL,
-    call jsonb NOT NULL,
+CREATE TABLE repricer.store_calls (
+    -- Written, not generated: a generated column can't spread a table over partitions or shards.
+    bucket smallint NOT NULL,
+    subject text NOT NULL,
+    call_id uuid NOT NULL,
+    kind text NOT NULL,
+    carries uuid[] NOT NULL DEFAULT '{}',
+    parents text[] NOT NULL DEFAULT '{}',
+    -- What the call says: a repetition sends the very same words.
+    intent jsonb NOT NULL,
     state text NOT NULL DEFAULT 'sending',
+    next_step text NOT NULL DEFAULT 'send',
+    attempts integer NOT NULL DEFAULT 1,
+    checks integer NOT NULL DEFAULT 0,
+    -- Real time: the lease of the process that is at it. Each takeover raises the fence; who has an older one writes
+    -- nothing.
+    fence bigint NOT NULL DEFAULT 1,
     lease_owner uuid NOT NULL,
     lease_until timestamptz NOT NULL,
-    fence bigint NOT NULL DEFAULT 1,
-    attempts integer NOT NULL DEFAULT 1,
-    looks integer NOT NULL DEFAULT 0,
-    next_step text NOT NULL DEFAULT 'send',
+    in_flight_until timestamptz NOT NULL,
+    -- Null while an attempt is out.
     next_attempt_at timestamptz,
     prepared_at timestamptz NOT NULL,
     settled_at timestamptz,
@@ -26,68 +32,52 @@ CREATE TABLE repricer.price_change_requests (
     error_code bigint,
     error_message text,
     answer text COMPRESSION lz4,
-    -- A call is given up only once it can't be on its way any more.
-    in_flight_until timestamptz,
-    -- A statement had settled the call, and a later one showed that it was about another. Its change is judged anew
-    -- afterwards: what was true when the call was written may be long past.
     is_reopened boolean NOT NULL DEFAULT false,
-    CONSTRAINT price_change_requests_pkey
-        PRIMARY KEY (original_transaction_id, request_reference_id),
-    CONSTRAINT price_change_requests_carry_a_change CHECK (cardinality(change_ids) > 0),
-    CONSTRAINT price_change_requests_state CHECK (state IN ('sending', 'unknown', 'answered', 'refused')),
-    CONSTRAINT price_change_requests_next_step CHECK (next_step IN ('send', 'look')),
-    CONSTRAINT price_change_requests_settled
-        CHECK ((state IN ('answered', 'refused')) = (settled_at IS NOT NULL))
+    is_doubtful boolean NOT NULL DEFAULT false,
+    reenabled_at timestamptz,
+    CONSTRAINT store_calls_pkey PRIMARY KEY (subject, call_id, bucket),
+    CONSTRAINT store_calls_bucket CHECK (bucket = repricer.bucket_of(subject)),
+    CONSTRAINT store_calls_kind CHECK (kind IN ('price_change', 'cancel', 'extension', 'mass_extension')),
+    CONSTRAINT store_calls_carry_something CHECK (kind = 'cancel' OR cardinality(carries) > 0),
+    CONSTRAINT store_calls_next_step CHECK (next_step IN ('send', 'check')),
+    CONSTRAINT store_calls_state CHECK (state IN ('sending', 'unknown', 'answered', 'refused')),
+    CONSTRAINT store_calls_settled CHECK ((state IN ('answered', 'refused')) = (settled_at IS NOT NULL))
 );
--- One call in flight a subscription.
-CREATE UNIQUE INDEX price_change_requests_one_in_flight
-    ON repricer.price_change_requests (original_transaction_id)
+-- One call in flight a subscription, whatever its kind.
+CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls (subject, bucket)
     WHERE state IN ('sending', 'unknown');
 -- Open calls are found in the order of their leases, so that a reader of days, whose snapshot keeps the entries of
 -- closed calls alive, does not slow this down. The index above can't serve both questions: the planner would read it
 -- from end to end for each subscription.
-CREATE INDEX price_change_requests_open ON repricer.price_change_requests (lease_until) WHERE settled_at IS NULL;
-COMMENT ON COLUMN repricer.price_change_requests.in_flight_until IS
-    'Of the machine''s clock: later no call of it can be on its way any more.';
-COMMENT ON COLUMN repricer.price_change_requests.is_reopened IS
-    'A late statement took its proof away: from then on it is looked at and never sent.';
+CREATE INDEX store_calls_open ON repricer.store_calls (kind, lease_until) WHERE settled_at IS NULL;
+COMMENT ON TABLE repricer.store_calls IS
+    'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
+COMMENT ON COLUMN repricer.store_calls.subject IS
+    'The subscription that it changes, by its original transaction id; of a mass extension product: and the product.';
+COMMENT ON COLUMN repricer.store_calls.call_id IS
+    'Of a price change and a cancellation the requestReferenceId that Apple is told.';
+COMMENT ON COLUMN repricer.store_calls.carries IS
+    'What waits for its outcome: price changes, or the request of an extension.';
+COMMENT ON COLUMN repricer.store_calls.parents IS
+    'Of a cancellation: the subscriptions whose declined changes it cancels dependents of.';
+COMMENT ON COLUMN repricer.store_calls.in_flight_until IS
+    'Of the machine''s clock: later no attempt of it can be on its way any more.';
+COMMENT ON COLUMN repricer.store_calls.is_reopened IS
+    'A late statement took its proof away: from then on it is checked and never sent.';
+COMMENT ON COLUMN repricer.store_calls.is_doubtful IS
+    'Closed as not applied although nobody knows for sure: no check showed it.';
+COMMENT ON COLUMN repricer.store_calls.reenabled_at IS
+    'Of a cancellation: when the customer was seen to have turned the renewal on again; a later end is their own.';
 
--- Cancel a Subscription: one row a call. The key names the subscription that is cancelled; the dependents that it is
--- cancelled for belong to the subscriptions of `parents`.
-CREATE TABLE repricer.cancel_requests (
-    original_transaction_id text NOT NULL,
-    request_reference_id uuid NOT NULL,
-    parents text[] NOT NULL,
-    transaction_id text NOT NULL,
-    call jsonb NOT NULL,
-    state text NOT NULL DEFAULT 'sending',
-    next_step text NOT NULL DEFAULT 'send',
-    attempts integer NOT NULL DEFAULT 1,
-    looks integer NOT NULL DEFAULT 0,
-    lease_owner uuid NOT NULL,
-    lease_until timestamptz NOT NULL,
-    fence bigint NOT NULL DEFAULT 1,
-    next_attempt_at timestamptz,
-    prepared_at timestamptz NOT NULL,
-    settled_at timestamptz,
-    http_status integer,
-    error_code bigint,
-    error_message text,
-    answer text,
-    -- Apple calls an end that we caused ourselves voluntary, too. It is the customer's own only after this instant.
-    reenabled_at timestamptz,
-    CONSTRAINT cancel_requests_pkey PRIMARY KEY (original_transaction_id, request_reference_id),
-    CONSTRAINT cancel_requests_state CHECK (state IN ('sending', 'unknown', 'answered', 'refused')),
-    CONSTRAINT cancel_requests_next_step CHECK (next_step IN ('send', 'look')),
-    CONSTRAINT cancel_requests_settled
-        CHECK ((state IN ('answered', 'refused')) = (settled_at IS NOT NULL))
+-- Claims of one bucket are made one at a time: who finds the row of a bucket locked goes on to another bucket, since
+-- reading over all that the other claim has locked would take longer. A row behind a grant, and not an advisory lock,
+-- which any login could take.
+CREATE TABLE repricer.bucket_turns (
+    bucket smallint NOT NULL,
+    CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket)
 );
-CREATE UNIQUE INDEX cancel_requests_one_in_flight
-    ON repricer.cancel_requests (original_transaction_id) WHERE state IN ('sending', 'unknown');
-CREATE INDEX cancel_requests_open ON repricer.cancel_requests (lease_until)
-    WHERE state IN ('sending', 'unknown');
-COMMENT ON COLUMN repricer.cancel_requests.reenabled_at IS
-    'When the customer was seen to have turned the renewal on again: a later end is their own.';
+INSERT INTO repricer.bucket_turns SELECT generate_series(0, 63);
+COMMENT ON TABLE repricer.bucket_turns IS 'One row a bucket; a claim holds its lock until its transaction ends.';
 
 -- Extend Subscription Renewal Dates for All Active Subscribers: one row a request. Functions of 0008 write it, and the
 -- service after its approval.
@@ -111,13 +101,8 @@ CREATE TABLE repricer.mass_extensions (
     decision_reason text,
     -- The first call, by the business clock.
     called_at timestamptz,
-    attempts integer NOT NULL DEFAULT 0,
-    -- An earlier attempt may have been taken though its answer was lost.
-    may_be_running boolean NOT NULL DEFAULT false,
-    -- Real time: when a call or a check of the status is due, and the lease of the process that makes it.
+    -- Real time: when the call of an approved one is due.
     next_attempt_at timestamptz,
-    lease_owner uuid,
-    leased_until timestamptz,
     code text,
     detail text,
     completed_at timestamptz,
@@ -165,7 +150,7 @@ COMMENT ON TABLE repricer.mass_extension_approvals IS
     'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
 
 -- Extend a Subscription Renewal Date: one row a request, whether asked for by itself or as a retry.
-CREATE TABLE repricer.extension_calls (
+CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
     -- The request identifier.
     extension_id uuid NOT NULL,
@@ -179,12 +164,12 @@ CREATE TABLE repricer.extension_calls (
     state text NOT NULL DEFAULT 'queued',
     requested_by text NOT NULL,
     requested_at timestamptz NOT NULL,
+    -- The call that carries it.
+    call_id uuid,
     called_at timestamptz,
-    attempts integer NOT NULL DEFAULT 0,
-    may_be_applied boolean NOT NULL DEFAULT false,
+    -- An earlier call may have been applied though no check showed it.
+    is_doubtful boolean NOT NULL DEFAULT false,
     next_attempt_at timestamptz,
-    lease_owner uuid,
-    leased_until timestamptz,
     renewal_before timestamptz,
     -- The new renewal date, as the answer, a notification or a status told it.
     effective_at timestamptz,
@@ -192,21 +177,21 @@ CREATE TABLE repricer.extension_calls (
     settled_by text,
     code text,
     detail text,
-    CONSTRAINT extension_calls_pkey PRIMARY KEY (original_transaction_id, extension_id),
-    CONSTRAINT extension_calls_original_transaction_id_fkey FOREIGN KEY (original_transaction_id)
+    CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id),
+    CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id)
         REFERENCES repricer.subscriptions (original_transaction_id),
-    CONSTRAINT extension_calls_days CHECK (extend_by_days BETWEEN 1 AND 90),
-    CONSTRAINT extension_calls_reason CHECK (reason_code BETWEEN 0 AND 3),
-    CONSTRAINT extension_calls_state CHECK (
+    CONSTRAINT extension_requests_days CHECK (extend_by_days BETWEEN 1 AND 90),
+    CONSTRAINT extension_requests_reason CHECK (reason_code BETWEEN 0 AND 3),
+    CONSTRAINT extension_requests_state CHECK (
         state IN ('queued', 'sending', 'unknown', 'extended', 'refused', 'ineligible')),
-    CONSTRAINT extension_calls_settled CHECK (
+    CONSTRAINT extension_requests_settled CHECK (
         (state IN ('extended', 'refused', 'ineligible')) = (settled_at IS NOT NULL)),
-    CONSTRAINT extension_calls_settled_by CHECK (
+    CONSTRAINT extension_requests_settled_by CHECK (
         settled_by IN ('answer', 'notification', 'status', 'judgement'))
 );
-CREATE UNIQUE INDEX extension_calls_one_open ON repricer.extension_calls (original_transaction_id)
+CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests (original_transaction_id)
     WHERE state IN ('queued', 'sending', 'unknown');
-CREATE INDEX extension_calls_due ON repricer.extension_calls (bucket, next_attempt_at NULLS FIRST)
-    WHERE state IN ('queued', 'sending', 'unknown');
-CREATE INDEX extension_calls_of_mass ON repricer.extension_calls (mass_extension_id);
-CREATE INDEX extension_calls_id ON repricer.extension_calls (extension_id);
+CREATE INDEX extension_requests_due ON repricer.extension_requests (bucket, next_attempt_at NULLS FIRST)
+    WHERE state = 'queued';
+CREATE INDEX extension_requests_of_mass ON repricer.extension_requests (mass_extension_id);
+CREATE INDEX extension_requests_id ON repricer.extension_requests (extension_id);

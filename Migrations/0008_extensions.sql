@@ -23,13 +23,13 @@ LEFT JOIN LATERAL (
                 AND (p.told_at, p.evidence_id) < (e.told_at, e.evidence_id)
                 AND (p.outcome = 'failed', p.renewal_at) IS DISTINCT FROM (e.outcome = 'failed', e.renewal_at)
                 AND NOT EXISTS (
-                    SELECT FROM repricer.extension_calls o
+                    SELECT FROM repricer.extension_requests o
                     WHERE o.original_transaction_id = p.original_transaction_id AND o.state = 'extended'
                         AND o.effective_at = p.renewal_at))
     ORDER BY m.called_at DESC LIMIT 1
 ) m ON true
 LEFT JOIN LATERAL (
-    SELECT c.extension_id FROM repricer.extension_calls c
+    SELECT c.extension_id FROM repricer.extension_requests c
     WHERE c.original_transaction_id = e.original_transaction_id AND e.outcome <> 'failed'
         AND e.told_at >= c.called_at - interval '5 minutes'
         AND CASE
@@ -49,7 +49,7 @@ CREATE FUNCTION repricer.request_extension(
     p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    v_known extension_calls;
+    v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
     PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id FOR UPDATE;
@@ -57,7 +57,7 @@ BEGIN
         RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
             USING ERRCODE = 'no_data_found';
     END IF;
-    SELECT * INTO v_known FROM extension_calls WHERE extension_id = p_extension_id LIMIT 1;
+    SELECT * INTO v_known FROM extension_requests WHERE extension_id = p_extension_id LIMIT 1;
     IF FOUND THEN
         IF (v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code)
             IS DISTINCT FROM (p_original_transaction_id, p_days, p_reason)
@@ -68,13 +68,13 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
-    IF EXISTS (SELECT FROM extension_calls WHERE original_transaction_id = p_original_transaction_id
+    IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
         AND state IN ('queued', 'sending', 'unknown'))
     THEN
         RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_calls (original_transaction_id, extension_id, extend_by_days, reason_code, note,
+    INSERT INTO extension_requests (original_transaction_id, extension_id, extend_by_days, reason_code, note,
             requested_by, requested_at)
         VALUES (p_original_transaction_id, p_extension_id, p_days, p_reason, p_note, session_user, p_at);
     PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
@@ -251,9 +251,12 @@ BEGIN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Its lease goes: a process that holds it now can write nothing but that the extension is complete.
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, lease_owner = NULL, leased_until = NULL,
-            next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+    -- Its call ends with it: a process that checks it now writes nothing.
+    UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'
+        WHERE subject = 'product:' || v_mass.product_id
+            AND bucket = bucket_of('product:' || v_mass.product_id)
+            AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
         json_build_object('reason', p_reason, 'code', v_mass.code));
@@ -269,7 +272,7 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM renewal_extensions l WHERE l.original_transaction_id = f.original_transaction_id
             AND l.outcome <> 'failed' AND l.told_at > f.told_at)
     AND NOT EXISTS (
-        SELECT FROM extension_calls c WHERE c.original_transaction_id = f.original_transaction_id
+        SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
@@ -291,7 +294,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_calls (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
+    INSERT INTO extension_requests (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
             reason_code, requested_by, requested_at)
         SELECT w.id, w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
             session_user, p_at

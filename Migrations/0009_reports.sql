@@ -42,10 +42,10 @@ COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.
 CREATE VIEW report.batch_summary AS
 WITH calls_out AS (
     SELECT c.batch_id, count(*) AS sending
-    FROM repricer.price_change_requests r
-    JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id
-        AND c.request_reference_id = r.request_reference_id AND c.state = 'sending'
-    WHERE r.settled_at IS NULL GROUP BY c.batch_id
+    FROM repricer.store_calls r
+    JOIN repricer.price_changes c ON c.original_transaction_id = r.subject AND c.bucket = r.bucket
+        AND c.request_reference_id = r.call_id AND c.state = 'sending'
+    WHERE r.kind = 'price_change' AND r.settled_at IS NULL GROUP BY c.batch_id
 ), stages AS (
     SELECT batch_id, count(*) AS stored,
         count(*) FILTER (WHERE stage = 'awaiting_approval') AS awaiting_approval,
@@ -386,12 +386,12 @@ WITH checks (check_name, is_per_batch, meaning) AS (
             AND NOT coalesce(s.in_billing_retry, false) AND coalesce(s.status, 0) NOT IN (3, 4)
         GROUP BY c.batch_id
     UNION ALL
-    SELECT c.batch_id, 'requests_unknown', count(DISTINCT r.request_reference_id)
-        FROM repricer.price_change_requests r
+    SELECT c.batch_id, 'requests_unknown', count(DISTINCT r.call_id)
+        FROM repricer.store_calls r
         JOIN repricer.price_changes c
-            ON c.original_transaction_id = r.original_transaction_id
-            AND c.change_id = ANY (r.change_ids)
-        WHERE r.state = 'unknown' GROUP BY c.batch_id
+            ON c.original_transaction_id = r.subject AND c.bucket = r.bucket
+            AND c.change_id = ANY (r.carries)
+        WHERE r.kind = 'price_change' AND r.settled_at IS NULL AND r.state = 'unknown' GROUP BY c.batch_id
     UNION ALL
     SELECT c.batch_id, 'effective_without_charge', count(*) FROM repricer.price_changes c
         WHERE c.state = 'effective'
@@ -471,7 +471,7 @@ WITH told AS (
     SELECT mass_extension_id, count(*) AS asked,
         count(*) FILTER (WHERE state = 'extended') AS extended,
         count(*) FILTER (WHERE state IN ('queued', 'sending', 'unknown')) AS open
-    FROM repricer.extension_calls WHERE mass_extension_id IS NOT NULL GROUP BY mass_extension_id
+    FROM repricer.extension_requests WHERE mass_extension_id IS NOT NULL GROUP BY mass_extension_id
 ), masses AS (
     SELECT m.*, coalesce(t.extended, 0) AS extended, coalesce(t.failed, 0) AS failed, t.last_told_at,
         coalesce(m.summary_succeeded, m.status_succeeded) AS apple_extended,
@@ -503,7 +503,7 @@ SELECT CASE WHEN c.mass_extension_id IS NULL THEN 'one' ELSE 'retry' END, c.exte
     CASE WHEN c.state IN ('refused', 'ineligible') THEN 'ended' WHEN c.state <> 'extended' THEN 'open'
         WHEN t.is_extended THEN 'clean' ELSE 'open' END,
     c.detail, NULL, NULL
-FROM repricer.extension_calls c
+FROM repricer.extension_requests c
 JOIN repricer.subscriptions s USING (original_transaction_id)
 LEFT JOIN told t ON t.extension_id = c.extension_id AND t.original_transaction_id = c.original_transaction_id
 UNION ALL

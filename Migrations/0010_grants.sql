@@ -33,8 +33,8 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
     repricer.outbox, repricer.webhook_deliveries,
     repricer.batches, repricer.batch_rejects, repricer.price_changes, repricer.dependency_roles,
     repricer.dependent_claims, repricer.price_change_history, repricer.dependent_cancellations,
-    repricer.price_change_requests, repricer.cancel_requests, repricer.mass_extensions,
-    repricer.mass_extension_approvals, repricer.extension_calls, repricer.attributed_extensions,
+    repricer.store_calls, repricer.mass_extensions,
+    repricer.mass_extension_approvals, repricer.extension_requests, repricer.attributed_extensions,
     repricer.rule_imports, repricer.consent_thresholds, repricer.always_consent_storefronts,
     repricer.currency_decimals, repricer.exchange_rates,
     repricer.rate_limits, repricer.service_controls, repricer.service_leases, repricer.history_reading,
@@ -82,7 +82,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.require_pricing(),
 -- evidence.
 GRANT SELECT ON ALL TABLES IN SCHEMA repricer TO repricer_service;
 GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.extension_summaries,
-    repricer.dependent_cancellations, repricer.price_change_requests, repricer.cancel_requests,
+    repricer.dependent_cancellations, repricer.store_calls,
     repricer.rate_limits, repricer.service_leases TO repricer_service;
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
     repricer.status_looks TO repricer_service;
@@ -103,12 +103,12 @@ GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, call
     request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
     consent_asked_at, accepted_at, acceptance, effective_at, ended_at)
     ON repricer.price_changes TO repricer_service;
-GRANT UPDATE (state, called_at, attempts, may_be_running, next_attempt_at, lease_owner, leased_until, code,
-    detail, completed_at, status_succeeded, status_failed, summary_evidence, summary_succeeded,
+GRANT UPDATE (state, called_at, next_attempt_at, code, detail, completed_at, status_succeeded, status_failed, summary_evidence, summary_succeeded,
     summary_failed) ON repricer.mass_extensions TO repricer_service;
-GRANT UPDATE (state, called_at, attempts, may_be_applied, next_attempt_at, lease_owner, leased_until,
-    renewal_before, effective_at, settled_at, settled_by, code, detail)
-    ON repricer.extension_calls TO repricer_service;
+GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_before, effective_at,
+    settled_at, settled_by, code, detail) ON repricer.extension_requests TO repricer_service;
+-- Claims take turns.
+GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(),
     repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),

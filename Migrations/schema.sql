@@ -427,7 +427,7 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM renewal_extensions l WHERE l.original_transaction_id = f.original_transaction_id
             AND l.outcome <> 'failed' AND l.told_at > f.told_at)
     AND NOT EXISTS (
-        SELECT FROM extension_calls c WHERE c.original_transaction_id = f.original_transaction_id
+        SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
@@ -456,9 +456,12 @@ BEGIN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Its lease goes: a process that holds it now can write nothing but that the extension is complete.
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, lease_owner = NULL, leased_until = NULL,
-            next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+    -- Its call ends with it: a process that checks it now writes nothing.
+    UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'
+        WHERE subject = 'product:' || v_mass.product_id
+            AND bucket = bucket_of('product:' || v_mass.product_id)
+            AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
         json_build_object('reason', p_reason, 'code', v_mass.code));
@@ -968,7 +971,7 @@ CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_ext
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    v_known extension_calls;
+    v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
     PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id FOR UPDATE;
@@ -976,7 +979,7 @@ BEGIN
         RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
             USING ERRCODE = 'no_data_found';
     END IF;
-    SELECT * INTO v_known FROM extension_calls WHERE extension_id = p_extension_id LIMIT 1;
+    SELECT * INTO v_known FROM extension_requests WHERE extension_id = p_extension_id LIMIT 1;
     IF FOUND THEN
         IF (v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code)
             IS DISTINCT FROM (p_original_transaction_id, p_days, p_reason)
@@ -987,13 +990,13 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
-    IF EXISTS (SELECT FROM extension_calls WHERE original_transaction_id = p_original_transaction_id
+    IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
         AND state IN ('queued', 'sending', 'unknown'))
     THEN
         RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_calls (original_transaction_id, extension_id, extend_by_days, reason_code, note,
+    INSERT INTO extension_requests (original_transaction_id, extension_id, extend_by_days, reason_code, note,
             requested_by, requested_at)
         VALUES (p_original_transaction_id, p_extension_id, p_days, p_reason, p_note, session_user, p_at);
     PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
@@ -1056,7 +1059,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_calls (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
+    INSERT INTO extension_requests (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
             reason_code, requested_by, requested_at)
         SELECT w.id, w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
             session_user, p_at
@@ -1310,40 +1313,6 @@ CREATE TABLE repricer.batch_rejects (
     message text NOT NULL
 );
 
-CREATE TABLE repricer.price_change_requests (
-    original_transaction_id text NOT NULL,
-    request_reference_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
-    change_ids uuid[] NOT NULL,
-    transaction_id text NOT NULL,
-    call jsonb NOT NULL,
-    state text DEFAULT 'sending'::text NOT NULL,
-    lease_owner uuid NOT NULL,
-    lease_until timestamp with time zone NOT NULL,
-    fence bigint DEFAULT 1 NOT NULL,
-    attempts integer DEFAULT 1 NOT NULL,
-    looks integer DEFAULT 0 NOT NULL,
-    next_step text DEFAULT 'send'::text NOT NULL,
-    next_attempt_at timestamp with time zone,
-    prepared_at timestamp with time zone NOT NULL,
-    settled_at timestamp with time zone,
-    http_status integer,
-    error_code bigint,
-    error_message text,
-    answer text,
-    in_flight_until timestamp with time zone,
-    is_reopened boolean DEFAULT false NOT NULL,
-    CONSTRAINT price_change_requests_carry_a_change CHECK ((cardinality(change_ids) > 0)),
-    CONSTRAINT price_change_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
-    CONSTRAINT price_change_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
-    CONSTRAINT price_change_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
-);
-ALTER TABLE ONLY repricer.price_change_requests ALTER COLUMN answer SET COMPRESSION lz4;
-
-COMMENT ON COLUMN repricer.price_change_requests.in_flight_until IS 'Of the machine''s clock: later no call of it can be on its way any more.';
-
-COMMENT ON COLUMN repricer.price_change_requests.is_reopened IS 'A late statement took its proof away: from then on it is looked at and never sent.';
-
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
     change_id uuid NOT NULL,
@@ -1438,13 +1407,66 @@ COMMENT ON COLUMN repricer.price_changes.stage IS 'As indexes know `state`: a ch
 
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
 
+CREATE TABLE repricer.store_calls (
+    bucket smallint NOT NULL,
+    subject text NOT NULL,
+    call_id uuid NOT NULL,
+    kind text NOT NULL,
+    carries uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    parents text[] DEFAULT '{}'::text[] NOT NULL,
+    intent jsonb NOT NULL,
+    state text DEFAULT 'sending'::text NOT NULL,
+    next_step text DEFAULT 'send'::text NOT NULL,
+    attempts integer DEFAULT 1 NOT NULL,
+    checks integer DEFAULT 0 NOT NULL,
+    fence bigint DEFAULT 1 NOT NULL,
+    lease_owner uuid NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    in_flight_until timestamp with time zone NOT NULL,
+    next_attempt_at timestamp with time zone,
+    prepared_at timestamp with time zone NOT NULL,
+    settled_at timestamp with time zone,
+    http_status integer,
+    error_code bigint,
+    error_message text,
+    answer text,
+    is_reopened boolean DEFAULT false NOT NULL,
+    is_doubtful boolean DEFAULT false NOT NULL,
+    reenabled_at timestamp with time zone,
+    CONSTRAINT store_calls_bucket CHECK ((bucket = repricer.bucket_of(subject))),
+    CONSTRAINT store_calls_carry_something CHECK (((kind = 'cancel'::text) OR (cardinality(carries) > 0))),
+    CONSTRAINT store_calls_kind CHECK ((kind = ANY (ARRAY['price_change'::text, 'cancel'::text, 'extension'::text, 'mass_extension'::text]))),
+    CONSTRAINT store_calls_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'check'::text]))),
+    CONSTRAINT store_calls_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
+    CONSTRAINT store_calls_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
+);
+ALTER TABLE ONLY repricer.store_calls ALTER COLUMN answer SET COMPRESSION lz4;
+
+COMMENT ON TABLE repricer.store_calls IS 'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
+
+COMMENT ON COLUMN repricer.store_calls.subject IS 'The subscription that it changes, by its original transaction id; of a mass extension product: and the product.';
+
+COMMENT ON COLUMN repricer.store_calls.call_id IS 'Of a price change and a cancellation the requestReferenceId that Apple is told.';
+
+COMMENT ON COLUMN repricer.store_calls.carries IS 'What waits for its outcome: price changes, or the request of an extension.';
+
+COMMENT ON COLUMN repricer.store_calls.parents IS 'Of a cancellation: the subscriptions whose declined changes it cancels dependents of.';
+
+COMMENT ON COLUMN repricer.store_calls.in_flight_until IS 'Of the machine''s clock: later no attempt of it can be on its way any more.';
+
+COMMENT ON COLUMN repricer.store_calls.is_reopened IS 'A late statement took its proof away: from then on it is checked and never sent.';
+
+COMMENT ON COLUMN repricer.store_calls.is_doubtful IS 'Closed as not applied although nobody knows for sure: no check showed it.';
+
+COMMENT ON COLUMN repricer.store_calls.reenabled_at IS 'Of a cancellation: when the customer was seen to have turned the renewal on again; a later end is their own.';
+
 CREATE VIEW report.batch_summary AS
  WITH calls_out AS (
          SELECT c.batch_id,
             count(*) AS sending
-           FROM (repricer.price_change_requests r_1
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = r_1.original_transaction_id) AND (c.request_reference_id = r_1.request_reference_id) AND (c.state = 'sending'::text))))
-          WHERE (r_1.settled_at IS NULL)
+           FROM (repricer.store_calls r_1
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = r_1.subject) AND (c.bucket = r_1.bucket) AND (c.request_reference_id = r_1.call_id) AND (c.state = 'sending'::text))))
+          WHERE ((r_1.kind = 'price_change'::text) AND (r_1.settled_at IS NULL))
           GROUP BY c.batch_id
         ), stages AS (
          SELECT price_changes.batch_id,
@@ -2241,10 +2263,10 @@ CREATE VIEW report.reconciliation AS
         UNION ALL
          SELECT c.batch_id,
             'requests_unknown'::text,
-            count(DISTINCT r.request_reference_id) AS count
-           FROM (repricer.price_change_requests r
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = ANY (r.change_ids)))))
-          WHERE (r.state = 'unknown'::text)
+            count(DISTINCT r.call_id) AS count
+           FROM (repricer.store_calls r
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = r.subject) AND (c.bucket = r.bucket) AND (c.change_id = ANY (r.carries)))))
+          WHERE ((r.kind = 'price_change'::text) AND (r.settled_at IS NULL) AND (r.state = 'unknown'::text))
           GROUP BY c.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -2335,7 +2357,7 @@ COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found.';
 
 COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
 
-CREATE TABLE repricer.extension_calls (
+CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
     extension_id uuid NOT NULL,
     bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
@@ -2346,23 +2368,21 @@ CREATE TABLE repricer.extension_calls (
     state text DEFAULT 'queued'::text NOT NULL,
     requested_by text NOT NULL,
     requested_at timestamp with time zone NOT NULL,
+    call_id uuid,
     called_at timestamp with time zone,
-    attempts integer DEFAULT 0 NOT NULL,
-    may_be_applied boolean DEFAULT false NOT NULL,
+    is_doubtful boolean DEFAULT false NOT NULL,
     next_attempt_at timestamp with time zone,
-    lease_owner uuid,
-    leased_until timestamp with time zone,
     renewal_before timestamp with time zone,
     effective_at timestamp with time zone,
     settled_at timestamp with time zone,
     settled_by text,
     code text,
     detail text,
-    CONSTRAINT extension_calls_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
-    CONSTRAINT extension_calls_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
-    CONSTRAINT extension_calls_settled CHECK (((state = ANY (ARRAY['extended'::text, 'refused'::text, 'ineligible'::text])) = (settled_at IS NOT NULL))),
-    CONSTRAINT extension_calls_settled_by CHECK ((settled_by = ANY (ARRAY['answer'::text, 'notification'::text, 'status'::text, 'judgement'::text]))),
-    CONSTRAINT extension_calls_state CHECK ((state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'extended'::text, 'refused'::text, 'ineligible'::text])))
+    CONSTRAINT extension_requests_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
+    CONSTRAINT extension_requests_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
+    CONSTRAINT extension_requests_settled CHECK (((state = ANY (ARRAY['extended'::text, 'refused'::text, 'ineligible'::text])) = (settled_at IS NOT NULL))),
+    CONSTRAINT extension_requests_settled_by CHECK ((settled_by = ANY (ARRAY['answer'::text, 'notification'::text, 'status'::text, 'judgement'::text]))),
+    CONSTRAINT extension_requests_state CHECK ((state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text, 'extended'::text, 'refused'::text, 'ineligible'::text])))
 );
 
 CREATE TABLE repricer.mass_extensions (
@@ -2381,11 +2401,7 @@ CREATE TABLE repricer.mass_extensions (
     decided_at timestamp with time zone,
     decision_reason text,
     called_at timestamp with time zone,
-    attempts integer DEFAULT 0 NOT NULL,
-    may_be_running boolean DEFAULT false NOT NULL,
     next_attempt_at timestamp with time zone,
-    lease_owner uuid,
-    leased_until timestamp with time zone,
     code text,
     detail text,
     completed_at timestamp with time zone,
@@ -2441,12 +2457,12 @@ CREATE VIEW repricer.attributed_extensions AS
           WHERE ((m_1.product_id = e.product_id) AND (m_1.state <> 'refused'::text) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)) AND (NOT (EXISTS ( SELECT
                    FROM repricer.renewal_extensions p
                   WHERE ((p.original_transaction_id = e.original_transaction_id) AND (p.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (ROW(p.told_at, p.evidence_id) < ROW(e.told_at, e.evidence_id)) AND (((p.outcome = 'failed'::text) IS DISTINCT FROM (e.outcome = 'failed'::text)) OR (p.renewal_at IS DISTINCT FROM e.renewal_at)) AND (NOT (EXISTS ( SELECT
-                           FROM repricer.extension_calls o
+                           FROM repricer.extension_requests o
                           WHERE ((o.original_transaction_id = p.original_transaction_id) AND (o.state = 'extended'::text) AND (o.effective_at = p.renewal_at))))))))))
           ORDER BY m_1.called_at DESC
          LIMIT 1) m ON (true))
      LEFT JOIN LATERAL ( SELECT c_1.extension_id
-           FROM repricer.extension_calls c_1
+           FROM repricer.extension_requests c_1
           WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (e.outcome <> 'failed'::text) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND
                 CASE
                     WHEN (c_1.state = 'extended'::text) THEN ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at))
@@ -2491,13 +2507,13 @@ CREATE VIEW report.renewal_extension AS
            FROM told
           GROUP BY told.extension_id
         ), retries AS (
-         SELECT extension_calls.mass_extension_id,
+         SELECT extension_requests.mass_extension_id,
             count(*) AS asked,
-            count(*) FILTER (WHERE (extension_calls.state = 'extended'::text)) AS extended,
-            count(*) FILTER (WHERE (extension_calls.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]))) AS open
-           FROM repricer.extension_calls
-          WHERE (extension_calls.mass_extension_id IS NOT NULL)
-          GROUP BY extension_calls.mass_extension_id
+            count(*) FILTER (WHERE (extension_requests.state = 'extended'::text)) AS extended,
+            count(*) FILTER (WHERE (extension_requests.state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]))) AS open
+           FROM repricer.extension_requests
+          WHERE (extension_requests.mass_extension_id IS NOT NULL)
+          GROUP BY extension_requests.mass_extension_id
         ), masses AS (
          SELECT m.extension_id,
             m.product_id,
@@ -2514,11 +2530,7 @@ CREATE VIEW report.renewal_extension AS
             m.decided_at,
             m.decision_reason,
             m.called_at,
-            m.attempts,
-            m.may_be_running,
             m.next_attempt_at,
-            m.lease_owner,
-            m.leased_until,
             m.code,
             m.detail,
             m.completed_at,
@@ -2624,7 +2636,7 @@ UNION ALL
     c.detail,
     NULL::text AS rejected_by,
     NULL::timestamp with time zone AS rejected_at
-   FROM ((repricer.extension_calls c
+   FROM ((repricer.extension_requests c
      JOIN repricer.subscriptions s USING (original_transaction_id))
      LEFT JOIN told t ON (((t.extension_id = c.extension_id) AND (t.original_transaction_id = c.original_transaction_id))))
 UNION ALL
@@ -2957,33 +2969,11 @@ CREATE TABLE repricer.audit_trail (
 
 COMMENT ON TABLE repricer.audit_trail IS 'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
 
-CREATE TABLE repricer.cancel_requests (
-    original_transaction_id text NOT NULL,
-    request_reference_id uuid NOT NULL,
-    parents text[] NOT NULL,
-    transaction_id text NOT NULL,
-    call jsonb NOT NULL,
-    state text DEFAULT 'sending'::text NOT NULL,
-    next_step text DEFAULT 'send'::text NOT NULL,
-    attempts integer DEFAULT 1 NOT NULL,
-    looks integer DEFAULT 0 NOT NULL,
-    lease_owner uuid NOT NULL,
-    lease_until timestamp with time zone NOT NULL,
-    fence bigint DEFAULT 1 NOT NULL,
-    next_attempt_at timestamp with time zone,
-    prepared_at timestamp with time zone NOT NULL,
-    settled_at timestamp with time zone,
-    http_status integer,
-    error_code bigint,
-    error_message text,
-    answer text,
-    reenabled_at timestamp with time zone,
-    CONSTRAINT cancel_requests_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'look'::text]))),
-    CONSTRAINT cancel_requests_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
-    CONSTRAINT cancel_requests_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
+CREATE TABLE repricer.bucket_turns (
+    bucket smallint NOT NULL
 );
 
-COMMENT ON COLUMN repricer.cancel_requests.reenabled_at IS 'When the customer was seen to have turned the renewal on again: a later end is their own.';
+COMMENT ON TABLE repricer.bucket_turns IS 'One row a bucket; a claim holds its lock until its transaction ends.';
 
 CREATE TABLE repricer.consent_thresholds (
     storefront text NOT NULL,
@@ -3320,8 +3310,8 @@ ALTER TABLE ONLY repricer.batches
 ALTER TABLE ONLY repricer.batches
     ADD CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by);
 
-ALTER TABLE ONLY repricer.cancel_requests
-    ADD CONSTRAINT cancel_requests_pkey PRIMARY KEY (original_transaction_id, request_reference_id);
+ALTER TABLE ONLY repricer.bucket_turns
+    ADD CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket);
 
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku);
@@ -3344,8 +3334,8 @@ ALTER TABLE ONLY repricer.dependent_claims
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
 
-ALTER TABLE ONLY repricer.extension_calls
-    ADD CONSTRAINT extension_calls_pkey PRIMARY KEY (original_transaction_id, extension_id);
+ALTER TABLE ONLY repricer.extension_requests
+    ADD CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id);
 
 ALTER TABLE ONLY repricer.extension_summaries
     ADD CONSTRAINT extension_summaries_pkey PRIMARY KEY (notification_uuid);
@@ -3386,9 +3376,6 @@ ALTER TABLE ONLY repricer.price_change_history
 ALTER TABLE ONLY repricer.price_change_history_default
     ADD CONSTRAINT price_change_history_default_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id);
 
-ALTER TABLE ONLY repricer.price_change_requests
-    ADD CONSTRAINT price_change_requests_pkey PRIMARY KEY (original_transaction_id, request_reference_id);
-
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id);
 
@@ -3419,6 +3406,9 @@ ALTER TABLE ONLY repricer.signing_headers
 ALTER TABLE ONLY repricer.status_looks
     ADD CONSTRAINT status_looks_pkey PRIMARY KEY (original_transaction_id, reason, list_id);
 
+ALTER TABLE ONLY repricer.store_calls
+    ADD CONSTRAINT store_calls_pkey PRIMARY KEY (subject, call_id, bucket);
+
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id);
 
@@ -3434,23 +3424,19 @@ CREATE INDEX batches_next_release ON repricer.batches USING btree (next_release_
 
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
 
-CREATE UNIQUE INDEX cancel_requests_one_in_flight ON repricer.cancel_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
-
-CREATE INDEX cancel_requests_open ON repricer.cancel_requests USING btree (lease_until) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
-
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
 
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_elsewhere);
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (requested_at) WHERE (state = 'requested'::text);
 
-CREATE INDEX extension_calls_due ON repricer.extension_calls USING btree (bucket, next_attempt_at NULLS FIRST) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
+CREATE INDEX extension_requests_due ON repricer.extension_requests USING btree (bucket, next_attempt_at NULLS FIRST) WHERE (state = 'queued'::text);
 
-CREATE INDEX extension_calls_id ON repricer.extension_calls USING btree (extension_id);
+CREATE INDEX extension_requests_id ON repricer.extension_requests USING btree (extension_id);
 
-CREATE INDEX extension_calls_of_mass ON repricer.extension_calls USING btree (mass_extension_id);
+CREATE INDEX extension_requests_of_mass ON repricer.extension_requests USING btree (mass_extension_id);
 
-CREATE UNIQUE INDEX extension_calls_one_open ON repricer.extension_calls USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
+CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
 
 CREATE INDEX extension_summaries_waiting ON repricer.extension_summaries USING btree (received_at) WHERE (folded_at IS NULL);
 
@@ -3476,10 +3462,6 @@ CREATE INDEX notifications_default_type_subtype_idx1 ON repricer.notifications_d
 
 CREATE INDEX outbox_by_time ON repricer.outbox USING btree ("timestamp");
 
-CREATE UNIQUE INDEX price_change_requests_one_in_flight ON repricer.price_change_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
-
-CREATE INDEX price_change_requests_open ON repricer.price_change_requests USING btree (lease_until) WHERE (settled_at IS NULL);
-
 CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((stage = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
 
 CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, stage);
@@ -3499,6 +3481,10 @@ CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_af
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
 CREATE INDEX status_looks_due ON repricer.status_looks USING btree (reason, list_id, bucket, next_look_at NULLS FIRST) WHERE (done_at IS NULL);
+
+CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btree (subject, bucket) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
+
+CREATE INDEX store_calls_open ON repricer.store_calls USING btree (kind, lease_until) WHERE (settled_at IS NULL);
 
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
@@ -3539,8 +3525,8 @@ ALTER TABLE ONLY repricer.dependent_cancellations
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
-ALTER TABLE ONLY repricer.extension_calls
-    ADD CONSTRAINT extension_calls_original_transaction_id_fkey FOREIGN KEY (original_transaction_id) REFERENCES repricer.subscriptions(original_transaction_id);
+ALTER TABLE ONLY repricer.extension_requests
+    ADD CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id) REFERENCES repricer.subscriptions(original_transaction_id);
 
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
@@ -3719,9 +3705,6 @@ GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp wi
 GRANT SELECT,INSERT ON TABLE repricer.batch_rejects TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.price_change_requests TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.price_change_requests TO repricer_service;
-
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
 
@@ -3821,6 +3804,9 @@ GRANT UPDATE(effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(ended_at) ON TABLE repricer.price_changes TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.store_calls TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.store_calls TO repricer_service;
+
 GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_service;
@@ -3886,34 +3872,30 @@ GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.extension_calls TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.extension_calls TO repricer_service;
+GRANT SELECT ON TABLE repricer.extension_requests TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(state) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(state) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(called_at) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(call_id) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(attempts) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(called_at) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(may_be_applied) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(is_doubtful) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(next_attempt_at) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(next_attempt_at) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(lease_owner) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(renewal_before) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(leased_until) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(effective_at) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(renewal_before) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(settled_at) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(effective_at) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(settled_by) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(settled_at) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(code) ON TABLE repricer.extension_requests TO repricer_service;
 
-GRANT UPDATE(settled_by) ON TABLE repricer.extension_calls TO repricer_service;
-
-GRANT UPDATE(code) ON TABLE repricer.extension_calls TO repricer_service;
-
-GRANT UPDATE(detail) ON TABLE repricer.extension_calls TO repricer_service;
+GRANT UPDATE(detail) ON TABLE repricer.extension_requests TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.mass_extensions TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extensions TO repricer_service;
@@ -3922,15 +3904,7 @@ GRANT UPDATE(state) ON TABLE repricer.mass_extensions TO repricer_service;
 
 GRANT UPDATE(called_at) ON TABLE repricer.mass_extensions TO repricer_service;
 
-GRANT UPDATE(attempts) ON TABLE repricer.mass_extensions TO repricer_service;
-
-GRANT UPDATE(may_be_running) ON TABLE repricer.mass_extensions TO repricer_service;
-
 GRANT UPDATE(next_attempt_at) ON TABLE repricer.mass_extensions TO repricer_service;
-
-GRANT UPDATE(lease_owner) ON TABLE repricer.mass_extensions TO repricer_service;
-
-GRANT UPDATE(leased_until) ON TABLE repricer.mass_extensions TO repricer_service;
 
 GRANT UPDATE(code) ON TABLE repricer.mass_extensions TO repricer_service;
 
@@ -3992,8 +3966,7 @@ GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.cancel_requests TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.cancel_requests TO repricer_service;
+GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;

@@ -106,23 +106,28 @@ CHANGES = """SELECT original_transaction_id AS subscription, change_id AS id, ba
     state, reason, is_ready, send_after, due_effective_at, next_attempt_at, request_reference_id,
     sent_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at
     FROM repricer.price_changes ORDER BY batch_id, line"""
-REQUESTS = """SELECT original_transaction_id AS subscription, request_reference_id AS id, change_ids,
-    call, state, attempts, looks, fence, http_status, error_code, error_message, prepared_at, settled_at
-    FROM repricer.price_change_requests ORDER BY prepared_at, request_reference_id"""
+REQUESTS = """SELECT subject AS subscription, call_id AS id, carries AS change_ids,
+    intent AS call, state, attempts, checks, fence, http_status, error_code, error_message, prepared_at, settled_at
+    FROM repricer.store_calls WHERE kind = 'price_change' ORDER BY prepared_at, call_id"""
 BATCHES = """SELECT batch_id, name, state, row_count, rejected_row_count, is_paused
     FROM repricer.batches ORDER BY submitted_at"""
 REJECTS = "SELECT batch_id, line, code FROM repricer.batch_rejects"
 DEPENDENTS = """SELECT original_transaction_id AS subscription, change_id, dependent_sku AS sku, parent_sku,
     cause, state, detail, is_elsewhere, target_transaction_id AS target, cancel_reference_id AS cancel_id,
     requested_at, settled_at FROM repricer.dependent_cancellations"""
-CANCELS = """SELECT original_transaction_id AS subscription, request_reference_id AS id, state, attempts, fence,
-    prepared_at, settled_at FROM repricer.cancel_requests"""
+CANCELS = """SELECT subject AS subscription, call_id AS id, state, attempts, fence,
+    prepared_at, settled_at FROM repricer.store_calls WHERE kind = 'cancel'"""
 EXTENSIONS = """SELECT original_transaction_id AS subscription, extension_id AS id, mass_extension_id AS mass,
-    extend_by_days AS days, reason_code AS reason, state, called_at, attempts, settled_at, settled_by, code, detail,
-    effective_at FROM repricer.extension_calls"""
+    extend_by_days AS days, reason_code AS reason, state, called_at,
+    (SELECT coalesce(sum(c.attempts), 0) FROM repricer.store_calls c
+        WHERE c.subject = r.original_transaction_id AND r.extension_id = ANY (c.carries)) AS attempts,
+    settled_at, settled_by, code, detail, effective_at FROM repricer.extension_requests r"""
 MASSES = """SELECT extension_id AS id, storefronts, extend_by_days AS days, state, submitted_by, decided_by,
-    called_at, attempts, completed_at, status_succeeded, status_failed, summary_succeeded, summary_failed
-    FROM repricer.mass_extensions"""
+    called_at,
+    (SELECT coalesce(sum(c.attempts), 0) FROM repricer.store_calls c
+        WHERE c.subject = 'product:' || m.product_id AND m.extension_id = ANY (c.carries)) AS attempts,
+    completed_at, status_succeeded, status_failed, summary_succeeded, summary_failed
+    FROM repricer.mass_extensions m"""
 ATTRIBUTED = """SELECT original_transaction_id AS subscription, extension_id AS id, is_single, outcome, renewal_at
     FROM repricer.attributed_extensions"""
 OUTBOX = """SELECT aggregateid AS subscription, position, id, type, payload, "timestamp" AS written_at

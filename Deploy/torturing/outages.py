@@ -19,10 +19,10 @@ import run
 from world import Broken, World, reap, stop_process, wait_for
 
 RATE = 25
-SETTLED = "SELECT count(*) FROM repricer.price_change_requests WHERE state IN ('answered', 'refused')"
+SETTLED = "SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND state IN ('answered', 'refused')"
 
 # Processes with a call, prepared since an instant, that has had no answer for two seconds.
-HOLDERS = ("SELECT count(DISTINCT lease_owner) FROM repricer.price_change_requests WHERE state = 'sending'"
+HOLDERS = ("SELECT count(DISTINCT lease_owner) FROM repricer.store_calls WHERE kind = 'price_change' AND state = 'sending'"
            " AND prepared_at BETWEEN to_timestamp({since}) AND clock_timestamp() - interval '2 s'")
 
 
@@ -169,14 +169,14 @@ class Outages:
         time.sleep(1)
         victim = self.world.replicas[0]
         held = (
-            "SELECT count(*) FROM repricer.price_change_requests WHERE state = 'sending'"
+            "SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND state = 'sending'"
             " AND prepared_at <= to_timestamp({at}) AND fence = 1")
         self.dead(victim)
         victim.process.kill()
         victim.process.wait()
         began = time.time()
         open_then = int(self.cluster.sql(
-            "SELECT count(*) FROM repricer.price_change_requests WHERE state = 'sending'")[0])
+            "SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND state = 'sending'")[0])
         wait_for(60, "the takeover", lambda: self.cluster.sql(held.format(at=began)) == ["0"])
         seconds = round(time.time() - began, 2)
         victim.start()
@@ -210,7 +210,7 @@ class Outages:
             victim.start()
             wait_for(60, "the replica", lambda: victim.is_ready)
         # Lest the calls left here are counted in the rates of what comes after.
-        left = ("SELECT count(*) FROM repricer.price_change_requests WHERE settled_at IS NULL"
+        left = ("SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND settled_at IS NULL"
                 f" AND prepared_at < to_timestamp({time.time()})")
         wait_for(120, "an end of all calls left", lambda: self.cluster.sql(left) == ["0"])
         return {**figures, "seconds": figures["once_seconds"], "limit": 10.5}

@@ -145,12 +145,12 @@ def submit(world, path, name):
 
 
 UNSETTLED = """SELECT
-    (SELECT count(*) FROM repricer.price_change_requests WHERE state IN ('sending', 'unknown')) AS calls,
+    (SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND state IN ('sending', 'unknown')) AS calls,
     (SELECT count(*) FROM repricer.price_changes c JOIN repricer.batches b USING (batch_id)
         WHERE c.state = 'queued' AND c.is_ready AND NOT b.is_paused) AS ready,
     (SELECT count(*) FROM repricer.inbox WHERE error IS NULL) AS inbox,
-    (SELECT count(*) FROM repricer.cancel_requests WHERE state IN ('sending', 'unknown')) AS cancels,
-    (SELECT count(*) FROM repricer.extension_calls WHERE settled_at IS NULL) AS extensions,
+    (SELECT count(*) FROM repricer.store_calls WHERE kind = 'cancel' AND state IN ('sending', 'unknown')) AS cancels,
+    (SELECT count(*) FROM repricer.extension_requests WHERE settled_at IS NULL) AS extensions,
     (SELECT count(*) FROM repricer.mass_extensions
         WHERE state IN ('queued', 'sending', 'unknown', 'running')) AS masses,
     (SELECT count(*) FROM repricer.extension_summaries WHERE folded_at IS NULL) AS summaries,

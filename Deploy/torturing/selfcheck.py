@@ -54,7 +54,7 @@ def change(id, line, sku, price, state, request, **other):
 def request(id, changes, sku, price, dependents=(), subscription="20000"):
     return {
         "subscription": subscription, "id": id, "change_ids": changes, "state": "answered",
-        "attempts": 2, "looks": 0, "fence": 2, "http_status": 200, "error_code": None, "error_message": None,
+        "attempts": 2, "checks": 0, "fence": 2, "http_status": 200, "error_code": None, "error_message": None,
         "prepared_at": 0, "settled_at": 50_000,
         "call": {"items": [{"sku": sku, "price": price, "dependentSKUs": list(dependents)}]}}
 

@@ -1,3 +1,4 @@
+import Calls
 import Foundation
 import Glibc
 import Ledger
@@ -53,13 +54,16 @@ enum DispatchRate {
     ) -> (pool: LedgerPool, scheduler: Scheduler) {
         let pool = LedgerPool(
             conninfo: conninfo, applicationName: "benchmarks", size: limits.lanes + 2)
+        var engineLimits = CallEngine.Limits()
+        engineLimits.callsPerClaim = limits.requestsPerClaim
         return (
             pool,
             Scheduler(
-                Scheduler.World(
-                    pool: pool, store: store, environment: .production, clock: SystemClock(),
+                CallEngine(
+                    pool: pool, environment: .production, clock: SystemClock(),
+                    realClock: SystemClock(),
                     log: Log(component: "benchmarks", level: .warning), metrics: Metrics(),
-                    limits: limits))
+                    limits: engineLimits), store: store, limits: limits)
         )
     }
 

@@ -176,22 +176,20 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known. Asked for
-    /// under its lock.
-    package static func hasCallInFlight(
-        _ id: String, realNow: Int64, on connection: isolated PostgresConnection
-    ) throws -> Bool {
-        try connection.query(
+    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known; with its bucket.
+    /// Asked for under its lock.
+    package static func callInFlight(
+        _ id: String, on connection: isolated PostgresConnection
+    ) throws -> (isInFlight: Bool, bucket: Int) {
+        let row = try connection.query(
             """
             -- name: hasCallInFlight
-            SELECT NOT (\(fragment: OtherCalls.none(besides: .cancel, of: "s.id", realNow: realNow)))
-                OR EXISTS (
-                    SELECT 1 FROM repricer.cancel_requests r
-                    WHERE r.original_transaction_id = s.id AND r.state IN ('sending', 'unknown')
-                ) AS is_in_flight
-            FROM (SELECT \(id)::text AS id) s
+            SELECT s.bucket, \(fragment: StoreCallQueries.isInFlight("s.id", bucket: "s.bucket"))
+                AS is_in_flight
+            FROM (SELECT \(id)::text AS id, repricer.bucket_of(\(id)::text) AS bucket) s
             """
-        ).one().bool("is_in_flight")
+        ).one()
+        return (try row.bool("is_in_flight"), try row.int("bucket"))
     }
 
     /// What the open changes of an item would take along if it were declined.

@@ -76,9 +76,9 @@ package enum DispatchQueries {
         try connection.ask(openChanges(ids))
     }
 
-    /// Those of subscriptions without a call in flight, of whatever kind.
+    /// Those of subscriptions of one bucket without a call in flight, of whatever kind.
     package static func claimable(
-        _ ids: [String], withoutCallsAt realNow: Int64
+        _ ids: [String], bucket: Int
     ) -> Question<[String: Claimable]> {
         Question(
             """
@@ -89,12 +89,9 @@ package enum DispatchQueries {
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[])
                 AND (\(fragment: isOpen) OR \(fragment: wasCalled))
-                AND NOT EXISTS (
-                    SELECT 1 FROM repricer.price_change_requests r
-                    WHERE r.original_transaction_id = c.original_transaction_id
-                        AND r.state IN ('sending', 'unknown') OFFSET 0)
-                AND \(fragment: OtherCalls.none(
-                    besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
+                AND c.bucket = \(bucket)::smallint
+                AND NOT \(fragment: StoreCallQueries.isInFlight(
+                    "c.original_transaction_id", bucket: "c.bucket"))
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
             """
         ) { rows in

@@ -148,9 +148,6 @@ package enum DueQueries {
         """
     }
 
-    /// Of the advisory locks of the database those of claims, one a bucket, each until its transaction ends: "repr".
-    private static let claimsLock: Int64 = 0x7265_7072
-
     /// How many changes are looked at beyond those that are wanted. Where a large claim finds more locked, what it
     /// misses is claimed in the next round.
     private static func spare(_ limit: Int) -> Int { min(limit, 50) }
@@ -166,25 +163,22 @@ package enum DueQueries {
             """
             -- name: lockDueSubscriptions
             WITH claim AS MATERIALIZED (
-                SELECT pg_try_advisory_xact_lock(\(claimsLock)::integer,
-                    \(due.first.map { Int64($0.queue.bucket) })::integer) AS is_ours
+                SELECT true AS is_ours FROM repricer.bucket_turns
+                WHERE bucket = \(due.first.map { Int64($0.queue.bucket) })::smallint
+                FOR UPDATE SKIP LOCKED
             )
             SELECT s.*, s.xmin::text AS version
             FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
             JOIN repricer.batches b ON \(fragment: isLive)
             CROSS JOIN LATERAL (
-                SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
+                SELECT c.original_transaction_id, c.bucket, c.send_by FROM repricer.price_changes c
                 WHERE \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
                     AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
                     -- OFFSET 0: asked for each change by itself, never of all at once. And compared with 0, which the
                     -- planner believes of nearly all: where it expects few it reads the whole queue, and sorts it.
                     AND (
-                        NOT EXISTS (
-                            SELECT 1 FROM repricer.price_change_requests r
-                            WHERE r.original_transaction_id = c.original_transaction_id
-                                AND r.state IN ('sending', 'unknown') OFFSET 0)
-                        AND \(fragment: OtherCalls.none(
-                            besides: .priceChange, of: "c.original_transaction_id", realNow: realNow))
+                        NOT \(fragment: StoreCallQueries.isInFlight(
+                            "c.original_transaction_id", bucket: "c.bucket"))
                         AND NOT EXISTS (
                             SELECT 1 FROM repricer.inbox i
                             WHERE i.original_transaction_id = c.original_transaction_id
@@ -194,7 +188,7 @@ package enum DueQueries {
                 ORDER BY c.send_by LIMIT \(limit + spare(limit))
             ) c
             JOIN repricer.subscriptions s
-                ON s.original_transaction_id = c.original_transaction_id
+                ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
             WHERE (SELECT is_ours FROM claim) AND NOT (SELECT is_paused FROM repricer.service_controls)
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED

@@ -1,28 +1,49 @@
 package import Postgres
 package import Pricing
 
-/// The calls for one subscription each: claimed, made, settled. Leases and retries live in real time.
+/// The requests to extend one subscription each, and what their calls do to them.
 package enum ExtensionCallQueries {
     package enum State: String, Sendable, CaseIterable {
         case queued, sending, unknown, extended, refused, ineligible
     }
 
-    /// One that is due.
-    package struct Due: Sendable, Equatable {
+    /// One that is due, or that a call carries.
+    package struct Request: Sendable, Equatable {
         package var originalTransactionID: String
         package var extensionID: String
         package var days: Int
         package var reason: Int
-        package var state: State
-        package var attempts: Int
-        /// An earlier attempt may have been applied though its answer was lost.
-        package var mayBeApplied: Bool
-        /// The business clock, UTC milliseconds.
+        /// An earlier call may have been applied though no check showed it.
+        package var isDoubtful: Bool
+        /// The business clock, UTC milliseconds: the first call.
         package var calledAt: Int64?
         package var renewalBefore: Instant?
+
+        init(_ row: Row) throws {
+            originalTransactionID = try row.text("original_transaction_id")
+            extensionID = try row.text("extension_id")
+            days = try row.int("extend_by_days")
+            reason = try row.int("reason_code")
+            isDoubtful = try row.bool("is_doubtful")
+            calledAt = try row.millisecondsOrNil("called_at")
+            renewalBefore = try row.instant("renewal_before")
+        }
     }
 
-    /// The buckets with due calls.
+    /// The state of the call `r` for the engine: once a statement tells of the extension it is only checked.
+    package static func gate(endpoint: String, now: Int64) -> CallGate {
+        CallGate(
+            .renewalExtension, endpoint: endpoint, now: now,
+            state: """
+                SELECT EXISTS (
+                    SELECT 1 FROM repricer.attributed_extensions a
+                    WHERE a.original_transaction_id = r.subject AND a.extension_id = ANY (r.carries)
+                        AND a.outcome <> 'failed') AS is_over, false AS is_held
+                """,
+            othersWait: SubjectWork.waits)
+    }
+
+    /// The buckets with due requests.
     package static func dueBuckets(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -30,71 +51,80 @@ package enum ExtensionCallQueries {
             """
             -- name: extensionBuckets
             SELECT b.bucket FROM generate_series(0, 63) AS b (bucket), LATERAL (
-                SELECT 1 FROM repricer.extension_calls c
-                WHERE c.bucket = b.bucket::smallint AND c.state IN ('queued', 'sending', 'unknown')
-                    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
-                LIMIT 1) one
+                SELECT 1 FROM repricer.extension_requests c
+                WHERE c.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow)) LIMIT 1) one
             ORDER BY b.bucket
             """
         ).map { try $0.int("bucket") }
     }
 
-    /// Nothing else is in flight for the subscription of the call `c`. One that is queued begins anew.
-    private static func isFree(realNow: Int64) -> SQL {
-        OtherCalls.none(
-            besides: .renewalExtension, of: "c.original_transaction_id",
-            since: "CASE WHEN c.state = 'queued' THEN 'infinity' ELSE c.called_at END",
-            realNow: realNow)
+    private static func isDue(realNow: Int64) -> SQL {
+        """
+        c.state = 'queued' AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+        """
     }
 
-    /// Locks the subscriptions of due calls and returns them. One with another call in flight waits, and one with
+    /// Locks the subscriptions of due requests and returns them. One with a call in flight waits, and one with
     /// notifications not yet folded: its facts are not the newest. None while everything is paused.
     package static func lockDue(
         bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
-    ) throws -> [Due] {
+    ) throws -> [Request] {
+        let isFree: SQL = """
+            NOT \(fragment: StoreCallQueries.isInFlight(
+                "c.original_transaction_id", bucket: "c.bucket"))
+            """
         let due = try connection.query(
             """
             -- name: lockDueExtensions
-            SELECT c.* FROM repricer.extension_calls c
-            JOIN repricer.subscriptions s USING (original_transaction_id)
-            WHERE c.bucket = \(bucket)::smallint AND c.state IN ('queued', 'sending', 'unknown')
-                AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+            SELECT c.* FROM repricer.extension_requests c
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+            WHERE c.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow))
                 AND NOT (SELECT is_paused FROM repricer.service_controls)
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.inbox i
                     WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
-                AND \(fragment: isFree(realNow: realNow))
+                AND \(fragment: isFree)
             ORDER BY c.next_attempt_at NULLS FIRST, c.original_transaction_id LIMIT \(limit)
             FOR UPDATE OF s, c SKIP LOCKED
             """
-        ).map { row in
-            Due(
-                originalTransactionID: try row.text("original_transaction_id"),
-                extensionID: try row.text("extension_id"), days: try row.int("extend_by_days"),
-                reason: try row.int("reason_code"),
-                state: State(rawValue: try row.text("state")) ?? .unknown,
-                attempts: try row.int("attempts"), mayBeApplied: try row.bool("may_be_applied"),
-                calledAt: try row.millisecondsOrNil("called_at"),
-                renewalBefore: try row.instant("renewal_before"))
-        }
+        ).map { try Request($0) }
         guard !due.isEmpty else { return [] }
         // Asked for once more under the locks: another call may have begun before they were had.
         let free = try connection.query(
             """
             -- name: freeExtensions
-            SELECT c.original_transaction_id FROM repricer.extension_calls c
+            SELECT c.original_transaction_id FROM repricer.extension_requests c
             WHERE c.original_transaction_id = ANY (\(due.map(\.originalTransactionID))::text[])
-                AND c.state IN ('queued', 'sending', 'unknown') AND \(fragment: isFree(realNow: realNow))
+                AND c.bucket = \(bucket)::smallint AND c.state = 'queued' AND \(fragment: isFree)
             """
         ).map { try $0.text("original_transaction_id") }
-        let isFree = Set(free)
-        return due.filter { isFree.contains($0.originalTransactionID) }
+        let isStillFree = Set(free)
+        return due.filter { isStillFree.contains($0.originalTransactionID) }
+    }
+
+    /// The requests that these calls carry, by call id.
+    package static func requests(
+        of calls: [StoreCall], on connection: isolated PostgresConnection
+    ) throws -> [String: Request] {
+        let rows = try connection.query(
+            """
+            -- name: requestsOfExtensionCalls
+            SELECT t.call, c.* FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[])
+                AS t (id, call)
+            JOIN repricer.extension_requests c
+                ON c.original_transaction_id = t.id AND c.call_id = t.call
+                    AND c.bucket = \(calls.first?.bucket ?? -1)::smallint
+            """)
+        var requests: [String: Request] = [:]
+        for row in rows { requests[try row.text("call")] = try Request(row) }
+        return requests
     }
 
     /// The new renewal date that a notification or a status told since a call was made, when nothing but the call
     /// explains it.
     package static func toldSince(
-        _ due: Due, on connection: isolated PostgresConnection
+        _ due: Request, on connection: isolated PostgresConnection
     ) throws -> Instant? {
         try connection.query(
             """
@@ -110,7 +140,7 @@ package enum ExtensionCallQueries {
     /// The days of each mass extension that may have moved this renewal beyond what was known of it when the call was
     /// made; the newest eight. Word of one may be late for as long as Apple repeats a notification, which is a week.
     package static func massesThatMayHaveMoved(
-        _ due: Due, on connection: isolated PostgresConnection
+        _ due: Request, on connection: isolated PostgresConnection
     ) throws -> [Int] {
         try connection.query(
             """
@@ -132,40 +162,21 @@ package enum ExtensionCallQueries {
         ).map { try $0.int("extend_by_days") }
     }
 
-    /// The intent: written and committed before the call. One that was being sent when its process died may have
-    /// arrived.
+    /// Marks the request that a new call carries.
     package static func claim(
-        _ due: Due, owner: String, renewalBefore: Instant?, now: Int64, leaseUntil: Int64
+        _ due: Request, callID: String, renewalBefore: Instant?, now: Int64
     ) -> SQL {
         """
         -- name: claimExtension
-        UPDATE repricer.extension_calls SET state = 'sending', attempts = attempts + 1,
-            may_be_applied = may_be_applied OR state = 'sending',
+        UPDATE repricer.extension_requests SET state = 'sending', call_id = \(uuid: callID)::uuid,
             called_at = coalesce(called_at, \(timestamp: now)),
             renewal_before = coalesce(renewal_before, \(timestamp: renewalBefore?.milliseconds)),
-            lease_owner = \(uuid: owner)::uuid, leased_until = \(timestamp: leaseUntil),
-            next_attempt_at = \(timestamp: leaseUntil)
-        WHERE original_transaction_id = \(due.originalTransactionID)
-            AND extension_id = \(uuid: due.extensionID)::uuid
+            next_attempt_at = NULL
+        WHERE \(fragment: isOne(due))
         """
     }
 
-    /// Prolongs the lease of calls that are still out; one that was taken over, or whose lease is over, is left alone.
-    package static func renew(_ claimed: [Due], owner: String, realNow: Int64, until: Int64) -> SQL
-    {
-        """
-        -- name: renewExtensions
-        UPDATE repricer.extension_calls c
-        SET leased_until = \(timestamp: until), next_attempt_at = \(timestamp: until)
-        FROM unnest(\(claimed.map(\.originalTransactionID))::text[],
-            \(uuids: claimed.map(\.extensionID))::uuid[]) AS t (id, extension_id)
-        WHERE c.original_transaction_id = t.id AND c.extension_id = t.extension_id
-            AND c.lease_owner = \(uuid: owner)::uuid AND c.state = 'sending'
-            AND c.leased_until > \(timestamp: realNow)
-        """
-    }
-
-    /// How a call ended.
+    /// How a request ended.
     package struct Ending: Sendable {
         package enum Source: String, Sendable {
             case answer, notification, status, judgement
@@ -189,55 +200,63 @@ package enum ExtensionCallQueries {
         }
     }
 
-    /// `owner` is nil where the caller holds the row's lock instead of a lease. Nothing happens to one whose lease
-    /// was lost.
-    package static func settle(
-        _ due: Due, owner: String?, _ ending: Ending, at: Int64,
-        on connection: isolated PostgresConnection
-    ) throws -> Bool {
-        try connection.execute(
-            """
-            -- name: settleExtension
-            UPDATE repricer.extension_calls SET state = \(ending.state.rawValue),
-                settled_at = \(timestamp: at), settled_by = \(ending.settledBy.rawValue),
-                effective_at = \(timestamp: ending.effectiveAt?.milliseconds), code = \(ending.code),
-                detail = \(ending.detail), lease_owner = NULL, leased_until = NULL,
-                next_attempt_at = NULL
-            WHERE original_transaction_id = \(due.originalTransactionID)
-                AND extension_id = \(uuid: due.extensionID)::uuid
-                AND state IN ('queued', 'sending', 'unknown')
-                AND (\(uuid: owner)::uuid IS NULL OR lease_owner = \(uuid: owner)::uuid)
-            """) == 1
+    /// Ends a request without a call, under its lock.
+    package static func settle(_ due: Request, _ ending: Ending, at: Int64) -> SQL {
+        settle(ending, at: at, where: isOne(due))
     }
 
-    /// A claim of which nothing has left: as if it had not been made. Due again at `nextAt`, real time.
-    package static func putBack(_ due: Due, owner: String, nextAt: Int64) -> SQL {
+    /// Ends the request that a call carries.
+    package static func settle(_ call: StoreCall, _ ending: Ending, at: Int64) -> SQL {
+        settle(ending, at: at, where: isCarried(by: call))
+    }
+
+    private static func settle(_ ending: Ending, at: Int64, where isTheOne: SQL) -> SQL {
         """
-        -- name: putBackExtension
-        UPDATE repricer.extension_calls
-        SET state = CASE WHEN may_be_applied THEN 'unknown' ELSE 'queued' END,
-            attempts = attempts - 1,
-            called_at = CASE WHEN attempts > 1 THEN called_at END,
-            renewal_before = CASE WHEN attempts > 1 THEN renewal_before END,
-            lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt)
-        WHERE original_transaction_id = \(due.originalTransactionID)
-            AND extension_id = \(uuid: due.extensionID)::uuid AND lease_owner = \(uuid: owner)::uuid
+        -- name: settleExtension
+        UPDATE repricer.extension_requests SET state = \(ending.state.rawValue),
+            settled_at = \(timestamp: at), settled_by = \(ending.settledBy.rawValue),
+            effective_at = \(timestamp: ending.effectiveAt?.milliseconds), code = \(ending.code),
+            detail = \(ending.detail), next_attempt_at = NULL
+        WHERE \(fragment: isTheOne) AND state IN ('queued', 'sending', 'unknown')
         """
     }
 
-    /// Not settled: tried again at `nextAt`, real time. `mayBeApplied`: this attempt may have arrived.
-    package static func putOff(
-        _ due: Due, owner: String, mayBeApplied: Bool, nextAt: Int64, detail: String
+    /// Not applied, as far as is known: judged and called again at `nextAt`, real time.
+    package static func requeue(
+        _ call: StoreCall, reason: String, isDoubtful: Bool, nextAt: Int64?
     ) -> SQL {
         """
-        -- name: putOffExtension
-        UPDATE repricer.extension_calls
-        SET may_be_applied = may_be_applied OR \(mayBeApplied),
-            state = CASE WHEN may_be_applied OR \(mayBeApplied) THEN 'unknown' ELSE 'queued' END,
-            lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt),
-            detail = \(detail)
-        WHERE original_transaction_id = \(due.originalTransactionID)
-            AND extension_id = \(uuid: due.extensionID)::uuid AND lease_owner = \(uuid: owner)::uuid
+        -- name: requeueExtension
+        UPDATE repricer.extension_requests SET state = 'queued', call_id = NULL, detail = \(reason),
+            is_doubtful = is_doubtful OR \(isDoubtful),
+            called_at = CASE WHEN is_doubtful OR \(isDoubtful) THEN called_at END,
+            renewal_before = CASE WHEN is_doubtful OR \(isDoubtful) THEN renewal_before END,
+            next_attempt_at = \(timestamp: nextAt)
+        WHERE \(fragment: isCarried(by: call))
+        """
+    }
+
+    /// Nobody knows whether Apple has it.
+    package static func leaveUnknown(_ call: StoreCall, reason: String) -> SQL {
+        """
+        -- name: leaveExtensionUnknown
+        UPDATE repricer.extension_requests SET state = 'unknown', detail = \(reason)
+        WHERE \(fragment: isCarried(by: call))
+        """
+    }
+
+    private static func isOne(_ due: Request) -> SQL {
+        """
+        original_transaction_id = \(due.originalTransactionID)
+            AND extension_id = \(uuid: due.extensionID)::uuid
+            AND bucket = repricer.bucket_of(\(due.originalTransactionID))
+        """
+    }
+
+    private static func isCarried(by call: StoreCall) -> SQL {
+        """
+        original_transaction_id = \(call.subject) AND bucket = \(call.bucket)::smallint
+            AND call_id = \(uuid: call.callID)::uuid
         """
     }
 }

@@ -198,7 +198,7 @@ extension ExtensionQueries {
             GROUP BY theirs.original_transaction_id, theirs.id, e.renewal_at
             UNION ALL
             SELECT theirs.original_transaction_id, c.settled_at
-            FROM theirs JOIN repricer.extension_calls c ON c.original_transaction_id = theirs.id
+            FROM theirs JOIN repricer.extension_requests c ON c.original_transaction_id = theirs.id
             WHERE c.state = 'extended' AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
                     SELECT 1 FROM repricer.renewal_extensions e
                     WHERE e.original_transaction_id = c.original_transaction_id
@@ -219,7 +219,7 @@ extension ExtensionQueries {
         let rows = try connection.query(
             """
             -- name: extensionsUnderway
-            SELECT original_transaction_id FROM repricer.extension_calls
+            SELECT original_transaction_id FROM repricer.extension_requests
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 AND state IN ('queued', 'sending', 'unknown')
             UNION

@@ -41,9 +41,9 @@ package enum FoldQueries {
             new_price_milliunits, request_reference_id, undoes_change_id,
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
-                FROM repricer.price_change_requests r, jsonb_array_elements(r.call -> 'items') item
-                WHERE r.original_transaction_id = c.original_transaction_id
-                    AND r.request_reference_id = c.request_reference_id
+                FROM repricer.store_calls r, jsonb_array_elements(r.intent -> 'items') item
+                WHERE r.subject = c.original_transaction_id AND r.bucket = c.bucket
+                    AND r.call_id = c.request_reference_id
                     AND item ->> 'sku' = coalesce(c.called_sku, c.sku) LIMIT 1)
             END AS told_dependent_skus
         FROM repricer.price_changes c
@@ -120,19 +120,19 @@ package enum FoldQueries {
     private static func ownCancelsOf(_ ids: [String]) -> SQL {
         """
         -- name: ownCancels
-        SELECT original_transaction_id, request_reference_id, prepared_at, settled_at, reenabled_at
-        FROM repricer.cancel_requests
-        WHERE original_transaction_id = ANY (\(ids)::text[]) AND state <> 'refused'
-        ORDER BY original_transaction_id, prepared_at, request_reference_id
+        SELECT subject, call_id, prepared_at, settled_at, reenabled_at
+        FROM repricer.store_calls
+        WHERE subject = ANY (\(ids)::text[]) AND kind = 'cancel' AND (state <> 'refused' OR is_doubtful)
+        ORDER BY subject, prepared_at, call_id
         """
     }
 
     private static func ownCancels(_ rows: Rows) throws -> [String: [OwnCancel]] {
         var cancels: [String: [OwnCancel]] = [:]
         for row in rows {
-            cancels[try row.text("original_transaction_id"), default: []].append(
+            cancels[try row.text("subject"), default: []].append(
                 OwnCancel(
-                    requestReferenceID: try row.text("request_reference_id"),
+                    requestReferenceID: try row.text("call_id"),
                     preparedAt: Instant(milliseconds: try row.milliseconds("prepared_at")),
                     settledAt: try row.instant("settled_at"),
                     reenabledAt: try row.instant("reenabled_at")))

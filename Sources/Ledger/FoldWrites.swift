@@ -99,8 +99,12 @@ package struct FoldWrites: Sendable {
         statements += ExtensionFoldQueries.save(eventful)
         if !freed.isEmpty { statements.append(Self.releaseRoles(freed)) }
         if !holdsCalls {
-            if !touched.isEmpty { statements.append(Self.closeRequests(touched)) }
-            if !unanswered.isEmpty { statements.append(RequestQueries.reopen(unanswered)) }
+            if !touched.isEmpty {
+                statements.append(
+                    StoreCallQueries.closeSettled(
+                        touched.map { (id: $0.id, at: $0.at?.milliseconds) }))
+            }
+            if !unanswered.isEmpty { statements.append(StoreCallQueries.reopen(unanswered)) }
         }
         for one in eventful {
             statements += one.reopened.map { Self.restoreRoles(one.id, $0) }
@@ -267,9 +271,9 @@ package struct FoldWrites: Sendable {
     private static func saveReenabled(_ id: String, _ cancel: OwnCancel) -> SQL {
         """
         -- name: saveReenabled
-        UPDATE repricer.cancel_requests SET reenabled_at = \(timestamp: cancel.reenabledAt?.milliseconds)
-        WHERE original_transaction_id = \(id)
-            AND request_reference_id = \(uuid: cancel.requestReferenceID)
+        UPDATE repricer.store_calls SET reenabled_at = \(timestamp: cancel.reenabledAt?.milliseconds)
+        WHERE subject = \(id) AND call_id = \(uuid: cancel.requestReferenceID)
+            AND bucket = repricer.bucket_of(\(id))
         """
     }
 
@@ -362,25 +366,6 @@ package struct FoldWrites: Sendable {
         WHERE d.original_transaction_id = ANY (\(ids)::text[])
             AND c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
             AND c.ended_at IS NOT NULL
-        """
-    }
-
-    /// A request of unknown outcome whose changes a notification has settled needs no further call. One with a
-    /// call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
-    private static func closeRequests(_ touched: [(id: String, at: Instant?)]) -> SQL {
-        """
-        -- name: closeSettledRequests
-        UPDATE repricer.price_change_requests r
-        SET state = 'answered', settled_at = t.at
-        FROM unnest(\(touched.map(\.id))::text[],
-            \(timestamps: touched.map { $0.at?.milliseconds })::timestamptz[]
-        ) AS t (id, at)
-        WHERE r.original_transaction_id = t.id AND r.state = 'unknown'
-            AND r.next_attempt_at IS NOT NULL
-            AND NOT EXISTS (
-                SELECT 1 FROM repricer.price_changes c
-                WHERE c.original_transaction_id = r.original_transaction_id
-                    AND c.change_id = ANY (r.change_ids) AND c.state IN ('sending', 'unknown'))
         """
     }
 }

@@ -123,9 +123,10 @@ package enum GuardQueries {
                 AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
                 -- Not one that we turned off ourselves, for a parent elsewhere.
                 AND NOT EXISTS (
-                    SELECT FROM repricer.cancel_requests k
-                    WHERE k.original_transaction_id = c.original_transaction_id
-                        AND k.state <> 'refused' AND k.reenabled_at IS NULL)
+                    SELECT FROM repricer.store_calls k
+                    WHERE k.subject = c.original_transaction_id AND k.bucket = c.bucket
+                        AND k.kind = 'cancel' AND (k.state <> 'refused' OR k.is_doubtful)
+                        AND k.reenabled_at IS NULL)
                 AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
             """
         ).one().int64("rows")
@@ -259,14 +260,14 @@ package enum GuardQueries {
     }
 
     package static func batches(
-        of request: RequestQueries.Held, on connection: isolated PostgresConnection
+        of call: StoreCall, on connection: isolated PostgresConnection
     ) throws -> [Concerned] {
         try connection.query(
             """
-            -- name: batchesOfRequest
+            -- name: batchesOfCall
             SELECT DISTINCT batch_id, storefront FROM repricer.price_changes
-            WHERE original_transaction_id = \(request.originalTransactionID)
-                AND change_id = ANY (\(uuids: request.changeIDs)::uuid[])
+            WHERE original_transaction_id = \(call.subject)
+                AND change_id = ANY (\(uuids: call.carries)::uuid[])
             ORDER BY batch_id
             """
         ).map {

@@ -2,129 +2,80 @@ package import Postgres
 
 /// Mass extensions on their way, and the summaries that end them.
 package enum MassExtensionQueries {
-    /// One whose call or look is due, claimed.
-    package struct Held: Sendable, Equatable {
-        package var mass: ExtensionQueries.Mass
-        package var attempts: Int
-        /// An earlier attempt may have been taken though its answer was lost.
-        package var mayBeRunning: Bool
+    /// The state of the call `r` for the engine: one that is complete or given up is never sent again.
+    package static func gate(endpoint: String, now: Int64) -> CallGate {
+        CallGate(
+            .massExtension, endpoint: endpoint, now: now,
+            state: """
+                SELECT bool_or(m.state NOT IN ('sending', 'unknown', 'running')) AS is_over, false AS is_held
+                FROM repricer.mass_extensions m WHERE m.extension_id = ANY (r.carries)
+                """)
     }
 
-    /// Whether one is due.
-    package static func isDue(
+    /// Takes an approved one that is due, if there is one, with its bucket. None while everything is paused.
+    package static func takeDue(
         realNow: Int64, on connection: isolated PostgresConnection
-    ) throws -> Bool {
+    ) throws -> (mass: ExtensionQueries.Mass, bucket: Int)? {
         try connection.query(
             """
-            -- name: isMassExtensionDue
-            SELECT EXISTS (
-                SELECT FROM repricer.mass_extensions WHERE \(fragment: due(realNow: realNow))) AS is_due
+            -- name: takeDueMassExtension
+            SELECT m.*, b.bucket FROM repricer.mass_extensions m
+            CROSS JOIN LATERAL (SELECT repricer.bucket_of('product:' || m.product_id) AS bucket) b
+            WHERE m.state = 'queued' AND NOT (SELECT is_paused FROM repricer.service_controls)
+                AND (m.next_attempt_at IS NULL OR m.next_attempt_at <= \(timestamp: realNow))
+                AND NOT \(fragment: StoreCallQueries.isInFlight(
+                    "'product:' || m.product_id", bucket: "b.bucket"))
+            ORDER BY m.next_attempt_at NULLS FIRST LIMIT 1 FOR UPDATE OF m SKIP LOCKED
             """
-        ).one().bool("is_due")
+        ).oneOrNil().map { (try ExtensionQueries.Mass($0), try $0.int("bucket")) }
     }
 
-    /// A call (`queued`, `sending` of a dead process, `unknown`) or a look at its status (`running`). While everything
-    /// is paused only looks are made.
-    private static func due(realNow: Int64) -> SQL {
+    /// Its call is written.
+    package static func claim(_ id: String, now: Int64) -> SQL {
         """
-        (state = 'running' OR state IN ('queued', 'sending', 'unknown')
-                AND NOT (SELECT is_paused FROM repricer.service_controls))
-            AND (next_attempt_at IS NULL OR next_attempt_at <= \(timestamp: realNow))
-        """
-    }
-
-    /// Takes the next one that is due, if there is one. Its intent is written; the caller commits before it calls.
-    package static func claim(
-        owner: String, now: Int64, realNow: Int64, leaseUntil: Int64,
-        on connection: isolated PostgresConnection
-    ) throws -> Held? {
-        try connection.query(
-            """
-            -- name: claimMassExtension
-            WITH due AS (
-                SELECT extension_id FROM repricer.mass_extensions
-                WHERE \(fragment: due(realNow: realNow))
-                ORDER BY next_attempt_at NULLS FIRST LIMIT 1 FOR UPDATE SKIP LOCKED
-            )
-            UPDATE repricer.mass_extensions m SET
-                may_be_running = may_be_running OR state = 'sending',
-                attempts = CASE WHEN state = 'running' THEN attempts ELSE attempts + 1 END,
-                called_at = coalesce(called_at, \(timestamp: now)),
-                state = CASE WHEN state = 'running' THEN state ELSE 'sending' END,
-                lease_owner = \(uuid: owner)::uuid, leased_until = \(timestamp: leaseUntil),
-                next_attempt_at = \(timestamp: leaseUntil)
-            FROM due WHERE m.extension_id = due.extension_id
-            RETURNING m.*
-            """
-        ).oneOrNil().map { row in
-            Held(
-                mass: try ExtensionQueries.Mass(row), attempts: try row.int("attempts"),
-                mayBeRunning: try row.bool("may_be_running"))
-        }
-    }
-
-    /// Prolongs the lease of a call or look that is still out; one that was taken over, or whose lease is over, is
-    /// left alone.
-    package static func renew(_ id: String, owner: String, realNow: Int64, until: Int64) -> SQL {
-        """
-        -- name: renewMassExtension
-        UPDATE repricer.mass_extensions
-        SET leased_until = \(timestamp: until), next_attempt_at = \(timestamp: until)
-        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
-            AND leased_until > \(timestamp: realNow)
+        -- name: claimMassExtension
+        UPDATE repricer.mass_extensions SET state = 'sending', next_attempt_at = NULL,
+            called_at = coalesce(called_at, \(timestamp: now))
+        WHERE extension_id = \(uuid: id)::uuid
         """
     }
 
     /// Taken by the App Store, and at work.
-    package static func run(_ id: String, owner: String, lookAt: Int64) -> SQL {
+    package static func run(_ id: String) -> SQL {
         """
         -- name: runMassExtension
-        UPDATE repricer.mass_extensions SET state = 'running', lease_owner = NULL, leased_until = NULL,
-            next_attempt_at = \(timestamp: lookAt), code = NULL, detail = NULL
-        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
-            AND state IN ('sending', 'running')
+        UPDATE repricer.mass_extensions SET state = 'running', code = NULL, detail = NULL
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown', 'running')
         """
     }
 
-    package static func refuse(_ id: String, owner: String, code: String, detail: String) -> SQL {
+    package static func refuse(_ id: String, code: String, detail: String) -> SQL {
         """
         -- name: refuseMassExtension
-        UPDATE repricer.mass_extensions SET state = 'refused', lease_owner = NULL, leased_until = NULL,
-            next_attempt_at = NULL, code = \(code), detail = \(detail)
-        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
-            AND state = 'sending'
+        UPDATE repricer.mass_extensions SET state = 'refused', code = \(code), detail = \(detail)
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown')
         """
     }
 
-    /// A claim of which nothing has left: as if it had not been made. Due again at `nextAt`, real time.
-    package static func putBack(_ id: String, owner: String, nextAt: Int64) -> SQL {
+    /// Not taken: called again at `nextAt`, real time.
+    package static func requeue(_ id: String, detail: String, nextAt: Int64?) -> SQL {
         """
-        -- name: putBackMassExtension
-        UPDATE repricer.mass_extensions SET
-            attempts = CASE WHEN state = 'running' THEN attempts ELSE attempts - 1 END,
-            called_at = CASE WHEN state = 'running' OR attempts > 1 THEN called_at END,
-            state = CASE WHEN state = 'running' THEN state
-                WHEN may_be_running THEN 'unknown' ELSE 'queued' END,
-            lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt)
-        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
+        -- name: requeueMassExtension
+        UPDATE repricer.mass_extensions SET state = 'queued', called_at = NULL, detail = \(detail),
+            next_attempt_at = \(timestamp: nextAt)
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown')
         """
     }
 
-    /// Not settled: tried again at `nextAt`, real time. One that runs goes on running. `code` is what a look was
-    /// refused with; nil leaves the one before.
-    package static func putOff(
-        _ id: String, owner: String, mayBeRunning: Bool, nextAt: Int64, code: String? = nil,
-        detail: String
-    ) -> SQL {
+    /// Nobody knows whether it was taken; one that runs goes on running. `code` is what a check was refused with; nil
+    /// leaves the one before.
+    package static func leaveUnknown(_ id: String, code: String?, detail: String) -> SQL {
         """
-        -- name: putOffMassExtension
+        -- name: leaveMassExtensionUnknown
         UPDATE repricer.mass_extensions SET
-            may_be_running = may_be_running OR \(mayBeRunning),
-            state = CASE WHEN state = 'running' THEN state
-                WHEN may_be_running OR \(mayBeRunning) THEN 'unknown' ELSE 'queued' END,
-            lease_owner = NULL, leased_until = NULL, next_attempt_at = \(timestamp: nextAt),
+            state = CASE WHEN state = 'running' THEN state ELSE 'unknown' END,
             code = coalesce(\(code)::text, code), detail = \(detail)
-        WHERE extension_id = \(uuid: id)::uuid AND lease_owner = \(uuid: owner)::uuid
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown', 'running')
         """
     }
 
@@ -137,8 +88,8 @@ package enum MassExtensionQueries {
         UPDATE repricer.mass_extensions SET state = 'complete',
             completed_at = CASE WHEN state = 'given_up' THEN \(timestamp: at)
                 ELSE coalesce(completed_at, \(timestamp: at)) END,
-            status_succeeded = \(succeeded), status_failed = \(failed), lease_owner = NULL,
-            leased_until = NULL, next_attempt_at = NULL, code = NULL, detail = NULL
+            status_succeeded = \(succeeded), status_failed = \(failed), next_attempt_at = NULL,
+            code = NULL, detail = NULL
         WHERE extension_id = \(uuid: id)::uuid
             AND state IN ('sending', 'unknown', 'running', 'complete', 'given_up')
         """
@@ -209,14 +160,23 @@ package enum MassExtensionQueries {
                 completed_at = CASE WHEN m.state = 'given_up' THEN \(timestamp: summary.signedAt)
                     ELSE coalesce(m.completed_at, \(timestamp: summary.signedAt)) END,
                 summary_evidence = \(waiting.notificationUUID), summary_succeeded = \(summary.succeeded),
-                summary_failed = \(summary.failed), lease_owner = NULL, leased_until = NULL,
-                next_attempt_at = NULL, code = NULL, detail = NULL
+                summary_failed = \(summary.failed), next_attempt_at = NULL, code = NULL, detail = NULL
             WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
                 AND m.product_id = \(summary.productID)::text AND m.called_at IS NOT NULL
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.extension_summaries s
                     WHERE s.notification_uuid = m.summary_evidence
                         AND s.signed_at > \(timestamp: summary.signedAt))
+            """)
+        _ = try connection.execute(
+            """
+            -- name: closeCompleteMassExtension
+            UPDATE repricer.store_calls r SET state = 'answered', settled_at = \(timestamp: at)
+            FROM repricer.mass_extensions m
+            WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text) AND m.state = 'complete'
+                AND r.subject = 'product:' || m.product_id
+                AND r.bucket = repricer.bucket_of('product:' || m.product_id)
+                AND m.extension_id = ANY (r.carries) AND r.state IN ('sending', 'unknown')
             """)
         return try settle(waiting, summary, at: at, on: connection)
     }

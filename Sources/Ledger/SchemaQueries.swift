@@ -15,7 +15,7 @@ enum SchemaQueries {
 
     static let closedTable: SQL = """
         -- name: tableClosedToService
-        SELECT name FROM unnest(ARRAY['repricer.inbox', 'repricer.price_change_requests']) AS name
+        SELECT name FROM unnest(ARRAY['repricer.inbox', 'repricer.store_calls']) AS name
         WHERE NOT has_table_privilege(name, 'INSERT')
         LIMIT 1
         """

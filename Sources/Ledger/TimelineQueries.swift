@@ -51,13 +51,13 @@ package enum TimelineQueries {
             WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
             UNION ALL
             SELECT prepared_at, 2, 'request', 'Cancel a Subscription is called', NULL,
-                'for dependents of ' || array_to_string(parents, ', '), request_reference_id::text
-            FROM repricer.cancel_requests WHERE original_transaction_id = \(id)
+                'for dependents of ' || array_to_string(parents, ', '), call_id::text
+            FROM repricer.store_calls WHERE subject = \(id) AND kind = 'cancel'
             UNION ALL
             SELECT settled_at, 3, 'request', 'Cancel a Subscription is ' || state, NULL,
-                concat_ws(' ', http_status, error_code, error_message), request_reference_id::text
-            FROM repricer.cancel_requests
-            WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
+                concat_ws(' ', http_status, error_code, error_message), call_id::text
+            FROM repricer.store_calls
+            WHERE subject = \(id) AND kind = 'cancel' AND settled_at IS NOT NULL
             UNION ALL
             SELECT purchased_at, 4, 'charge', 'charged', sku,
                 price_milliunits || ' ' || currency || ' milliunits', transaction_id
@@ -118,11 +118,11 @@ package enum TimelineQueries {
         UNION ALL
         SELECT requested_at, 6, 'extension', 'extension by ' || extend_by_days || ' days requested',
             NULL, 'by ' || requested_by, extension_id::text
-        FROM repricer.extension_calls WHERE original_transaction_id = \(id)
+        FROM repricer.extension_requests WHERE original_transaction_id = \(id)
         UNION ALL
         SELECT settled_at, 7, 'extension', 'extension ' || state, NULL,
             concat_ws('; ', 'by ' || settled_by, code, detail), extension_id::text
-        FROM repricer.extension_calls
+        FROM repricer.extension_requests
         WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
         """
     }

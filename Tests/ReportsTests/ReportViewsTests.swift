@@ -311,11 +311,10 @@ import Testing
             SELECT '3', change_id, 'OTHER', 'PLAN', batch_id, 'declined', 'discrepancy',
                 '2026-03-01Z', 'e1'
             FROM repricer.price_changes WHERE original_transaction_id = '3';
-            INSERT INTO repricer.price_change_requests (original_transaction_id,
-                request_reference_id, change_ids, transaction_id, call, state, lease_owner,
-                lease_until, prepared_at)
-            SELECT '7', gen_random_uuid(), ARRAY[change_id], 't', '{}', 'unknown',
-                gen_random_uuid(), '2026-03-01Z', '2026-03-01Z'
+            INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state,
+                lease_owner, lease_until, in_flight_until, prepared_at)
+            SELECT repricer.bucket_of('7'), '7', gen_random_uuid(), 'price_change', ARRAY[change_id],
+                '{}', 'unknown', gen_random_uuid(), '2026-03-01Z', '2026-03-01Z', '2026-03-01Z'
             FROM repricer.price_changes WHERE original_transaction_id = '7';
             INSERT INTO repricer.subscriptions (original_transaction_id, items) VALUES ('8',
                 '[{"sku": "PLAN", "renews": true, "increase": {"status": "SCHEDULED", "price": 4990}}]');

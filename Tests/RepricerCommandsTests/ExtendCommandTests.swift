@@ -101,7 +101,7 @@ import Testing
         #expect(outcome.code == .inputRejected)
         #expect(outcome.messages.contains("\(code): "), "\(outcome.messages)")
         let connection = try await TestDatabase.connect()
-        #expect(try await connection.query("SELECT 1 FROM repricer.extension_calls").isEmpty)
+        #expect(try await connection.query("SELECT 1 FROM repricer.extension_requests").isEmpty)
         await connection.close()
     }
 

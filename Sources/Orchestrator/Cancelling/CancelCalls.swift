@@ -1,4 +1,7 @@
 import AppStore
+package import Calls
+import Foundation
+import Ledger
 import Pricing
 
 /// What a call of Cancel a Subscription says, kept as JSON with the intent: a retry sends the very same words.
@@ -43,6 +46,6 @@ extension LiveStoreCalls: CancelCalls {
         }
         let outcome = await client.cancel(
             transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
-        return StoreAnswer(outcome) { [$0.event] }
+        return StoreAnswer(outcome) { StoreWords([$0.event]) }
     }
 }

@@ -1,4 +1,4 @@
-import Foundation
+import Calls
 import Ledger
 import Pricing
 import ServiceKit
@@ -6,55 +6,48 @@ import ServiceKit
 /// Turns due changes into intents: locks their subscriptions, judges them on the newest facts, writes the
 /// intent and the claim in one transaction. Nothing has been called when it returns.
 struct Claimer: Sendable {
-    let pool: LedgerPool
-    /// Decides what is due.
-    let clock: any WallClock
-    /// Of the machine: leases, and the ids of requests.
-    let realClock: any WallClock
-    let rules = RuleCache()
-    let environment: StoreEnvironment
-    let owner: String
-    let leaseFor: Duration
-    /// In milliseconds of the machine's clock: so long after its lease a call may still be on its way.
-    let flightTime: Int64
+    let engine: CallEngine
+    private let rules = RuleCache()
+
+    init(engine: CallEngine) { self.engine = engine }
 
     /// Of the business clock: a call may take so long to be applied. One that could be later than its last instant
     /// is judged as of then, for it would take effect a renewal later than the ledger says. The periods of the other
     /// environments are too short for such care.
-    private var callTime: Int64 { environment == .production ? 60_000 : 0 }
+    private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
     /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
 
     struct Claim: Sendable {
-        var requests: [RequestQueries.Held] = []
-        /// The same by their ids.
-        var calls: [String: ClaimedCall] = [:]
+        var calls: [StoreCall] = []
+        /// What was read for them, by their ids.
+        var claimed: [String: ClaimedCall] = [:]
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
         var judged = 0
     }
 
-    /// Claims at most `limit` requests of one bucket.
+    /// Claims at most `limit` calls of one bucket.
     func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claim {
-        try await pool.withTransaction { connection in
+        try await engine.pool.withTransaction { connection in
             let (locked, revision) = try connection.ask(
                 DueQueries.locking(
                     turn.due, until: turn.until, limit: limit,
-                    realNow: realClock.nowMilliseconds()),
+                    realNow: engine.realClock.nowMilliseconds()),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
             // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
-            let now = Instant(milliseconds: clock.nowMilliseconds())
-            let realNow = realClock.nowMilliseconds()
+            let now = engine.now
+            let realNow = engine.realClock.nowMilliseconds()
             let (stored, unreadable) = (locked.stored, locked.unreadable)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings) = try connection.ask(
-                DispatchQueries.claimable(locked.ids, withoutCallsAt: realNow),
+                DispatchQueries.claimable(locked.ids, bucket: turn.bucket),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
             let inForce = try rules.inForce(at: now, revision: revision, on: connection)
-            let judge = Judge(rules: inForce, environment: environment, now: now)
+            let judge = Judge(rules: inForce, environment: engine.environment, now: now)
             let late = Judge(
-                rules: inForce, environment: environment, now: now.advanced(by: callTime))
+                rules: inForce, environment: engine.environment, now: now.advanced(by: callTime))
             var claim = Claim()
             // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
             var statements = unreadable.keys.sorted().map {
@@ -69,22 +62,20 @@ struct Claimer: Sendable {
                 let moves = judged.flatMap { $0.statements(now: now) }
                 statements += moves
                 guard
-                    let (request, intent, changes) = try request(
-                        of: judged, subscription.facts, now: now, realNow: realNow)
+                    let (call, intent, changes) = call(
+                        of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
-                claim.requests.append(request)
-                claim.calls[request.requestReferenceID] = ClaimedCall(
+                claim.calls.append(call)
+                claim.claimed[call.callID] = ClaimedCall(
                     intent,
                     found.wasCalled || !moves.isEmpty
                         ? nil
                         : ClaimedSubscription(
                             subscription, locked.versions[id], calling: changes,
-                            by: request.requestReferenceID, at: now))
+                            by: call.callID, at: now))
             }
-            statements += RequestQueries.insert(
-                claim.requests, owner: owner, leaseUntil: realNow + leaseFor.milliseconds,
-                flightTime: flightTime,
-                now: now.milliseconds)
+            statements += engine.intents(claim.calls, now: now)
+            statements += PriceCallQueries.claim(claim.calls, now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
         }
@@ -135,10 +126,10 @@ struct Claimer: Sendable {
             facts: facts)
     }
 
-    /// One request a subscription and claim: the group of the most urgent change.
-    private func request(
-        of judged: [JudgedChange], _ facts: SubscriptionFacts, now: Instant, realNow: Int64
-    ) throws -> (RequestQueries.Held, PriceChangeIntent, [DispatchQueries.OpenChange])? {
+    /// One call a subscription and claim: the group of the most urgent change.
+    private func call(
+        of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
+    ) -> (StoreCall, PriceChangeIntent, [DispatchQueries.OpenChange])? {
         let sendable = judged.filter(\.isSendable)
         guard let first = sendable.first else { return nil }
         let key = sendable.count > 1 ? first.groupKey : nil
@@ -159,12 +150,10 @@ struct Claimer: Sendable {
                     sku: $0.change.sku, price: $0.change.newPrice,
                     dependentSKUs: $0.change.dependentSKUs.filter(renewing.contains))
             })
-        let request = RequestQueries.Held(
-            originalTransactionID: facts.originalTransactionID,
-            requestReferenceID: intent.requestReferenceID,
-            changeIDs: group.map(\.change.changeID), transactionID: intent.transactionID,
-            call: intent.text)
-        return (request, intent, group.map(\.change))
+        let call = StoreCall(
+            .priceChange, subject: intent.originalTransactionID, callID: intent.requestReferenceID,
+            bucket: bucket, carries: group.map(\.change.changeID), intent: intent.text)
+        return (call, intent, group.map(\.change))
     }
 }
 

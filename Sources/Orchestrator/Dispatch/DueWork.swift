@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Synchronization
 
@@ -18,7 +19,7 @@ final class DueWork: Sendable {
     struct Found: Sendable {
         /// While everything is paused nothing is claimed and nothing sent again.
         var controls: ControlQueries.Everything
-        var open: RequestQueries.Waiting
+        var open: StoreCallQueries.Waiting
         /// Earliest deadline first.
         var due: [DueQueries.Due]
     }
@@ -32,30 +33,44 @@ final class DueWork: Sendable {
     }
 
     private let memory = Mutex(Memory())
+    private let engine: CallEngine
+    private let kind: PriceChangeKind
+
+    init(engine: CallEngine, kind: PriceChangeKind) {
+        self.engine = engine
+        self.kind = kind
+    }
 
     /// Wakes what is due and looks at what there is to do, as a rule in one round trip. `isThorough` looks at everything,
-    /// whatever it costs; `clock` is told the time on the way.
+    /// whatever it costs.
+    func look(wakes: Int, isThorough: Bool) async throws -> Found {
+        try await engine.pool.read { connection in
+            if let clock = engine.sharedClock, !clock.isKnown { try clock.follow(connection) }
+            return try look(wakes: wakes, isThorough: isThorough, on: connection)
+        }
+    }
+
     func look(
-        now: Int64, realNow: Int64, wakes: Int, isThorough: Bool, clock: SharedClock? = nil,
-        on connection: isolated LedgerConnection
+        wakes: Int, isThorough: Bool, on connection: isolated LedgerConnection
     ) throws -> Found {
+        let now = engine.clock.nowMilliseconds()
+        let realNow = engine.realClock.nowMilliseconds()
         let started = ContinuousClock.now
         let known = memory.withLock { $0 }
         var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
         let floors = everything ? nil : known
         var (awoken, controls, open, due, _) = try connection.ask(
             DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
-            ControlQueries.everything,
-            RequestQueries.waiting(from: floors?.leaseFloor, now: now, realNow: realNow),
+            ControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
             // While everything is paused nobody looks for changes.
             known.isPaused ? .answered([]) : earliest(from: floors, realNow: realNow),
-            clock?.following ?? .answered(()))
+            engine.sharedClock?.following ?? .answered(()))
         let isPaused = controls.isPaused
         if awoken > 0, !everything {
             // What woke may lie below every floor.
             everything = true
             (open, due) = try connection.ask(
-                RequestQueries.waiting(from: nil, now: now, realNow: realNow),
+                engine.waiting(kind),
                 isPaused ? .answered([]) : earliest(from: nil, realNow: realNow))
         } else if known.isPaused, !isPaused {
             due = try connection.ask(earliest(from: floors, realNow: realNow))
@@ -92,6 +107,8 @@ struct DueOrder: Sendable {
         var due: [DueQueries.Due]
         /// UTC milliseconds: only changes with a deadline until then; nil: whichever.
         var until: Int64?
+
+        var bucket: Int { due.first?.queue.bucket ?? -1 }
     }
 
     /// Changes whose deadlines lie this close together are as urgent as one another.

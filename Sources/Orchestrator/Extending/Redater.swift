@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Pricing
 import ServiceKit
@@ -5,14 +6,18 @@ import ServiceKit
 /// Dates unsent changes anew where an extension moved their renewal: send by, effective date and what waits. A sent
 /// change is the App Store's, and the fold moves it along.
 struct Redater: Sendable {
-    let world: Extender.World
+    let engine: CallEngine
     private let rules = RuleCache()
 
+    private static let perRound = 200
+
+    init(engine: CallEngine) { self.engine = engine }
+
     func round() async throws -> Int {
-        let limit = world.limits.redatingsPerRound
-        let (now, environment) = (world.now, world.environment)
+        let limit = Self.perRound
+        let (now, environment) = (engine.now, engine.environment)
         let rules = rules
-        return try await world.pool.withTransaction { connection in
+        return try await engine.pool.withTransaction { connection in
             let ids = try RedatingQueries.take(limit: limit, on: connection)
             guard !ids.isEmpty else { return 0 }
             let open = try DispatchQueries.openChanges(ids, on: connection)

@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import Ledger
 import Pricing
 import ServiceKit
@@ -6,12 +7,14 @@ import ServiceKit
 /// Folds `RENEWAL_EXTENSION`/`SUMMARY`: it names a request and no subscription. One of no request of ours is kept,
 /// counted and changes nothing.
 struct SummaryFolder: Sendable {
-    let world: Extender.World
+    let engine: CallEngine
+
+    private static let perRound = 100
 
     func round() async throws -> Int {
-        let limit = world.limits.summariesPerRound
-        let now = world.clock.nowMilliseconds()
-        let (folded, foreign) = try await world.pool.withTransaction { connection in
+        let limit = Self.perRound
+        let now = engine.clock.nowMilliseconds()
+        let (folded, foreign) = try await engine.pool.withTransaction { connection in
             let waiting = try MassExtensionQueries.waitingSummaries(limit: limit, on: connection)
             var foreign: [String] = []
             for one in waiting {
@@ -30,8 +33,8 @@ struct SummaryFolder: Sendable {
             return (waiting.count, foreign)
         }
         for request in foreign {
-            world.metrics.increment("repricer_foreign_summaries_total")
-            world.log.warning(
+            engine.metrics.increment("repricer_foreign_summaries_total")
+            engine.log.warning(
                 "a summary of an extension that was never requested here; see report renewal_extension",
                 ["request": request])
         }

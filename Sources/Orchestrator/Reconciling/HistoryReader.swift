@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import Ledger
 package import Pricing
 package import ServiceKit

@@ -1,3 +1,4 @@
+package import Calls
 package import Ledger
 import Pricing
 package import ServiceKit

@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Pricing
 
@@ -16,11 +17,11 @@ enum LookVerdict {
 
     init(_ answer: StoreAnswer, attempts: Int) {
         switch answer {
-        case .answered(let events, _):
+        case .answered(let words, _):
             self =
-                events.isEmpty
+                words.statements.isEmpty
                 ? .ended(.notFound, detail: "no_subscription: no subscription of this app")
-                : .read(events)
+                : .read(words.statements)
         case .throttled(let until, _): self = .throttled(until: until)
         case .refused(let refusal, _):
             let text = "\(refusal.code) \(refusal.name): \(refusal.message)"

@@ -1,11 +1,7 @@
-package import Pricing
-
 /// Why reconciling stopped before its end. What was done until then is kept, and the next run goes on from there.
 package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible {
     /// No answer, however often it was asked.
     case storeAway(String)
-    /// The App Store asked for a silence longer than this run waits.
-    case silenced(until: Instant)
     /// Our key, or the question itself, is refused; the text says what that means.
     case refused(String)
     /// Answers that lead nowhere: pages without an end, tokens that expire again and again.
@@ -18,8 +14,6 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
         switch self {
         case .storeAway(let why):
             "the App Store is away: \(why); run it again, it goes on from here"
-        case .silenced(let until):
-            "the App Store asked for silence until \(until.text); run it again then"
         case .refused(let why): "the App Store refuses: \(why)"
         case .brokenAnswer(let why): "the App Store's answers lead nowhere: \(why)"
         case .databaseAway(let why): "a notification was not stored: \(why); run it again"

@@ -1,3 +1,4 @@
+package import Calls
 package import Ledger
 package import Pricing
 package import ServiceKit
@@ -69,6 +70,7 @@ package struct Reconciler: Sendable {
 
     package static let leaseName = "reconcile"
     package static let historyEndpoint = "history"
+    package static let statusEndpoint = "status"
 
     let world: World
 
@@ -103,7 +105,7 @@ package struct Reconciler: Sendable {
         do {
             try await readHistory(since: since, lease: lease, progress, into: &summary.history)
             try await fold(into: &summary)
-            try await settleUnknown(lease: lease, into: &summary)
+            try await settleUnknown(into: &summary)
             try await lookAtSilent(into: &summary)
         } catch {
             count(summary)
@@ -145,18 +147,27 @@ package struct Reconciler: Sendable {
     private static let afterLook = Backoff(
         first: .milliseconds(500), max: .milliseconds(500), factor: 1)
 
-    private func settleUnknown(lease: HeldLease, into summary: inout Summary) async throws {
+    private func settleUnknown(into summary: inout Summary) async throws {
+        let statuses = budget(Self.statusEndpoint)
+        let engine = CallEngine(
+            pool: world.pool, environment: world.environment, clock: world.clock,
+            realClock: world.realClock, log: world.log, metrics: world.metrics,
+            limits: CallEngine.Limits())
+        try await engine.followClock()
+        let kind = PriceChangeKind(
+            store: world.store, budget: statuses, checkBudget: statuses,
+            policy: CallPolicy(retry: Self.afterLook),
+            halts: BatchHalts(
+                pool: world.pool, clock: world.clock, log: world.log, metrics: world.metrics))
         let unknown = UnknownOutcomes(
-            pool: world.pool, store: world.store, budget: budget(Canceller.endpoint),
-            settlement: Settlement(
-                pool: world.pool, log: world.log, retry: Self.afterLook),
-            clock: world.clock, realClock: world.realClock, leaseFor: .seconds(60))
-        var looked = UnknownOutcomes.Summary()
+            engine: engine, kind: kind,
+            settlement: CallSettlement(pool: world.pool, kind: kind, log: world.log))
+        var looked = UnknownOutcomes<PriceChangeKind>.Summary()
         defer {
             summary.unknownLooked = looked.looked
             summary.unknownSettled = looked.settled
         }
-        try await unknown.settleAll(owner: lease.owner, into: &looked)
+        try await unknown.settleAll(into: &looked)
     }
 
     private func lookAtSilent(into summary: inout Summary) async throws {
@@ -168,7 +179,7 @@ package struct Reconciler: Sendable {
                 on: connection)
         }
         let runner = LookRunner(
-            pool: world.pool, store: world.store, budget: budget(Canceller.endpoint),
+            pool: world.pool, store: world.store, budget: budget(Self.statusEndpoint),
             clock: world.clock, realClock: world.realClock, limits: limits.looks, log: world.log)
         for reason in [LookQueries.Reason.silent, .legacy] {
             try await runner.run(LookQueries.List(reason), into: &summary.looks)

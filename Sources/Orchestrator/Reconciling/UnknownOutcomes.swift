@@ -1,87 +1,86 @@
+import Calls
 import Ledger
 import Pricing
 import ServiceKit
 
-/// Settles calls of unknown outcome by reading their subscriptions' statuses; never sends one again.
-struct UnknownOutcomes: Sendable {
-    static let perRound = 25
-    static let max = 100_000
+/// Resolves calls of unknown outcome by reading their subscriptions' statuses; never sends one again.
+struct UnknownOutcomes<Kind: CallKind>: Sendable {
+    private static var perRound: Int { 25 }
 
-    let pool: LedgerPool
-    let store: any StoreCalls
-    let budget: CallBudget
-    let settlement: Settlement
-    let clock: any WallClock
-    let realClock: any WallClock
-    let leaseFor: Duration
+    let engine: CallEngine
+    let kind: Kind
+    let settlement: CallSettlement<Kind>
 
     struct Summary: Hashable, Sendable {
         var looked = 0
         var settled = 0
     }
 
-    func settleAll(owner: String, into summary: inout Summary) async throws {
-        let realNow = realClock.nowMilliseconds()
-        let ids = try await pool.withConnection { connection in
+    func settleAll(into summary: inout Summary) async throws {
+        let realNow = engine.realClock.nowMilliseconds()
+        let buckets = try await engine.pool.withConnection { connection in
             try await connection.read {
-                try RequestQueries.unknownOutcomes(realNow: realNow, limit: Self.max, on: $0)
+                try StoreCallQueries.unknownBuckets(kind.kind, realNow: realNow, on: $0)
             }
         }
-        for start in stride(from: 0, to: ids.count, by: Self.perRound) {
-            let some = Array(ids[start..<min(start + Self.perRound, ids.count)])
-            try await settle(some, owner: owner, into: &summary)
+        for bucket in buckets {
+            var seen: [String] = []
+            while true {
+                let calls = try await take(bucket, besides: seen)
+                guard !calls.isEmpty else { break }
+                seen += calls.map(\.callID)
+                try await settle(calls, into: &summary)
+            }
         }
     }
 
-    private func settle(
-        _ ids: [String], owner: String, into summary: inout Summary
-    ) async throws {
-        let realNow = realClock.nowMilliseconds()
-        let now = clock.nowMilliseconds()
-        let until = realNow + leaseFor.milliseconds
-        let held = try await pool.withTransaction { connection in
-            try RequestQueries.takeOverUnknown(
-                ids, owner: owner, leaseUntil: until, now: now, realNow: realNow, on: connection)
+    private func take(_ bucket: Int, besides seen: [String]) async throws -> [StoreCall] {
+        let (gate, realNow) = (
+            kind.gate(now: engine.clock.nowMilliseconds()), engine.realClock.nowMilliseconds()
+        )
+        return try await engine.pool.withTransaction { connection in
+            try StoreCallQueries.takeOverUnknown(
+                gate, bucket: bucket, owner: engine.owner, leaseUntil: engine.leaseUntil,
+                realNow: realNow, limit: Self.perRound, besides: seen, on: connection)
         }
-        let answers = try await withThrowingTaskGroup(
-            of: (RequestQueries.Held, StoreAnswer).self
-        ) { group in
-            for request in held {
-                // Each at its own instant; one not looked at stays leased, and is due again when that ends.
-                try await budget.takeOne()
-                group.addTask { (request, await store.look(transactionID: request.transactionID)) }
+    }
+
+    private func settle(_ calls: [StoreCall], into summary: inout Summary) async throws {
+        let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
+            for call in calls {
+                // Each at its own instant; one not checked stays leased, and is due again when that ends.
+                try await kind.checkBudget.takeOne()
+                group.addTask { Attempt(call, await kind.check(call)) }
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
         var stop: ReconcileError?
-        for (request, answer) in answers {
-            stop = try await settle(request, answer, into: &summary) ?? stop
+        for attempt in attempts {
+            stop = try await settle(attempt, into: &summary) ?? stop
         }
         if let stop { throw stop }
     }
 
     private func settle(
-        _ request: RequestQueries.Held, _ answer: StoreAnswer, into summary: inout Summary
+        _ attempt: Attempt<Kind>, into summary: inout Summary
     ) async throws -> ReconcileError? {
-        let now = Instant(milliseconds: clock.nowMilliseconds())
-        let realNow = realClock.nowMilliseconds()
+        let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
         summary.looked += 1
         do {
-            _ = try await settlement.settle(request, answer, newest: [], now: now, realNow: realNow)
+            _ = try await settlement.settle([attempt], now: now, realNow: realNow)
         } catch  where isDataFault(error) {
-            try await settlement.setAside(
-                request, answer, because: error, now: now, realNow: realNow)
+            try await settlement.quarantine(attempt, because: error, now: now, realNow: realNow)
         }
-        let isSettled = try await pool.withConnection { connection in
-            try await connection.read { try RequestQueries.isSettled(request, on: $0) }
+        let isSettled = try await engine.pool.withConnection { connection in
+            try await connection.read { try StoreCallQueries.isSettled(attempt.call, on: $0) }
         }
         if isSettled { summary.settled += 1 }
-        switch answer {
+        switch attempt.answer {
         case .throttled(let until, _):
-            try await budget.block(until: until)
+            try await kind.checkBudget.block(until: until)
             return nil
         case .refused(let refusal, _) where refusal.meaning == .haltService:
-            return .refused("\(refusal.code) \(refusal.name)")
+            return .refused(refusal.codeAndName)
         case .notSent(let reason): return .storeAway(reason)
         case .answered, .refused, .unknown: return nil
         }

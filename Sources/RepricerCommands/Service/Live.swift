@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import Glibc
 import HTTP
 import JOSE
@@ -164,19 +165,31 @@ struct Live: Sendable {
         min(.milliseconds(500), max(.milliseconds(20), clock.realDuration(of: .seconds(1800))))
     }
 
+    /// What carries calls of a component.
+    private func engine(
+        _ pool: LedgerPool, _ component: String, callsPerClaim: Int? = nil
+    ) throws -> CallEngine {
+        var limits = CallEngine.Limits()
+        limits.callsPerClaim = callsPerClaim ?? limits.callsPerClaim
+        return CallEngine(
+            pool: pool,
+            environment: try configuration.required(configuration.environment, .environment),
+            clock: clock, realClock: realClock, log: log.with(component: component),
+            metrics: metrics, limits: limits)
+    }
+
     /// Renewal-date extensions.
     func extender(_ pool: LedgerPool) throws -> Extender {
         let client = try client(HTTPClientLimits())
-        var world = Extender.World(
-            pool: pool, calls: client, store: LiveStoreCalls(client: client),
-            environment: try configuration.required(configuration.environment, .environment),
-            clock: clock, log: log.with(component: "extender"), metrics: metrics)
-        world.limits.extendPerSecond =
+        var limits = Extender.Limits()
+        limits.extendPerSecond =
             try configuration.required(configuration.extendRate, .extendRate).perSecond
-        world.limits.statusPerSecond =
+        limits.statusPerSecond =
             try configuration.required(configuration.statusRate, .statusRate).perSecond
-        world.limits.idleWait = idleWait
-        return Extender(world)
+        limits.idleWait = idleWait
+        return Extender(
+            try engine(pool, "extender"), calls: client, store: LiveStoreCalls(client: client),
+            limits: limits)
     }
 
     /// Calls at a time: five seconds of the rate, for an App Store that has become slow.
@@ -185,7 +198,6 @@ struct Live: Sendable {
     /// What delivers and folds: scheduler, projector, canceller.
     func delivery(_ pool: LedgerPool) throws -> [any Service] {
         let store = try store(callsMax: Self.callsMax)
-        let environment = try configuration.required(configuration.environment, .environment)
         var looking = Canceller.Limits()
         var limits = Scheduler.Limits()
         let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
@@ -216,13 +228,10 @@ struct Live: Sendable {
                 pool: pool, log: log.with(component: "projector"), metrics: metrics, limits: folding
             ),
             Scheduler(
-                Scheduler.World(
-                    pool: pool, store: store, environment: environment, clock: clock,
-                    log: log.with(component: "scheduler"), metrics: metrics, limits: limits)),
+                try engine(pool, "scheduler", callsPerClaim: limits.requestsPerClaim), store: store,
+                limits: limits),
             Canceller(
-                Canceller.World(
-                    pool: pool, store: store, cancels: store, clock: clock,
-                    log: log.with(component: "canceller"), metrics: metrics, limits: looking)),
+                try engine(pool, "canceller"), store: store, cancels: store, limits: looking),
             WebhookSender(
                 pool: pool, target: try webhookTarget(), log: log.with(component: "webhooks"),
                 metrics: metrics),

@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import Ledger
 import Orchestrator
 import Pricing
@@ -73,9 +74,10 @@ extension Commands {
 
     /// What stopped reading from the App Store, with its exit code.
     static func commandFailure(_ failure: any Error) -> any Error {
+        if failure is LongSilence { return CommandFailure(.unavailable, "\(failure)") }
         guard let error = failure as? ReconcileError else { return failure }
         switch error {
-        case .storeAway, .silenced, .databaseAway: return CommandFailure(.unavailable, "\(error)")
+        case .storeAway, .databaseAway: return CommandFailure(.unavailable, "\(error)")
         case .refused, .brokenAnswer: return CommandFailure(.failed, "\(error)")
         case .leaseLost: return CommandFailure(.conflict, "\(error)")
         }

@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import HTTP
 import JOSE
 import Ledger

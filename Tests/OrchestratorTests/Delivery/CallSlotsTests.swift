@@ -3,7 +3,7 @@ import ServiceKit
 import Synchronization
 import Testing
 
-@testable import Orchestrator
+@testable import Calls
 
 /// How a process keeps the slots that it reserved.
 struct CallSlotsTests {

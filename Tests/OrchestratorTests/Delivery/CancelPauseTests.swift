@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Orchestrator
 import Postgres
@@ -30,8 +31,8 @@ import Testing
         try await world.service.withConnection { connection in
             try await connection.query(
                 """
-                SELECT next_step || ' ' || attempts || '/' || looks AS said
-                FROM repricer.cancel_requests WHERE settled_at IS NULL ORDER BY 1
+                SELECT next_step || ' ' || attempts || '/' || checks AS said
+                FROM repricer.store_calls WHERE kind = 'cancel' AND settled_at IS NULL ORDER BY 1
                 """
             ).map { try $0.text("said") }
         }
@@ -44,7 +45,7 @@ import Testing
         let store = world.cancellingStore(
             [.hollow, .unavailable], items: ["1": ["B"], "2": ["FAR"], "3": ["NEAR"]])
         try await world.run(world.canceller(store))
-        #expect(try await open(world) == ["look 1/0", "send 1/0"])
+        #expect(try await open(world) == ["check 1/0", "send 1/0"])
         let batch = try await world.service.withConnection { connection in
             try await connection.query("SELECT batch_id::text FROM repricer.batches").one()
                 .text("batch_id")
@@ -95,9 +96,7 @@ import Testing
     }
 
     @Test func limits_ofCallsThatChange_letNoneLeaveASecondAfterItsClaim() {
-        #expect(Canceller.Limits().leavesWithin <= .milliseconds(750))
-        #expect(Extender.Limits().leavesWithin <= .milliseconds(750))
-        #expect(Scheduler.Limits().leavesWithin <= .milliseconds(750))
+        #expect(CallEngine.Limits().leavesWithin <= .milliseconds(750))
     }
 
     @Test func service_toldToStopWithACallOut_endsWithoutItsAnswer() async throws {

@@ -23,7 +23,7 @@ import Testing
         #expect(try await world.dependents() == ["2/FAR confirmed"])
         #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
         #expect(store.applied.count == 1)
-        #expect(try await world.count("cancel_requests") == 1)
+        #expect(try await world.count("store_calls WHERE kind = 'cancel'") == 1)
         await world.close()
     }
 

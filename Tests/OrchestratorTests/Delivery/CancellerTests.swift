@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Orchestrator
 import Postgres
@@ -112,10 +113,7 @@ extension DeliveryWorld {
     }
 
     fileprivate func canceller(_ store: LookingStore) -> Canceller {
-        Canceller(
-            Canceller.World(
-                pool: service, store: store, cancels: store, clock: clock, realClock: realClock,
-                log: .silent, metrics: Metrics(), wait: { _ in }))
+        Canceller(engine(), store: store, cancels: store, wait: { _ in })
     }
 
     fileprivate func cancellations() async throws -> [String] {

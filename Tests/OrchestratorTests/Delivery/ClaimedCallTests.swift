@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Postgres
 import Pricing
@@ -22,7 +23,7 @@ import Testing
 
         let claim = try await world.claim()
 
-        let claimed = try #require(claim.calls.values.first?.subscription)
+        let claimed = try #require(claim.claimed.values.first?.subscription)
         let (stored, versions, known) = try await world.service.withTransaction { connection in
             (
                 try SubscriptionQueries.load(["1"], on: connection),
@@ -52,7 +53,7 @@ import Testing
         let known = try await world.service.read {
             try $0.ask(FoldQueries.knowing(of: ["1"]))
         }
-        let claimed = try #require(claim.calls.values.first?.subscription)
+        let claimed = try #require(claim.claimed.values.first?.subscription)
         #expect(claimed.changes.map(\.sku) == ["B"])
         #expect(claimed.changes == known.changes["1"])
         await world.close()
@@ -80,8 +81,8 @@ import Testing
         var claims: [Claimer.Claim] = []
         for _ in 0..<3 { claims.append(try await world.claim()) }
 
-        #expect(claims.flatMap(\.requests).count == 3)
-        #expect(claims.flatMap(\.calls.values).allSatisfy { $0.subscription == nil })
+        #expect(claims.flatMap(\.calls).count == 3)
+        #expect(claims.flatMap(\.claimed.values).allSatisfy { $0.subscription == nil })
         await world.close()
     }
 
@@ -170,18 +171,20 @@ import Testing
         try await world.submitAndApprove(["1", "2"].map { World.row($0) })
 
         let written = try await world.service.withTransaction { connection in
-            let requests = try connection.query(
-                "SELECT original_transaction_id AS id, change_id FROM repricer.price_changes"
+            let calls = try connection.query(
+                """
+                SELECT original_transaction_id AS id, bucket, change_id FROM repricer.price_changes
+                """
             ).map { row in
-                RequestQueries.Held(
-                    originalTransactionID: try row.text("id"),
-                    requestReferenceID: try row.text("change_id"),
-                    changeIDs: [try row.text("change_id")], transactionID: "1", call: "{}")
+                StoreCall(
+                    .priceChange, subject: try row.text("id"), callID: try row.text("change_id"),
+                    bucket: try row.int("bucket"), carries: [try row.text("change_id")],
+                    intent: "{}")
             }
-            _ = try connection.pipeline(
-                RequestQueries.insert(
-                    requests, owner: "01890000-0000-7000-8000-000000000001", leaseUntil: 0,
-                    flightTime: 0, now: world.now.milliseconds))
+            for call in calls {
+                _ = try connection.pipeline(
+                    PriceCallQueries.claim([call], now: world.now.milliseconds))
+            }
             let row = try connection.query(
                 """
                 SELECT pg_stat_get_xact_tuples_updated('repricer.price_changes'::regclass) AS rows,
@@ -227,7 +230,7 @@ import Testing
                 DueQueries.earliest(realNow: world.realClock.nowMilliseconds()))
         }
 
-        #expect(claim.requests.count == 1)
+        #expect(claim.calls.count == 1)
         #expect(due.isEmpty)
         await world.close()
     }
@@ -251,9 +254,9 @@ import Testing
             let due = try connection.ask(DueQueries.earliest(realNow: realNow))
             let locked = try connection.ask(
                 DueQueries.locking(due, until: nil, limit: 1, realNow: realNow))
-            return (locked.ids, try await world.claim().requests)
+            return (locked.ids, try await world.claim().calls)
         }
-        let third = try await world.claim().requests
+        let third = try await world.claim().calls
 
         #expect(first.count == 1)
         #expect(second.isEmpty)
@@ -263,10 +266,17 @@ import Testing
 }
 
 extension DeliveryWorld {
-    private var claimer: Claimer {
-        Claimer(
-            pool: service, clock: clock, realClock: realClock, environment: .production,
-            owner: "01890000-0000-7000-8000-000000000001", leaseFor: .seconds(60), flightTime: 0)
+    private var claimer: Claimer { Claimer(engine: engine()) }
+
+    /// How calls of price changes are carried by this world.
+    func priceKind(_ pool: LedgerPool? = nil) -> PriceChangeKind {
+        let engine = engine(pool: pool)
+        let budget = CallBudget.statuses(engine, perSecond: 50, wait: { _ in })
+        return PriceChangeKind(
+            store: store, budget: budget, checkBudget: budget,
+            policy: CallPolicy(retry: Backoff(first: .seconds(1), max: .seconds(1))),
+            halts: BatchHalts(
+                pool: engine.pool, clock: clock, log: .silent, metrics: Metrics()))
     }
 
     /// Of the first bucket with something due.
@@ -287,26 +297,25 @@ extension DeliveryWorld {
         _ claim: Claimer.Claim, _ sku: String = "A", _ end: End = .applied,
         signedAt: Instant? = nil
     ) async throws {
-        let request = try #require(claim.requests.first)
-        let settlement = Settlement(
-            pool: service, log: .silent, retry: Backoff(first: .seconds(1), max: .seconds(1)))
+        let call = try #require(claim.calls.first)
+        let settlement = CallSettlement(pool: service, kind: priceKind(), log: .silent)
         let ours = try await settlement.settle(
             [
                 Attempt(
-                    request, answer(to: request, sku, end, signedAt: signedAt ?? now),
-                    claimed: claim.calls[request.requestReferenceID])
+                    call, answer(to: call, sku, end, signedAt: signedAt ?? now),
+                    claimed: claim.claimed[call.callID])
             ], now: now, realNow: realClock.nowMilliseconds())
-        #expect(ours == [request.requestReferenceID])
+        #expect(ours == [call.callID])
     }
 
     private func answer(
-        to request: RequestQueries.Held, _ sku: String, _ end: End, signedAt: Instant
+        to call: StoreCall, _ sku: String, _ end: End, signedAt: Instant
     ) -> StoreAnswer {
         switch end {
         case .applied:
             var answer = Self.scheduled("1", sku, at: signedAt)
             answer.source = .response
-            answer.key.evidenceID = request.requestReferenceID
+            answer.key.evidenceID = call.callID
             answer.renewal?.consistencyToken = "answer"
             return .answered([answer], StoreReply(httpStatus: 200))
         case .refused:

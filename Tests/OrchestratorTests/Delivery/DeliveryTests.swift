@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Orchestrator
 import Postgres
@@ -30,7 +31,7 @@ import Testing
         _ = try await delivery.value
 
         let preparedAt = try await world.service.withConnection { connection in
-            try await connection.query("SELECT prepared_at FROM repricer.price_change_requests")
+            try await connection.query("SELECT prepared_at FROM repricer.store_calls")
                 .one()
                 .milliseconds("prepared_at")
         }
@@ -118,8 +119,8 @@ import Testing
     /// Sent in vain nine times: what the next answer asks for does not wait as long as a tenth would.
     @Test(arguments: [
         // Refused, so a look; looked at and not applied, so a call.
-        ("send", ScriptedStore.Reply.refused(.refresh, code: 4_000_082), "look"),
-        ("look", .unavailable, "send"),
+        ("send", ScriptedStore.Reply.refused(.refresh, code: 4_000_082), "check"),
+        ("check", .unavailable, "send"),
     ])
     func delivery_answeredAfterManyAttempts_goesOnSoon(
         step: String, reply: ScriptedStore.Reply, next: String
@@ -132,7 +133,7 @@ import Testing
         try await world.deliver(scheduler)
         try await world.service.withConnection { connection in
             _ = try await connection.execute(
-                "UPDATE repricer.price_change_requests SET attempts = 9, next_step = \(step)")
+                "UPDATE repricer.store_calls SET attempts = 9, next_step = \(step)")
         }
 
         world.realClock.advance(by: .seconds(2))
@@ -143,7 +144,7 @@ import Testing
             try await connection.query(
                 """
                 SELECT next_step, next_attempt_at <= \(timestamp: until) AS is_soon
-                FROM repricer.price_change_requests
+                FROM repricer.store_calls
                 """
             ).one()
         }

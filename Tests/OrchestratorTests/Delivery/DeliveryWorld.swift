@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Orchestrator
 import Postgres
@@ -126,22 +127,31 @@ struct DeliveryWorld {
     func scheduler(
         calls: (any StoreCalls)? = nil,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
-        leaseFor: Duration = Scheduler.Limits().leaseFor,
+        leaseFor: Duration = CallEngine.Limits().leaseFor,
         perSecond: Int? = Scheduler.Limits().changePricePerSecond,
         wait: @escaping CallBudget.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()
-        limits.leaseFor = leaseFor
         limits.changePricePerSecond = perSecond
         limits.retry = retry
-        limits.failureWait = .zero
+        var engine = CallEngine.Limits()
+        engine.leaseFor = leaseFor
+        engine.failureWait = .zero
         // A crowded machine is no reason to hold a call back.
-        limits.leavesWithin = .seconds(60)
+        engine.leavesWithin = .seconds(60)
+        engine.checksWithin = .seconds(60)
         return Scheduler(
-            Scheduler.World(
-                pool: service, store: calls ?? store, environment: .production,
-                clock: clock, realClock: realClock, log: .silent, metrics: Metrics(),
-                limits: limits, wait: wait))
+            self.engine(engine), store: calls ?? store, limits: limits, wait: wait)
+    }
+
+    /// What carries calls, on the clocks of this world.
+    func engine(
+        _ limits: CallEngine.Limits = CallEngine.Limits(), pool: LedgerPool? = nil,
+        environment: StoreEnvironment = .production, log: Log = .silent
+    ) -> CallEngine {
+        CallEngine(
+            pool: pool ?? service, environment: environment, clock: clock, realClock: realClock,
+            log: log, metrics: Metrics(), limits: limits)
     }
 
     /// Rounds until nothing is left to do now.
@@ -172,7 +182,7 @@ struct DeliveryWorld {
     func requestStates() async throws -> [String] {
         try await service.withConnection { connection in
             try await connection.query(
-                "SELECT state FROM repricer.price_change_requests ORDER BY request_reference_id"
+                "SELECT state FROM repricer.store_calls WHERE kind = 'price_change' ORDER BY call_id"
             ).map { try $0.text("state") }
         }
     }

@@ -1,3 +1,4 @@
+import Calls
 import Foundation
 import Ledger
 import Orchestrator
@@ -14,17 +15,17 @@ import Testing
 
     /// One that a slow machine does not make hold back its calls.
     private func scheduler(
-        _ world: World, _ store: SilentStore, _ change: (inout Scheduler.Limits) -> Void
+        _ world: World, _ store: SilentStore, drainFor: Duration = CallEngine.Limits().drainFor,
+        _ change: (inout Scheduler.Limits) -> Void
     ) -> Scheduler {
         var limits = Scheduler.Limits()
-        limits.leavesWithin = .seconds(60)
-        limits.leaseFor = .seconds(90)
         change(&limits)
-        return Scheduler(
-            Scheduler.World(
-                pool: world.service, store: store, environment: .production, clock: world.clock,
-                realClock: world.realClock, log: .silent, metrics: Metrics(), limits: limits,
-                wait: { _ in }))
+        var engine = CallEngine.Limits()
+        engine.leavesWithin = .seconds(60)
+        engine.leaseFor = .seconds(90)
+        engine.callsPerClaim = limits.requestsPerClaim
+        engine.drainFor = drainFor
+        return Scheduler(world.engine(engine), store: store, limits: limits, wait: { _ in })
     }
 
     private func due(_ bucket: Int, _ hours: Int64) -> DueQueries.Due {
@@ -157,9 +158,9 @@ import Testing
             ])
 
         let read = try PriceChangeIntent(
-            of: .init(
-                originalTransactionID: "1", requestReferenceID: "id", changeIDs: ["c"],
-                transactionID: "1", call: intent.text))
+            of: StoreCall(
+                .priceChange, subject: "1", callID: "id", bucket: 0, carries: ["c"],
+                intent: intent.text))
 
         #expect(read == intent)
     }
@@ -190,7 +191,7 @@ import Testing
         try await world.subscribe("1")
         try await world.submitAndApprove([World.row("1")])
         let store = SilentStore(to: ["1"], others: world.store)
-        let scheduler = scheduler(world, store) { $0.drainFor = .milliseconds(50) }
+        let scheduler = scheduler(world, store, drainFor: .milliseconds(50)) { _ in }
         let service = Task { try await scheduler.run() }
         while store.asked == 0 { await Task.yield() }
 

@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Orchestrator
 import Postgres
@@ -52,6 +53,15 @@ final class CancellingStore: StoreCalls, CancelCalls {
 
     var calls: [CancelIntent] { state.withLock { $0.calls } }
     var looks: [String] { state.withLock { $0.looks } }
+
+    /// What was called and never answered takes effect now.
+    func applyLate() {
+        state.withLock { state in
+            for call in state.calls where state.off.insert(call.transactionID).inserted {
+                state.appliedIDs.insert(call.requestReferenceID)
+            }
+        }
+    }
 
     func refuseLooks(_ code: Int?) { state.withLock { $0.lookRefusal = code } }
 
@@ -239,22 +249,24 @@ extension DeliveryWorld {
     }
 
     func canceller(
-        _ store: CancellingStore, looks: (any StoreCalls)? = nil, perRound: Int = 25,
+        _ store: CancellingStore, looks: (any StatusCalls)? = nil,
+        cancels: (any CancelCalls)? = nil, perRound: Int = 25,
         pool: LedgerPool? = nil, leavesWithin: Duration = .seconds(60),
         drainFor: Duration = .seconds(60)
     ) -> Canceller {
         var limits = Canceller.Limits()
         limits.dependentsPerRound = perRound
         limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        var engine = CallEngine.Limits()
         // A crowded machine is no reason to put a call back.
-        limits.leavesWithin = leavesWithin
-        limits.looksWithin = .seconds(60)
-        limits.drainFor = drainFor
+        engine.leavesWithin = leavesWithin
+        engine.checksWithin = .seconds(60)
+        engine.drainFor = drainFor
+        engine.failureWait = .zero
         return Canceller(
-            Canceller.World(
-                pool: pool ?? service, store: looks ?? store, cancels: store, clock: clock,
-                realClock: realClock,
-                log: .silent, metrics: Metrics(), limits: limits, wait: { _ in }))
+            self.engine(engine, pool: pool), store: looks ?? store, cancels: cancels ?? store,
+            limits: limits,
+            wait: { _ in })
     }
 
     func cancellingStore(

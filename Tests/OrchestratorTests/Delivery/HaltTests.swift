@@ -431,7 +431,7 @@ import Testing
         while store.asked == 0 { await Task.yield() }
         let out = try await Self.text(
             world,
-            "SELECT count(*)::text AS text FROM repricer.price_change_requests WHERE state = 'sending'"
+            "SELECT count(*)::text AS text FROM repricer.store_calls WHERE state = 'sending'"
         )
         store.answer()
         _ = try await round.value

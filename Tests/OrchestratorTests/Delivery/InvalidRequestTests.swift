@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import HTTP
 import JOSE
 import Ledger
@@ -75,13 +76,10 @@ import Testing
         try await world.tellRenewal(items: ["B"])
         world.run(to: 41)
         let store = world.cancellingStore()
-        var limits = Canceller.Limits()
+        var limits = CallEngine.Limits()
         limits.leavesWithin = .seconds(60)
         let canceller = Canceller(
-            Canceller.World(
-                pool: world.service, store: store, cancels: try calls(wire, world),
-                clock: world.clock, realClock: world.realClock, log: .silent, metrics: Metrics(),
-                limits: limits, wait: { _ in }))
+            world.engine(limits), store: store, cancels: try calls(wire, world), wait: { _ in })
 
         try await world.run(canceller, rounds: 3)
 

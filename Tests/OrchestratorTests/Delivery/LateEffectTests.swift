@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Postgres
 import Pricing
@@ -309,9 +310,10 @@ import Testing
     @Test func flightTime_isOfTheBusinessClock() async throws {
         let world = try await World.make()
         func time(_ environment: StoreEnvironment, _ clock: any WallClock) -> Int64 {
-            Scheduler.World(
-                pool: world.service, store: world.store, environment: environment, clock: clock,
-                log: .silent, metrics: Metrics()
+            CallEngine(
+                pool: world.service, environment: environment, clock: clock,
+                realClock: SystemClock(), log: .silent, metrics: Metrics(),
+                limits: CallEngine.Limits()
             ).flightTime
         }
         let fast = VirtualClock(start: 0, rate: 90, origin: 0)

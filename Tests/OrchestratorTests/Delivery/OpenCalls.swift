@@ -22,8 +22,9 @@ struct OpenCall: Sendable, CustomTestStringConvertible {
     var stage: Stage
     /// Began so many milliseconds of the business clock after now.
     var began: Int64 = 0
+    var id = "019a0000-0000-7000-8000-00000000abcd"
 
-    var testDescription: String { "\(kind) \(stage) \(began)" }
+    var testDescription: String { "\(kind) \(stage)" }
 
     static func all(besides kind: Kind, in stages: [Stage]) -> [OpenCall] {
         Kind.allCases.filter { $0 != kind }.flatMap { kind in
@@ -33,8 +34,6 @@ struct OpenCall: Sendable, CustomTestStringConvertible {
 }
 
 extension DeliveryWorld {
-    private static let open = "019a0000-0000-7000-8000-00000000abcd"
-
     func leave(_ call: OpenCall, of id: String) async throws {
         let state = call.stage == .out ? "sending" : "unknown"
         let real = realClock.nowMilliseconds()
@@ -46,60 +45,32 @@ extension DeliveryWorld {
             }
         let next = call.stage == .out ? nil : lease
         let began = now.milliseconds + call.began
-        let statement: SQL =
+        let kind: StoreCall.Kind =
             switch call.kind {
-            case .change:
-                """
-                INSERT INTO repricer.price_change_requests (original_transaction_id, request_reference_id,
-                    change_ids, transaction_id, call, state, lease_owner, lease_until, next_attempt_at, prepared_at)
-                VALUES (\(id), \(uuid: Self.open), ARRAY[\(uuid: Self.open)]::uuid[], \(id), '{}', \(state),
-                    \(uuid: Self.open), \(timestamp: lease), \(timestamp: next), \(timestamp: began))
-                """
-            case .cancel:
-                """
-                INSERT INTO repricer.cancel_requests (original_transaction_id, request_reference_id, parents,
-                    transaction_id, call, state, lease_owner, lease_until, next_attempt_at, prepared_at)
-                VALUES (\(id), \(uuid: Self.open), '{}', \(id), '{}', \(state), \(uuid: Self.open),
-                    \(timestamp: lease), \(timestamp: next), \(timestamp: began))
-                """
-            case .renewalExtension:
-                """
-                INSERT INTO repricer.extension_calls (original_transaction_id, extension_id, extend_by_days,
-                    reason_code, state, requested_by, requested_at, called_at, attempts, may_be_applied,
-                    next_attempt_at, lease_owner, leased_until)
-                VALUES (\(id), \(uuid: Self.open), 30, 3, \(state), 'test', \(timestamp: began),
-                    \(timestamp: began), 1, \(next != nil), \(timestamp: lease),
-                    \(uuid: next == nil ? Self.open : nil), \(timestamp: next == nil ? lease : nil))
-                """
+            case .change: .priceChange
+            case .cancel: .cancel
+            case .renewalExtension: .renewalExtension
             }
-        try await write([statement])
+        let flight = (lease ?? real) + 90_000
+        try await write([
+            """
+            INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state,
+                lease_owner, lease_until, in_flight_until, next_attempt_at, prepared_at)
+            VALUES (repricer.bucket_of(\(id)), \(id), \(uuid: call.id), \(kind.rawValue),
+                ARRAY[\(uuid: call.id)]::uuid[], '{}', \(state), \(uuid: call.id),
+                \(timestamp: lease), \(timestamp: flight), \(timestamp: next), \(timestamp: began))
+            """
+        ])
     }
 
     /// Its outcome is known now.
     func close(_ call: OpenCall) async throws {
-        switch call.kind {
-        case .change:
-            try await write([
-                """
-                UPDATE repricer.price_change_requests SET state = 'answered', settled_at = prepared_at
-                WHERE request_reference_id = \(uuid: Self.open)
-                """
-            ])
-        case .cancel:
-            try await write([
-                """
-                UPDATE repricer.cancel_requests SET state = 'answered', settled_at = prepared_at
-                WHERE request_reference_id = \(uuid: Self.open)
-                """
-            ])
-        case .renewalExtension:
-            try await write([
-                """
-                UPDATE repricer.extension_calls SET state = 'refused', settled_at = called_at,
-                    settled_by = 'answer' WHERE extension_id = \(uuid: Self.open)
-                """
-            ])
-        }
+        try await write([
+            """
+            UPDATE repricer.store_calls SET state = 'answered', settled_at = prepared_at
+            WHERE call_id = \(uuid: call.id)
+            """
+        ])
     }
 
     private func write(_ statements: [SQL]) async throws {

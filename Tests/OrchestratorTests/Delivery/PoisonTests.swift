@@ -1,3 +1,4 @@
+import Calls
 import Foundation
 import Ledger
 import Orchestrator
@@ -223,12 +224,10 @@ private struct PoisonedStore: StoreCalls {
     }
 
     private func poison(_ answer: StoreAnswer, _ id: String) -> StoreAnswer {
-        guard id == victim, case .answered(let events, let reply) = answer else { return answer }
-        return .answered(
-            events.map { event in
-                var poisoned = event
-                poisoned.renewal?.items?.append(RenewalStatement.Item(sku: "\u{0}"))
-                return poisoned
-            }, reply)
+        guard id == victim, case .answered(var words, let reply) = answer else { return answer }
+        for index in words.statements.indices {
+            words.statements[index].renewal?.items?.append(RenewalStatement.Item(sku: "\u{0}"))
+        }
+        return .answered(words, reply)
     }
 }

@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Pricing
 import ServiceKit
@@ -25,14 +26,13 @@ import Testing
         let world = try await World.make()
         try await world.subscribe("1")
         try await world.submitAndApprove([World.row("1")])
-        let work = DueWork()
+        let work = DueWork(engine: world.engine(), kind: world.priceKind())
         let now = World.start.milliseconds
 
         let (trips, found) = try await world.service.read { connection in
             func look(on connection: isolated LedgerConnection) throws -> (trips: Int, due: Int) {
                 let before = connection.tripCount
-                let found = try work.look(
-                    now: now, realNow: now, wakes: 10, isThorough: false, on: connection)
+                let found = try work.look(wakes: 10, isThorough: false, on: connection)
                 return (connection.tripCount - before, found.due.count)
             }
             let first = try look(on: connection)
@@ -56,12 +56,9 @@ import Testing
         let world = try await World.make()
         try await world.subscribe("1")
         try await world.submitAndApprove([World.row("1")])
-        let work = DueWork()
-        let now = World.start.milliseconds
+        let work = DueWork(engine: world.engine(), kind: world.priceKind())
         func due() async throws -> Int {
-            try await world.service.read {
-                try work.look(now: now, realNow: now, wakes: 10, isThorough: false, on: $0)
-            }.due.count
+            try await work.look(wakes: 10, isThorough: false).due.count
         }
 
         let before = try await due()
@@ -81,12 +78,8 @@ import Testing
         for id in ["1", "2"] { try await world.subscribe(id) }
         try await world.submitAndApprove(["1", "2"].map { World.row($0) })
         let pool = try await frugalPool()
-        let claimer = Claimer(
-            pool: pool, clock: world.clock, realClock: world.realClock, environment: .production,
-            owner: "01890000-0000-7000-8000-000000000001",
-            leaseFor: .seconds(60), flightTime: 0)
-        let settlement = Settlement(
-            pool: pool, log: .silent, retry: Backoff(first: .seconds(1), max: .seconds(1)))
+        let claimer = Claimer(engine: world.engine(pool: pool))
+        let settlement = CallSettlement(pool: pool, kind: world.priceKind(pool), log: .silent)
         let realNow = World.start.milliseconds
         var taken: [[Int]] = []
 
@@ -99,13 +92,15 @@ import Testing
             let start = try await Self.trips(pool)
             let claim = try await claimer.claim(turn, limit: 1)
             let claimed = try await Self.trips(pool)
-            let request = try #require(claim.requests.first)
-            let isOurs = try await settlement.settle(
-                request,
-                .answered(
-                    [World.scheduled(request.originalTransactionID)], StoreReply(httpStatus: 200)),
-                newest: [], now: world.now, realNow: realNow)
-            #expect(isOurs)
+            let call = try #require(claim.calls.first)
+            let ours = try await settlement.settle(
+                [
+                    Attempt(
+                        call,
+                        .answered(
+                            [World.scheduled(call.subject)], StoreReply(httpStatus: 200)))
+                ], now: world.now, realNow: realNow)
+            #expect(ours == [call.callID])
             taken.append([claimed - start, try await Self.trips(pool) - claimed])
         }
 

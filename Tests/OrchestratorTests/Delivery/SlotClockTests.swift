@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Orchestrator
+@testable import Calls
 
 /// Where reserved slots lie on the clock of the process that keeps them.
 struct SlotClockTests {

@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import HTTP
 import Ledger
 import Orchestrator
@@ -123,23 +124,33 @@ struct ExtensionWorld {
     }
 
     func extender(
-        calls: (any ExtensionCalls)? = nil, pool: LedgerPool? = nil,
+        calls: (any ExtensionCalls)? = nil, statuses: (any StatusCalls)? = nil,
+        pool: LedgerPool? = nil, wait: CallBudget.Wait? = nil,
         leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60)
     ) -> Extender {
-        var world = Extender.World(
-            pool: pool ?? delivery.service, calls: calls ?? self.calls, store: delivery.store,
-            environment: .production, clock: delivery.clock, log: .silent, metrics: Metrics())
-        world.realClock = delivery.realClock
+        var engine = CallEngine.Limits()
+        // A crowded machine is no reason to put a call back.
+        engine.leavesWithin = leavesWithin
+        engine.checksWithin = .seconds(60)
+        engine.drainFor = drainFor
+        engine.failureWait = .zero
+        var limits = Extender.Limits()
+        limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        limits.lookEveryMin = .zero
         // Slots come with time, and no test waits for it.
         let clock = delivery.clock
-        world.wait = { clock.advance(by: $0) }
-        world.limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
-        world.limits.lookEveryMin = .zero
-        // A crowded machine is no reason to put a call back.
-        world.limits.leavesWithin = leavesWithin
-        world.limits.looksWithin = .seconds(60)
-        world.limits.drainFor = drainFor
-        return Extender(world)
+        return Extender(
+            delivery.engine(engine, pool: pool), calls: calls ?? self.calls,
+            store: statuses ?? delivery.store, limits: limits,
+            wait: wait ?? { clock.advance(by: $0) })
+    }
+
+    /// Lets calls be checked until none can be on its way any more.
+    func passUntilChecked(_ extender: Extender) async throws {
+        for _ in 0..<9 {
+            pass(.seconds(15))
+            try await work(extender)
+        }
     }
 
     /// A subscription of the product, known and paid for.
@@ -262,7 +273,7 @@ struct ExtensionWorld {
             try await connection.query(
                 """
                 SELECT concat_ws(' ', state, 'by ' || settled_by, code) AS said
-                FROM repricer.extension_calls ORDER BY extension_id
+                FROM repricer.extension_requests ORDER BY extension_id
                 """
             ).map { try $0.text("said") }
         }
@@ -271,7 +282,7 @@ struct ExtensionWorld {
     /// When the only call for one subscription began; UTC milliseconds.
     func calledAt() async throws -> Int64 {
         try await delivery.service.withConnection { connection in
-            try await connection.query("SELECT called_at FROM repricer.extension_calls")
+            try await connection.query("SELECT called_at FROM repricer.extension_requests")
                 .one().milliseconds("called_at")
         }
     }

@@ -152,6 +152,8 @@ import Testing
         try await world.work(extender)
         world.pass(.seconds(2))
         try await world.work(extender)
+        world.pass(.seconds(2))
+        try await world.work(extender)
 
         #expect(world.calls.looks == 1)
         #expect(

@@ -1,4 +1,5 @@
 import AppStore
+import Calls
 import Ledger
 import Orchestrator
 import Pricing

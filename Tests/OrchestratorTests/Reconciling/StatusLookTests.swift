@@ -1,3 +1,4 @@
+import Calls
 import Ledger
 import Orchestrator
 import Postgres

@@ -24,13 +24,13 @@ package struct CallBudget: Sendable {
     private static let spacingMin: Int64 = 100
 
     let pool: LedgerPool
-    let endpoint: String
+    package let endpoint: String
     /// nil: no limit. Only for measuring what the rest of the road takes.
-    let perSecond: Int?
+    package let perSecond: Int?
     let clock: any WallClock
     /// A longer silence ends the run instead of being waited out.
     let silenceMax: Duration
-    let wait: Wait
+    package let wait: Wait
     private let slotClock = SlotClock()
     private let missed = MissedSlots()
 
@@ -104,7 +104,7 @@ package struct CallBudget: Sendable {
     }
 
     /// How many calls a lease can hold at most.
-    var slotsAhead: Int {
+    package var slotsAhead: Int {
         guard let perSecond else { return .max }
         let ahead = Double(perSecond) * Double(rate.horizonMicros) / 1_000_000
         return max(1, Int(min(ahead.rounded(.up), 1_000_000)))
@@ -169,7 +169,7 @@ package struct CallBudget: Sendable {
         }
         let silence = real(.milliseconds(max(0, until - clock.nowMilliseconds()) + 1))
         guard silence <= silenceMax else {
-            throw ReconcileError.silenced(until: Instant(milliseconds: until))
+            throw LongSilence(until: Instant(milliseconds: until))
         }
         try await wait(min(max(silence, Self.pauseMin), Self.pauseMax))
     }
@@ -188,5 +188,14 @@ extension Duration {
     fileprivate var microseconds: Int64 {
         let (seconds, attoseconds) = components
         return seconds &* 1_000_000 &+ attoseconds / 1_000_000_000_000
+    }
+}
+
+/// The App Store asked for a silence longer than its caller waits.
+package struct LongSilence: Error, Hashable, CustomStringConvertible {
+    package var until: Instant
+
+    package var description: String {
+        "the App Store asked for silence until \(until.text); run it again then"
     }
 }

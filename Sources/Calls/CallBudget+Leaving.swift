@@ -4,7 +4,7 @@ extension CallBudget {
     /// more: the instant has passed, the App Store asked for silence, or the service is to stop.
     ///
     /// A pause is asked for when a call is claimed. Whatever its slot waits for after that, it has to come soon.
-    func take(from slots: CallSlots, before: ContinuousClock.Instant) async throws -> Bool {
+    package func take(from slots: CallSlots, before: ContinuousClock.Instant) async throws -> Bool {
         do {
             var hasSlot = try await slots.take()
             while !hasSlot {
@@ -23,7 +23,7 @@ extension CallBudget {
     }
 
     /// Waits so long at most until one call may be made; false when none may.
-    func takeOne(within limit: Duration) async throws -> Bool {
+    package func takeOne(within limit: Duration) async throws -> Bool {
         let before = ContinuousClock.now + limit
         return try await take(from: lease(1), before: before)
     }

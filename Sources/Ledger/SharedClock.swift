@@ -1,26 +1,28 @@
-import Ledger
+package import Postgres
 import ServiceKit
 import Synchronization
 
 /// The database's clock, carried on by this machine's monotonic one: leases are compared between replicas, and a
 /// replica whose own clock is wrong must not take a living one's calls for abandoned.
-final class SharedClock: WallClock {
+package final class SharedClock: WallClock {
     private let told = Mutex<(milliseconds: Int64, at: ContinuousClock.Instant)?>(nil)
 
-    func nowMilliseconds() -> Int64 {
+    package init() {}
+
+    package func nowMilliseconds() -> Int64 {
         guard let told = told.withLock({ $0 }) else { return SystemClock().nowMilliseconds() }
         return told.milliseconds + (ContinuousClock.now - told.at).milliseconds
     }
 
-    var isKnown: Bool { told.withLock { $0 } != nil }
+    package var isKnown: Bool { told.withLock { $0 } != nil }
 
     /// Asks the database. Instants told before stay as they are: a lease is only ever compared with a later answer.
-    func follow(_ connection: isolated LedgerConnection) throws {
+    package func follow(_ connection: isolated PostgresConnection) throws {
         try connection.ask(following)
     }
 
     /// To be asked last of several, so that nothing lies between the clock and its answer.
-    var following: Question<Void> {
+    package var following: Question<Void> {
         RateQueries.clockMicros.map { micros in
             let now = ContinuousClock.now
             self.told.withLock { $0 = (micros / 1000, now) }

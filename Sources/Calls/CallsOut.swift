@@ -3,7 +3,7 @@ import Synchronization
 
 /// The calls of one process that are out, whichever claim they came from: a claim does not wait for the calls of the
 /// one before, so a slow answer holds up nothing but its own subscription.
-final class CallsOut: Sendable {
+package final class CallsOut: Sendable {
     private struct State {
         var count = 0
         var failure: (any Error)?
@@ -14,17 +14,19 @@ final class CallsOut: Sendable {
 
     private let state = Mutex(State())
 
+    package init() {}
+
     /// Calls that are not settled yet.
-    var count: Int { state.withLock { $0.count } }
+    package var count: Int { state.withLock { $0.count } }
 
     /// The service is to stop: what has not left by now is put back.
-    var isStopping: Bool { state.withLock { $0.isStopping } }
+    package var isStopping: Bool { state.withLock { $0.isStopping } }
 
-    func stop() { state.withLock { $0.isStopping = true } }
+    package func stop() { state.withLock { $0.isStopping = true } }
 
     /// Starts the calls of one claim. Not cancelled with the service: a call that is out is settled before the
     /// process ends, if there is time.
-    func launch(_ count: Int, _ work: @escaping @Sendable () async throws -> Void) {
+    package func launch(_ count: Int, _ work: @escaping @Sendable () async throws -> Void) {
         state.withLock { $0.count += count }
         Task(executorPreference: Alarm.shared) {
             var failure: (any Error)?
@@ -39,24 +41,24 @@ final class CallsOut: Sendable {
     }
 
     /// The first failure since the last question.
-    func takeFailure() -> (any Error)? {
+    package func takeFailure() -> (any Error)? {
         state.withLock { $0.failure.take() }
     }
 
     /// No claim begins for so long: the App Store is out of reach, or refuses our key.
-    func keepQuiet(for time: Duration) {
+    package func keepQuiet(for time: Duration) {
         let until = ContinuousClock.now + time
         state.withLock { $0.quietUntil = max($0.quietUntil ?? until, until) }
     }
 
     /// How long to keep quiet yet.
-    var quietFor: Duration {
+    package var quietFor: Duration {
         let until = state.withLock { $0.quietUntil }
         return until.map { max(.zero, $0 - .now) } ?? .zero
     }
 
     /// Waits until all calls are settled, `limit` at most; false when some are still out.
-    func allSettled(within limit: Duration? = nil) async -> Bool {
+    package func allSettled(within limit: Duration? = nil) async -> Bool {
         let timer = limit.map { limit in
             Task {
                 // Cancelled when all are settled: then nobody waits any more.

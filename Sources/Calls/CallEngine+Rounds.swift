@@ -1,0 +1,55 @@
+import ServiceKit
+
+extension CallEngine {
+    /// Does one round after another until cancelled, then waits for the calls that are out, which are not cancelled with
+    /// the service.
+    package func run(
+        failure: String, idleWait: Duration, count: @escaping @Sendable () -> Void = {},
+        _ step: @escaping @Sendable (CallsOut) async throws -> Int
+    ) async {
+        let out = CallsOut()
+        await withTaskCancellationHandler {
+            await Rounds(log: log, failure: failure, idleWait: idleWait, count: count).run {
+                if let failure = out.takeFailure() { throw failure }
+                return try await out.quietFor > .zero ? 0 : step(out)
+            }
+        } onCancel: {
+            out.stop()
+        }
+        await drain(out)
+    }
+
+    /// Waits for calls that are out when the service ends; what is still out then is taken over once its lease has ended.
+    package func drain(_ out: CallsOut) async {
+        // The service is cancelled; a cancelled task could not wait.
+        let isSettled = await Task { await out.allSettled(within: limits.drainFor) }.value
+        guard !isSettled else { return }
+        log.warning("calls without an answer are left", ["calls": "\(out.count)"])
+    }
+
+    /// One round, with its calls settled. Tests drive services by hand with it.
+    package func settled(_ step: (CallsOut) async throws -> Int) async throws -> Int {
+        let out = CallsOut()
+        let done: Int
+        do {
+            done = try await step(out)
+        } catch {
+            _ = await out.allSettled()
+            throw error
+        }
+        _ = await out.allSettled()
+        if let failure = out.takeFailure() { throw failure }
+        return done
+    }
+}
+
+extension CallBudget {
+    /// Get All Subscription Statuses: all that check statuses spend of it.
+    package static func statuses(
+        _ engine: CallEngine, perSecond: Int, wait: @escaping Wait
+    ) -> CallBudget {
+        CallBudget(
+            pool: engine.pool, endpoint: "status", perSecond: perSecond, clock: engine.clock,
+            wait: wait)
+    }
+}

@@ -1,0 +1,235 @@
+import Ledger
+import Pricing
+import ServiceKit
+
+/// The calls of one claim that are out together: each leaves at its permit, and what came back is stored together,
+/// in one transaction for many.
+struct CallRound<Kind: CallKind>: Sendable {
+    let engine: CallEngine
+    let kind: Kind
+    let settlement: CallSettlement<Kind>
+    let budget: CallBudget
+    let slots: CallSlots
+    /// Later none leaves: a pause may have come, or the leases may end.
+    let leaveBefore: ContinuousClock.Instant
+    /// The service has halted: this asks whether the App Store takes calls again.
+    let isProbe: Bool
+    let out: CallsOut
+    /// Calls just claimed, by their ids; what others say is read from what is stored.
+    let claimed: [String: Kind.Claimed]
+
+    /// Starts the calls. Every one is settled, whatever becomes of its siblings; then the first failure is told.
+    func launch(_ calls: [StoreCall]) {
+        guard !calls.isEmpty else { return }
+        out.launch(calls.count) {
+            let heart = Task(executorPreference: Alarm.shared) {
+                await keepLeases(of: calls)
+            }
+            defer { heart.cancel() }
+            if let failure = await callAll(calls) { throw failure }
+        }
+    }
+
+    private enum Progress: Sendable {
+        case ended(Attempt<Kind>)
+        /// Time to store what has come in, however long the others take.
+        case tick
+    }
+
+    private func callAll(_ calls: [StoreCall]) async -> (any Error)? {
+        await withTaskGroup(of: Progress.self) { group in
+            for call in calls {
+                group.addTask { .ended(await attempt(call)) }
+            }
+            group.addTask { await tick() }
+            var out = calls.count
+            var ended: [Attempt<Kind>] = []
+            var failure: (any Error)?
+            while out > 0, let progress = await group.next() {
+                switch progress {
+                case .ended(let attempt):
+                    ended.append(attempt)
+                    out -= 1
+                    guard out == 0 || stopsOthers(attempt.answer) else { continue }
+                case .tick: group.addTask { await tick() }
+                }
+                do { try await settle(ended) } catch { failure = failure ?? error }
+                ended = []
+            }
+            group.cancelAll()
+            return failure
+        }
+    }
+
+    /// Told at once: other calls, of other replicas too, are not to leave.
+    private func stopsOthers(_ answer: StoreAnswer) -> Bool {
+        silence(after: answer) != nil || answer.haltsBatch != nil
+    }
+
+    private func tick() async -> Progress {
+        // Cancelled once all calls have ended.
+        try? await Alarm.shared.wait(for: engine.limits.settleEvery)
+        return .tick
+    }
+
+    /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
+    /// that fails is tried again; when all fail, the lease ends as it should.
+    private func keepLeases(of calls: [StoreCall]) async {
+        while !Task.isCancelled {
+            do {
+                try await Alarm.shared.wait(for: engine.limits.leaseFor / 4)
+                let until = engine.realClock.nowMilliseconds() + engine.limits.leaseFor.milliseconds
+                _ = try await engine.pool.withConnection { connection in
+                    try await connection.pipeline([StoreCallQueries.renew(calls, until: until)])
+                }
+            } catch is CancellationError {
+                return
+            } catch {
+                engine.log.warning("leases not renewed", ["error": String(describing: error)])
+            }
+        }
+    }
+
+    // MARK: One call
+
+    private func attempt(_ call: StoreCall) async -> Attempt<Kind> {
+        let claimed = claimed[call.callID]
+        do {
+            guard try await mayLeave() else {
+                let reason = slots.isSilenced ? ResolutionTable.silenced : "held back"
+                return Attempt(
+                    call, .notSent(reason: reason), claimed: claimed, wasHeldBack: true)
+            }
+        } catch {
+            // The permit could not be had; nothing has left.
+            return Attempt(
+                call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
+        }
+        let answer = await step(call, claimed)
+        if silence(after: answer) != nil { slots.silence() }
+        guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
+            case .refused(let refusal, _) = answer, refusal.meaning == .refresh
+        else { return Attempt(call, answer, claimed: claimed) }
+        // The token was stale: the next call needs the one of the newest renewal info.
+        return Attempt(call, answer, newest: await newestStatements(of: call), claimed: claimed)
+    }
+
+    /// Waits for a permit; false when the call must not leave any more.
+    private func mayLeave() async throws -> Bool {
+        try await budget.take(from: slots, before: leaveBefore) && !out.isStopping
+    }
+
+    private func step(_ call: StoreCall, _ claimed: Kind.Claimed?) async -> StoreAnswer {
+        switch call.step {
+        case .check: await kind.check(call)
+        case .send: await kind.send(call, claimed, leavingBefore: leaveBefore)
+        }
+    }
+
+    private func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
+        let checks = kind.checkBudget
+        do {
+            // A long silence is not waited out beside the answer that is to be stored. Without a check the next
+            // judgement meets the old token once more, and asks again.
+            guard try await checks.takeOne(within: engine.limits.checksWithin) else { return [] }
+        } catch {
+            return []
+        }
+        let answer = await kind.check(call)
+        if case .throttled(let until, _) = answer {
+            do { try await checks.block(until: until) } catch {
+                engine.log.warning("a silence is not shared", ["error": String(describing: error)])
+            }
+        }
+        return answer.statements
+    }
+
+    // MARK: What came back
+
+    private func settle(_ attempts: [Attempt<Kind>]) async throws {
+        guard !attempts.isEmpty else { return }
+        if let until = attempts.compactMap({ silence(after: $0.answer) }).max() {
+            try await budget.block(until: until)
+        }
+        var answers: [StoreAnswer] = []
+        for attempt in attempts where !attempt.wasHeldBack { answers.append(attempt.answer) }
+        // Before the answers are stored: what they put back must find its batch, or the service, halted.
+        let refusedKey = answers.compactMap(\.refusedKey).first
+        if let refusedKey { try await engine.halt.halt(because: refusedKey) }
+        try await kind.heed(attempts)
+        attempts.forEach(tellRefusedCheck)
+        try await store(attempts)
+        if isProbe, answers.contains(where: \.isHeard) { try await engine.halt.recover() }
+        if let refusedKey {
+            engine.log.error(
+                "the App Store refuses our key; calls wait", ["code": refusedKey.name])
+        } else if let reason = answers.compactMap(\.notSentReason).first {
+            engine.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
+        } else {
+            return
+        }
+        out.keepQuiet(for: engine.limits.failureWait)
+    }
+
+    private func tellRefusedCheck(_ attempt: Attempt<Kind>) {
+        guard attempt.call.step == .check, case .refused(let refusal, _) = attempt.answer else {
+            return
+        }
+        engine.log.warning(
+            "the status check of a call is refused",
+            [
+                "kind": kind.kind.rawValue, "subject": attempt.call.subject,
+                "code": refusal.codeAndName,
+            ])
+    }
+
+    /// All in one transaction. Where one can't be stored they go one by one, so that it costs the others nothing.
+    private func store(_ attempts: [Attempt<Kind>]) async throws {
+        do {
+            return try await storeTogether(attempts)
+        } catch  where isDataFault(error) && attempts.count > 1 {
+            engine.log.notice("settling one by one", ["error": String(describing: error)])
+        } catch  where isDataFault(error) {
+            return try await quarantine(attempts, because: error)
+        }
+        var failure: (any Error)?
+        for attempt in attempts {
+            do { try await store([attempt]) } catch { failure = failure ?? error }
+        }
+        if let failure { throw failure }
+    }
+
+    private func storeTogether(_ attempts: [Attempt<Kind>]) async throws {
+        let ours = try await settlement.settle(
+            attempts, now: engine.now, realNow: engine.realClock.nowMilliseconds())
+        let results = attempts.map { attempt in
+            ours.contains(attempt.call.callID) ? attempt.label : "lease_lost"
+        }
+        for (result, calls) in Dictionary(results.map { ($0, 1) }, uniquingKeysWith: +) {
+            engine.count(kind.kind, result, by: calls)
+        }
+    }
+
+    private func quarantine(
+        _ attempts: [Attempt<Kind>], because error: any Error
+    ) async throws {
+        for attempt in attempts {
+            engine.log.error(
+                "an answer can't be stored; its call is quarantined",
+                [
+                    "kind": kind.kind.rawValue, "call": attempt.call.callID,
+                    "subject": attempt.call.subject, "error": String(describing: error),
+                ])
+            engine.count(kind.kind, "quarantined", by: 1)
+            try await settlement.quarantine(
+                attempt, because: error, now: engine.now,
+                realNow: engine.realClock.nowMilliseconds())
+        }
+    }
+
+    /// How long every replica keeps quiet: as Apple asked, or a while when it refuses our key, since no other
+    /// call could fare better.
+    private func silence(after answer: StoreAnswer) -> Instant? {
+        engine.silence(after: answer)
+    }
+}

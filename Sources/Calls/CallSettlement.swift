@@ -1,0 +1,127 @@
+package import Ledger
+package import Pricing
+package import ServiceKit
+
+/// Writes how calls ended, fenced by their leases: one transaction for all attempts of a round, whatever their kind.
+package struct CallSettlement<Kind: CallKind>: Sendable {
+    let pool: LedgerPool
+    let kind: Kind
+    let log: Log
+    /// Waits between steps; of the kind's policy as a rule.
+    let retry: Backoff
+
+    package init(pool: LedgerPool, kind: Kind, log: Log, retry: Backoff? = nil) {
+        self.pool = pool
+        self.kind = kind
+        self.log = log
+        self.retry = retry ?? kind.policy.retry
+    }
+
+    /// Settles attempts of one bucket. Returns the ids of those whose lease was still held; somebody else settles the
+    /// others.
+    package func settle(
+        _ attempts: [Attempt<Kind>], now: Instant, realNow: Int64
+    ) async throws -> Set<String> {
+        try await pool.withTransaction { connection in
+            var (scene, ours) = try kind.lock(attempts, on: connection)
+            let held = attempts.filter { ours.contains($0.call.callID) }
+            guard !held.isEmpty else { return ours }
+            try kind.fold(held, into: &scene, on: connection)
+            let resolved = held.map { attempt in
+                let resolution = kind.resolve(attempt, in: scene)
+                return ResolvedCall(
+                    attempt.call, resolution, attempt.answer.reply,
+                    nextAt: nextAt(resolution, attempt.call, realNow: realNow),
+                    isUncounted: attempt.wasHeldBack)
+            }
+            resolved.forEach(tell)
+            try connection.sendLater(
+                StoreCallQueries.settle(resolved.map(\.ending), at: now.milliseconds))
+            try connection.sendLater(kind.write(resolved, in: scene, at: now))
+            return ours
+        }
+    }
+
+    /// Quarantines an attempt whose answer can't be stored: nobody knows, and what the call carries says so. It is
+    /// checked again and again, never sent.
+    package func quarantine(
+        _ attempt: Attempt<Kind>, because error: any Error, now: Instant, realNow: Int64
+    ) async throws {
+        let call = attempt.call
+        try await pool.withTransaction { connection in
+            let ids = kind.subscriptions(of: call)
+            if !ids.isEmpty { try SubscriptionQueries.lock(ids, on: connection) }
+            guard try !connection.ask(StoreCallQueries.holding([call])).isEmpty else { return }
+            let resolution = Resolution.open(
+                .check, reason: "the answer can't be stored: \(error)", errorCode: call.errorCode)
+            let resolved = ResolvedCall(
+                call, resolution, StoreReply(httpStatus: attempt.answer.reply.httpStatus),
+                nextAt: nextAt(resolution, call, realNow: realNow))
+            try connection.sendLater(
+                StoreCallQueries.settle([resolved.ending], at: now.milliseconds))
+            try connection.sendLater(kind.write([resolved], in: nil, at: now))
+        }
+    }
+
+    private func tell(_ resolved: ResolvedCall) {
+        let (kind, id) = (resolved.call.kind.rawValue, resolved.call.callID)
+        switch resolved.resolution {
+        case .refused(let refusal, _):
+            log.notice("rejected", ["kind": kind, "call": id, "code": refusal.name])
+        case .released(let release) where release.isDoubtful:
+            log.notice(
+                "abandoned, never seen applied",
+                ["kind": kind, "call": id, "reason": release.reason])
+        case .applied, .released, .open: break
+        }
+    }
+
+    /// Checks come quickly at first, however often the call was sent, and so does the call after a check that the App
+    /// Store answered: a deadline may be near.
+    private func nextAt(
+        _ resolution: Resolution, _ call: StoreCall, realNow: Int64
+    ) -> Int64? {
+        let (after, tries): (Resolution.Delay, Int) =
+            switch resolution {
+            case .applied, .refused: (.none, 0)
+            case .released(let release): (release.after, call.attempts + call.checks)
+            case .open(.check, _, _, let after): (after, max(1, call.checks))
+            case .open(.send, _, _, let after): (after, call.step == .check ? 1 : call.attempts)
+            }
+        switch after {
+        case .none: return nil
+        case .fixed(let duration): return realNow + duration.milliseconds
+        case .retry:
+            var random = SystemRandomNumberGenerator()
+            return realNow + retry.delay(attempt: tries, random: &random).milliseconds
+        }
+    }
+}
+
+extension ResolvedCall {
+    /// As it is stored with the call.
+    fileprivate var ending: CallEnding {
+        var ending: CallEnding
+        switch resolution {
+        case .applied(let proof):
+            ending = CallEnding(call, .answered)
+            ending.message = proof.detail
+        case .refused(let refusal, let isDoubtful):
+            ending = CallEnding(call, .refused(isDoubtful: isDoubtful))
+            ending.errorCode = Int64(refusal.code)
+            ending.message = refusal.message
+        case .released(let release):
+            ending = CallEnding(call, .refused(isDoubtful: release.isDoubtful))
+            ending.errorCode = release.errorCode
+            ending.message = release.reason
+        case .open(let step, let reason, let errorCode, _):
+            ending = CallEnding(
+                call, .open(step, nextAttemptAt: nextAt ?? 0, isUncounted: isUncounted))
+            ending.errorCode = errorCode
+            ending.message = reason
+        }
+        ending.httpStatus = reply.httpStatus
+        ending.body = reply.body
+        return ending
+    }
+}

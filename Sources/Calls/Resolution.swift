@@ -1,0 +1,266 @@
+package import Ledger
+package import Pricing
+package import ServiceKit
+
+/// What one attempt means for its call, and for what that carries.
+package enum Resolution: Sendable {
+    /// Apple has it.
+    case applied(Proof)
+    /// Refused for good. `isDoubtful`: an earlier attempt may have been applied, though no check showed it.
+    case refused(StoreRefusal, isDoubtful: Bool)
+    /// Apple has it not: what the call carries is judged anew, under a new id.
+    case released(Release)
+    /// Nobody knows yet.
+    case open(StoreCall.Step, reason: String, errorCode: Int64?, after: Delay = .retry)
+
+    package struct Proof: Sendable {
+        package enum Source: String, Sendable { case answer, notification, status }
+
+        package var evidenceID: String?
+        package var detail: String?
+        /// Of an extension.
+        package var extendedTo: Instant?
+        package var source: Source?
+
+        package init(
+            evidenceID: String? = nil, detail: String? = nil, extendedTo: Instant? = nil,
+            source: Source? = nil
+        ) {
+            self.evidenceID = evidenceID
+            self.detail = detail
+            self.extendedTo = extendedTo
+            self.source = source
+        }
+    }
+
+    package struct Release: Sendable {
+        package var reason: String
+        /// One refused item refuses a whole call: each is tried by itself.
+        package var goesAlone = false
+        package var after: Delay = .none
+        /// Nobody knows whether it was applied; checks showed nothing for as long as it could be on its way.
+        package var isDoubtful = false
+        package var errorCode: Int64?
+
+        package init(
+            _ reason: String, goesAlone: Bool = false, after: Delay = .none,
+            isDoubtful: Bool = false, errorCode: Int64? = nil
+        ) {
+            self.reason = reason
+            self.goesAlone = goesAlone
+            self.after = after
+            self.isDoubtful = isDoubtful
+            self.errorCode = errorCode
+        }
+    }
+
+    /// Until the next step; real time.
+    package enum Delay: Sendable {
+        case none
+        /// Growing with the steps tried in vain.
+        case retry
+        case fixed(Duration)
+    }
+}
+
+/// How a kind of call treats answers.
+package struct CallPolicy: Sendable {
+    /// Waits between steps.
+    package var retry: Backoff
+    /// A definite refusal of a first attempt is believed only after checks.
+    package var checksRefusals = false
+    /// An answer whose effect does not show is checked, not sent again.
+    package var checksAnswers = false
+    /// Checks that a definite answer refuses before a person is asked; nil: they go on.
+    package var refusedChecksMax: Int?
+    /// After a stale token the newest statements are read with the answer: a judgement needs them.
+    package var readsStatusAfterStaleToken = false
+
+    package init(
+        retry: Backoff, checksRefusals: Bool = false, checksAnswers: Bool = false,
+        refusedChecksMax: Int? = nil, readsStatusAfterStaleToken: Bool = false
+    ) {
+        self.retry = retry
+        self.checksRefusals = checksRefusals
+        self.checksAnswers = checksAnswers
+        self.refusedChecksMax = refusedChecksMax
+        self.readsStatusAfterStaleToken = readsStatusAfterStaleToken
+    }
+}
+
+/// The table of what each answer means, for every kind of call. It stands here, once:
+///
+/// | what came | first attempt | later |
+/// | --- | --- | --- |
+/// | the effect shows | applied | applied |
+/// | an answer, and no effect shows | the same id once more (or a check) | the same |
+/// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
+/// | not sent, 429, our key refused | released: judged anew, new id | the same id later |
+/// | a stale token | released | checks, then released |
+/// | a refusal that halts the batch | released, waits with its batch | checks |
+/// | another refusal | refused (or checks) | checks, then refused |
+/// | no answer, 5xx | the same id; after three, a check between | the same |
+/// | never to be sent again | | checks, then released |
+///
+/// A check that shows nothing is the last only once the call can't be on its way any more.
+package struct ResolutionTable: Sendable {
+    /// Why work waits while the App Store wants no calls.
+    package static let silenced = "rate_limited"
+    /// Checks before a call counts as not applied; the last of them once it can't be on its way any more.
+    package static let checksMax = 3
+    /// `InvalidConsistencyTokenError`: never sent again with the token that was refused.
+    package static let staleTokenCode: Int64 = 4_000_082
+    /// Attempts with the same id before each further one is preceded by a check.
+    package static let sendsBeforeCheck = 3
+    /// Stands in place of an error code for "answered with 200, and no effect shows".
+    package static let answeredCode: Int64 = 200
+
+    package let call: StoreCall
+    package let policy: CallPolicy
+    /// The same refusal met what the call carries before: then it is no fault of the batch.
+    package var wasRefusedBefore = false
+    /// Why one that is never to be sent again is released.
+    package var overReason = "not_sent_in_time"
+    /// Several pieces of work share the call.
+    package var isShared: Bool { call.carries.count > 1 }
+
+    package init(
+        _ call: StoreCall, _ policy: CallPolicy, wasRefusedBefore: Bool = false,
+        overReason: String = "not_sent_in_time"
+    ) {
+        self.call = call
+        self.policy = policy
+        self.wasRefusedBefore = wasRefusedBefore
+        self.overReason = overReason
+    }
+
+    /// For an attempt whose effect does not show.
+    package func resolve(_ answer: StoreAnswer) -> Resolution {
+        switch answer {
+        case .answered where call.step == .send && policy.checksAnswers:
+            return .open(
+                .check, reason: "answered, and no effect shows", errorCode: Self.answeredCode)
+        case .answered: return notSeen()
+        case .unknown(let reason, _):
+            let next: StoreCall.Step =
+                call.step == .send && call.attempts >= Self.sendsBeforeCheck ? .check : call.step
+            return .open(next, reason: reason, errorCode: call.errorCode)
+        // A silence puts off by itself, for all.
+        case .throttled: return unapplied(Self.silenced, after: .none)
+        case .notSent(let reason):
+            return unapplied(reason, after: reason == Self.silenced ? .none : .retry)
+        case .refused(let refusal, _):
+            return call.step == .check ? checkRefused(refusal) : refused(refusal)
+        }
+    }
+
+    /// Whether a check that shows nothing is the last.
+    private var isCheckedEnough: Bool { call.checks >= Self.checksMax && !call.isInFlight }
+
+    /// The same id once more; or, where an attempt was refused or answered, a few more checks, since a status may lag.
+    private func notSeen() -> Resolution {
+        guard let code = call.errorCode else {
+            guard call.isOver else {
+                return .open(.send, reason: "not applied when checked", errorCode: nil)
+            }
+            return isCheckedEnough
+                ? .released(.init(overReason, isDoubtful: true))
+                : .open(.check, reason: "never sent again, and not seen yet", errorCode: nil)
+        }
+        guard isCheckedEnough else {
+            return .open(
+                .check,
+                reason: code == Self.answeredCode
+                    ? "answered, and no effect shows" : "refused with \(code), not seen yet",
+                errorCode: code)
+        }
+        // The call can't succeed as it stands, since the subscription changed: it is judged on what it is now.
+        guard code != Self.staleTokenCode else {
+            return .released(.init("stale_token", isDoubtful: true))
+        }
+        return .refused(
+            StoreRefusal(
+                code: Int(code), name: refusedOnRetry,
+                message: "refused on a retry and never seen applied", meaning: .reject),
+            isDoubtful: true)
+    }
+
+    /// Not applied by this attempt. An earlier one of the same call may have been, so only the first may give the id up.
+    private func unapplied(_ reason: String, after: Resolution.Delay) -> Resolution {
+        call.isFirstAttempt
+            ? .released(.init(reason, after: after))
+            : .open(call.step, reason: reason, errorCode: call.errorCode)
+    }
+
+    private func checkRefused(_ refusal: StoreRefusal) -> Resolution {
+        if let most = policy.refusedChecksMax, refusal.meaning != .haltService, call.checks >= most
+        {
+            return .refused(refusal, isDoubtful: true)
+        }
+        return .open(
+            .check, reason: "check refused with \(refusal.code) \(refusal.name)",
+            errorCode: call.errorCode)
+    }
+
+    private func refused(_ refusal: StoreRefusal) -> Resolution {
+        guard call.isFirstAttempt else {
+            // The first attempt may have been applied, and this refusal its consequence: check first.
+            let isOurFault = refusal.meaning == .haltService
+            return .open(
+                isOurFault ? .send : .check, reason: refusal.name,
+                errorCode: isOurFault ? nil : Int64(refusal.code))
+        }
+        // Nobody was asked.
+        if refusal.isOurs {
+            return isShared
+                ? .released(.init(refusal.name, goesAlone: true))
+                : .refused(refusal, isDoubtful: false)
+        }
+        switch refusal.meaning {
+        case .haltService: return .released(.init(refusal.name, after: .retry))
+        case .refresh: return .released(.init(refusal.name, after: .retry))
+        case .haltBatch where !wasRefusedBefore && !policy.checksRefusals,
+            .haltStorefront where !wasRefusedBefore && !policy.checksRefusals:
+            // It waits with its batch: once a person has mended the cause it goes with the others.
+            return .released(.init(refusal.name, errorCode: Int64(refusal.code)))
+        case .reject, .look, .haltBatch, .haltStorefront:
+            if policy.checksRefusals {
+                return .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
+            }
+            // One bad item refuses a whole call: its siblings are tried by themselves.
+            return isShared
+                ? .released(.init(refusal.name, goesAlone: true))
+                : .refused(refusal, isDoubtful: false)
+        }
+    }
+}
+
+/// How an attempt was resolved.
+package struct ResolvedCall: Sendable {
+    package let call: StoreCall
+    package let resolution: Resolution
+    package let reply: StoreReply
+    /// When its next step, or the next attempt of what it carries, is due: real time, UTC milliseconds; nil: at once.
+    package let nextAt: Int64?
+    let isUncounted: Bool
+
+    package init(
+        _ call: StoreCall, _ resolution: Resolution, _ reply: StoreReply = StoreReply(),
+        nextAt: Int64? = nil, isUncounted: Bool = false
+    ) {
+        self.call = call
+        self.resolution = resolution
+        self.reply = reply
+        self.nextAt = nextAt
+        self.isUncounted = isUncounted
+    }
+}
+
+extension ResolvedCall {
+    package var isOpen: Bool {
+        switch resolution {
+        case .open: true
+        case .applied, .refused, .released: false
+        }
+    }
+}

@@ -1,0 +1,47 @@
+package import AppStore
+import Pricing
+
+extension StoreAnswer {
+    /// The stored intent is one that the App Store would refuse: it is refused here.
+    package static func invalid(_ fault: RequestFault) -> StoreAnswer {
+        refused(.invalidRequest, "not sent: \(fault)", StoreReply())
+    }
+
+    package init<Value>(_ outcome: CallOutcome<Value>, words: (Value) -> StoreWords) {
+        switch outcome {
+        case .answered(let value, let raw): self = .answered(words(value), StoreReply(raw))
+        case .throttled(let until, let raw): self = .throttled(until: until, StoreReply(raw))
+        case .unknownOutcome(let reason, let raw):
+            self = .unknown(reason: reason, raw.map { StoreReply($0) } ?? StoreReply())
+        case .notSent(let reason): self = .notSent(reason: reason)
+        case .refused(let code, let message, let raw):
+            self = Self.refused(code, message, StoreReply(raw))
+        }
+    }
+
+    private static func refused(
+        _ code: APIErrorCode, _ message: String, _ reply: StoreReply
+    ) -> StoreAnswer {
+        let meaning: StoreRefusal.Meaning
+        switch code.disposition(onRetry: false) {
+        case .retrySame, .waitUntil: return .unknown(reason: code.description, reply)
+        case .refresh: meaning = .refresh
+        case .look: meaning = .look
+        case .haltBatch: meaning = .haltBatch
+        case .haltStorefront: meaning = .haltStorefront
+        case .haltService: meaning = .haltService
+        case .reject: meaning = .reject
+        }
+        return .refused(
+            StoreRefusal(
+                code: code.rawValue, name: code.name ?? "code_\(code.rawValue)", message: message,
+                meaning: meaning), reply)
+    }
+}
+
+extension StoreReply {
+    fileprivate init(_ raw: RawAnswer) {
+        self.init(
+            httpStatus: raw.status == 0 ? nil : raw.status, body: raw.status == 0 ? nil : raw.body)
+    }
+}

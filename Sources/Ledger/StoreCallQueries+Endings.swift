@@ -1,0 +1,138 @@
+package import Postgres
+
+extension StoreCallQueries {
+    /// How attempts of one bucket ended: two statements, however many they are. To be sent by the holder of the leases,
+    /// before what the kind of call writes.
+    package static func settle(_ endings: [CallEnding], at: Int64) -> [SQL] {
+        let closed = endings.filter { !$0.isOpen }
+        let open = endings.filter(\.isOpen)
+        return (closed.isEmpty ? [] : [close(closed, at: at)])
+            + (open.isEmpty ? [] : [leaveOpen(open)])
+    }
+
+    private static func close(_ endings: [CallEnding], at: Int64) -> SQL {
+        """
+        -- name: settleCalls
+        UPDATE repricer.store_calls r SET state = t.state, settled_at = \(timestamp: at)::timestamptz,
+            is_doubtful = t.is_doubtful IS NOT NULL, http_status = t.http_status, error_code = t.error_code,
+            error_message = t.message, answer = t.answer
+        FROM unnest(\(endings.column { $0.call.subject })::text[],
+            \(uuids: endings.column { $0.call.callID })::uuid[],
+            \(endings.column { $0.call.fence })::bigint[], \(endings.column { $0.state })::text[],
+            \(ints: endings.sparseColumn { $0.isDoubtful ? 1 : nil })::bigint[],
+            \(ints: endings.sparseColumn { $0.httpStatus.map { Int64($0) } })::bigint[],
+            \(ints: endings.sparseColumn { $0.errorCode })::bigint[],
+            \(texts: endings.sparseColumn { $0.message })::text[],
+            \(texts: endings.sparseColumn { $0.body })::text[]
+        ) AS t (subject, call, fence, state, is_doubtful, http_status, error_code, message, answer)
+        WHERE r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
+            AND \(fragment: isInBucket(of: endings.map(\.call)))
+        """
+    }
+
+    /// Released for the next step. The checks that follow a call are counted from that call.
+    private static func leaveOpen(_ endings: [CallEnding]) -> SQL {
+        """
+        -- name: leaveCallsOpen
+        UPDATE repricer.store_calls r SET state = 'unknown', next_step = t.next_step,
+            attempts = r.attempts - CASE WHEN r.next_step = 'send' THEN t.uncounted ELSE 0 END,
+            checks = CASE WHEN r.next_step = 'send' AND t.uncounted = 0 THEN 0
+                WHEN r.next_step = 'check' THEN r.checks - t.uncounted ELSE r.checks END,
+            next_attempt_at = t.next_attempt_at, lease_until = t.next_attempt_at,
+            http_status = t.http_status, error_code = t.error_code, error_message = t.message,
+            answer = t.answer
+        FROM unnest(\(endings.map(\.call.subject))::text[], \(uuids: endings.map(\.call.callID))::uuid[],
+            \(endings.map(\.call.fence))::bigint[], \(endings.map(\.nextStep.rawValue))::text[],
+            \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
+            \(endings.map { Int64($0.isUncounted ? 1 : 0) })::bigint[],
+            \(ints: endings.map { $0.httpStatus.map { Int64($0) } })::bigint[],
+            \(ints: endings.map(\.errorCode))::bigint[], \(texts: endings.map(\.message))::text[],
+            \(texts: endings.map(\.body))::text[]
+        ) AS t (subject, call, fence, next_step, next_attempt_at, uncounted, http_status, error_code, message,
+            answer)
+        WHERE r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
+            AND \(fragment: isInBucket(of: endings.map(\.call)))
+        """
+    }
+
+    /// Opens again, one a subscription, the closed calls of changes of unknown outcome: the statement that had settled
+    /// them was about another call, as a later one shows, and nobody would ask about them any more. They are checked,
+    /// and never sent again. Where a subscription has a call in flight, this waits for the settlement of that one.
+    ///
+    /// After the statements that close calls or move changes, under the subscriptions' locks.
+    package static func reopen(_ ids: [String]) -> SQL {
+        """
+        -- name: reopenCalls
+        UPDATE repricer.store_calls r SET state = 'unknown', settled_at = NULL, is_doubtful = false,
+            next_step = 'check', checks = 0, fence = r.fence + 1, next_attempt_at = r.lease_until,
+            is_reopened = true
+        FROM (SELECT DISTINCT unnest(\(ids)::text[]) AS id) t
+        CROSS JOIN LATERAL (
+            SELECT c.request_reference_id FROM repricer.price_changes c
+            JOIN repricer.store_calls q
+                ON q.subject = c.original_transaction_id AND q.call_id = c.request_reference_id
+                    AND q.bucket = c.bucket
+            WHERE c.original_transaction_id = t.id AND c.state IN ('sending', 'unknown')
+                AND q.state IN ('answered', 'refused')
+            ORDER BY c.change_id LIMIT 1
+        ) closed
+        WHERE r.subject = t.id AND r.call_id = closed.request_reference_id
+            AND r.bucket = repricer.bucket_of(t.id)
+            AND NOT \(fragment: isInFlight("t.id", bucket: "repricer.bucket_of(t.id)"))
+        """
+    }
+
+    /// A price change's call of unknown outcome whose changes a notification has settled needs no further attempt. One
+    /// with a call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
+    static func closeSettled(_ touched: [(id: String, at: Int64?)]) -> SQL {
+        """
+        -- name: closeSettledCalls
+        UPDATE repricer.store_calls r SET state = 'answered', settled_at = t.at
+        FROM unnest(\(touched.map(\.id))::text[], \(timestamps: touched.map(\.at))::timestamptz[]
+        ) AS t (id, at)
+        WHERE r.subject = t.id AND r.bucket = repricer.bucket_of(t.id) AND r.kind = 'price_change'
+            AND r.state = 'unknown' AND r.next_attempt_at IS NOT NULL
+            AND NOT EXISTS (
+                SELECT 1 FROM repricer.price_changes c
+                WHERE c.original_transaction_id = r.subject
+                    AND c.change_id = ANY (r.carries) AND c.state IN ('sending', 'unknown'))
+        """
+    }
+}
+
+extension CallEnding {
+    fileprivate var state: String {
+        switch fate {
+        case .answered: "answered"
+        case .refused, .open: "refused"
+        }
+    }
+
+    fileprivate var isDoubtful: Bool {
+        switch fate {
+        case .refused(let isDoubtful): isDoubtful
+        case .answered, .open: false
+        }
+    }
+
+    fileprivate var nextStep: StoreCall.Step {
+        switch fate {
+        case .open(let step, _, _): step
+        case .answered, .refused: .send
+        }
+    }
+
+    fileprivate var nextAttemptAt: Int64? {
+        switch fate {
+        case .open(_, let at, _): at
+        case .answered, .refused: nil
+        }
+    }
+
+    fileprivate var isUncounted: Bool {
+        switch fate {
+        case .open(_, _, let isUncounted): isUncounted
+        case .answered, .refused: false
+        }
+    }
+}

@@ -1,0 +1,33 @@
+/// Does one round after another until cancelled; one that found nothing to do, or failed, is followed by a wait.
+package struct Rounds: Sendable {
+    package var log: Log
+    /// What failed, and that it is tried again; one line of the log.
+    package var failure: String
+    package var idleWait: Duration
+    /// Counts a failed round.
+    package var count: @Sendable () -> Void
+
+    package init(
+        log: Log, failure: String, idleWait: Duration, count: @escaping @Sendable () -> Void = {}
+    ) {
+        self.log = log
+        self.failure = failure
+        self.idleWait = idleWait
+        self.count = count
+    }
+
+    package func run(_ round: () async throws -> Int) async {
+        while !Task.isCancelled {
+            do {
+                if try await round() == 0 { try await Task.sleep(for: idleWait) }
+            } catch is CancellationError {
+                return
+            } catch {
+                log.error(failure, ["error": String(describing: error)])
+                count()
+                // A cancelled sleep ends the loop above.
+                try? await Task.sleep(for: idleWait)
+            }
+        }
+    }
+}
