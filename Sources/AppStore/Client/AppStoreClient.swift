@@ -1,3 +1,4 @@
+internal import FoundationEssentials
 internal import HTTP
 package import JOSE
 internal import JSONReading
@@ -41,19 +42,13 @@ package struct AppStoreClient: Sendable {
         leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<SignedAnswer> {
         if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
-        let body: [UInt8]
-        do {
-            body = try WirePriceChange(request).encoded()
-        } catch {
-            return .notSent(reason: "the request cannot be encoded")
-        }
         let path = "/advancedCommerce/v1/subscription/changePrice"
-        return await call(
-            HTTPRequest(
-                method: "POST", target: "\(path)/\(PercentCoding.encode(transactionID))",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body),
-            leavingBefore: leavingBefore
-        ) { body, now throws(AnswerReader.Failure) in
+        guard
+            let post = post(
+                "\(path)/\(PercentCoding.encode(transactionID))", WirePriceChange(request))
+        else { return .notSent(reason: "the request cannot be encoded") }
+        return await call(post, leavingBefore: leavingBefore) {
+            body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
                 body, evidenceID: request.evidenceID, transactionID: transactionID, now: now)
         }
@@ -103,6 +98,19 @@ package struct AppStoreClient: Sendable {
             else { throw AnswerReader.Failure(reason: "the answer is not the documented JSON") }
             return page
         }
+    }
+
+    /// One text for one request, whenever it is made; nil where it can't be encoded.
+    func post(
+        _ target: String, _ body: some Encodable, method: String = "POST"
+    ) -> HTTPRequest? {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        // The caller says so: nothing is sent.
+        guard let bytes = try? encoder.encode(body) else { return nil }
+        return HTTPRequest(
+            method: method, target: target,
+            headers: HTTPHeaders([("Content-Type", "application/json")]), body: Array(bytes))
     }
 
     func call<Value: Sendable>(

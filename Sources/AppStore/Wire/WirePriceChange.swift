@@ -1,4 +1,3 @@
-internal import FoundationEssentials
 internal import JSONReading
 
 /// `SubscriptionPriceChangeRequest` as the App Store reads it; absent optionals are left out.
@@ -23,13 +22,6 @@ struct WirePriceChange: Encodable {
                 SKU: $0.sku, price: $0.priceMilliunits,
                 dependentSKUs: $0.dependentSKUs.isEmpty ? nil : $0.dependentSKUs)
         }
-    }
-
-    /// One text for one request, whenever it is made.
-    func encoded() throws -> [UInt8] {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return Array(try encoder.encode(self))
     }
 }
 

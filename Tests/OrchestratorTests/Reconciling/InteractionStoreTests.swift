@@ -108,6 +108,20 @@ import Testing
             testDescription: "renamed, not told", day: 10, actions: [.rename(from: "A", to: "A2")],
             then: "scheduled", finally: "declined"),
         Cell(
+            testDescription: "renamed at the renewal, not told", day: 10,
+            actions: [.rename(from: "A", to: "A2", atRenewal: true)], then: "scheduled",
+            finally: "declined"),
+        Cell(
+            testDescription: "refunded and ended as a whole, not told", day: 10,
+            actions: [.refund([])], then: "cancelled refunded_or_revoked", finally: "cancelled"),
+        Cell(
+            testDescription: "refunded, service goes on, not told", day: 10,
+            actions: [.refund([.init(sku: "A")])], then: "scheduled", finally: "declined"),
+        Cell(
+            testDescription: "refunded and ended, not told", day: 10,
+            actions: [.refund([.init(sku: "A", revokes: true, isProrated: true)])],
+            then: "cancelled item_refunded", finally: "cancelled"),
+        Cell(
             testDescription: "migrated, not told", day: 10, actions: [.migrate(suffix: "_ACA")],
             then: "scheduled", finally: "declined"),
         Cell(
