@@ -21,7 +21,7 @@ extension AppStoreClient {
             body, _ throws(AnswerReader.Failure) in
             let wire = JSONDocument.read(body)
             guard let isSuccess = wire?["success"]?.boolean else {
-                throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
+                throw AnswerReader.Failure.undocumented
             }
             let told = wire?["originalTransactionId"]?.storableText ?? originalTransactionID
             guard told == originalTransactionID else {
@@ -66,7 +66,7 @@ extension AppStoreClient {
             body, _ throws(AnswerReader.Failure) in
             let wire = JSONDocument.read(body)
             guard let isComplete = wire?["complete"]?.boolean else {
-                throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
+                throw AnswerReader.Failure.undocumented
             }
             guard
                 wire?["requestIdentifier"]?.storableText.map({ $0 == requestIdentifier }) ?? true

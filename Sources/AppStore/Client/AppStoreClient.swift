@@ -64,7 +64,7 @@ package struct AppStoreClient: Sendable {
     /// - Parameter transactionID: Any transaction id of the customer.
     package func subscriptionStatuses(
         transactionID: String
-    ) async -> CallOutcome<[StatusReading]> {
+    ) async -> CallOutcome<[SignedAnswer]> {
         let path = "/inApps/v1/subscriptions"
         return await call(
             HTTPRequest(
@@ -95,7 +95,7 @@ package struct AppStoreClient: Sendable {
                 headers: HTTPHeaders([("Content-Type", "application/json")]), body: body)
         ) { body, _ throws(AnswerReader.Failure) in
             guard let page = JSONDocument.read(body).flatMap(NotificationHistoryPage.init)
-            else { throw AnswerReader.Failure(reason: "the answer is not the documented JSON") }
+            else { throw AnswerReader.Failure.undocumented }
             return page
         }
     }
@@ -185,9 +185,9 @@ package struct AppStoreClient: Sendable {
                 return .unknownOutcome(reason: error.reason, raw: raw)
             }
         }
-        let error = JSONDocument.read(response.body).flatMap(WireError.init)
-        let code = APIErrorCode(status: response.status, code: error?.errorCode)
-        let message = error?.errorMessage ?? ""
+        let error = JSONDocument.read(response.body)
+        let code = APIErrorCode(status: response.status, code: error?["errorCode"]?.int)
+        let message = error?["errorMessage"]?.storableText ?? ""
         switch response.status {
         case 429:
             return .throttled(
