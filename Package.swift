@@ -28,7 +28,6 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
-        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
         module("ServiceKit"),
         module("JSONReading"),
@@ -42,10 +41,7 @@ let package = Package(
         module("Reports", ["Ledger", "Pricing"]),
         module(
             "Receiver",
-            [
-                "CZlib", "HTTP", "AppStore", "JSONReading", "Ledger", "Pricing", "Reports",
-                "ServiceKit",
-            ]),
+            ["HTTP", "AppStore", "JSONReading", "Ledger", "Pricing", "Reports", "ServiceKit"]),
         module(
             "RepricerCommands",
             [
@@ -104,8 +100,7 @@ if Context.environment["REPRICER_FUZZ"] != nil {
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "CZlib", "JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing",
-                "Receiver",
+                "JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing", "Receiver",
             ],
             path: "Tests/Fuzz", swiftSettings: strict,
             // gold, the default, fails on the driver's debug information.

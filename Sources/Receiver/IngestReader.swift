@@ -54,27 +54,22 @@ package enum IngestError: Error, Sendable, CustomStringConvertible {
     case unavailable(line: Int, why: String, soFar: IngestSummary)
     /// The file cannot be read; everything before `line` is settled.
     case unreadable(line: Int, why: String, soFar: IngestSummary)
-    /// The file is compressed, and damaged within `line`; everything before it is settled.
-    case damaged(line: Int, GzipFault, soFar: IngestSummary)
 
     package var description: String {
         switch self {
         case .unavailable(let line, let why, _): "stopped at line \(line): \(why); run it again"
         case .unreadable(_, let why, _): why
-        case .damaged(_, let fault, _): fault.description
         }
     }
 
     package var soFar: IngestSummary {
         switch self {
-        case .unavailable(_, _, let summary), .unreadable(_, _, let summary),
-            .damaged(_, _, let summary):
-            summary
+        case .unavailable(_, _, let summary), .unreadable(_, _, let summary): summary
         }
     }
 }
 
-/// Reads NDJSON lines `{"signedPayload":"…"}`, plain or gzip, into the same intake as HTTP.
+/// Reads NDJSON lines `{"signedPayload":"…"}` into the same intake as HTTP.
 ///
 /// One thread reads and takes lines apart, others verify, and the intake commits what comes
 /// together: none of the three waits for another while the file has lines.
@@ -100,8 +95,7 @@ package struct IngestReader: Sendable {
     {
         let workers = (0..<threads).map { ThreadExecutor(name: "ingest-\($0)") }
         defer { for worker in workers { worker.shutdown() } }
-        var reader = LineReader(
-            limit: Self.lineBytesMax, nextChunk: GzipChunks(nextChunk).next)
+        var reader = LineReader(limit: Self.lineBytesMax, nextChunk: nextChunk)
         var ledger = OutcomesInOrder()
         var end = End.none
         await withTaskGroup(of: Flight.self) { group in
@@ -227,8 +221,6 @@ private struct OutcomesInOrder {
         }
         switch end {
         case .none: return summary
-        case .failed(let fault as GzipFault):
-            throw .damaged(line: nextLine, fault, soFar: summary)
         case .failed(let error):
             throw .unreadable(line: nextLine, why: "\(error)", soFar: summary)
         }

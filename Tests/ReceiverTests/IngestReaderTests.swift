@@ -1,4 +1,3 @@
-import Foundation
 import Testing
 
 @testable import Receiver
@@ -77,36 +76,5 @@ import Testing
         }
         #expect(line == 3)
         #expect(soFar.malformed == 1)
-    }
-
-    @Test func ingest_ofATruncatedGzip_storesTheLinesBeforeAndNamesTheOneReached() async throws {
-        let store = MemoryStore()
-        // Random ids, so that every line has compressed bytes of its own.
-        let lines = (1...300).map { _ in #"{"signedPayload":"ok:\#(UUID())"}"# }
-        let whole = try GzipChunksTests.gzip(Array(lines.joined(separator: "\n").utf8))
-        let half = GzipChunksTests.source(Array(whole.prefix(whole.count / 2)), chunk: 1000)
-
-        let error = await #expect(throws: IngestError.self) {
-            _ = try await IngestReader(intake: makeIntake(store), threads: 2).ingest(half)
-        }
-
-        guard case .damaged(let line, .truncated, let soFar)? = error else {
-            Issue.record("another error: \(String(describing: error))")
-            return
-        }
-        #expect(line > 50 && line < 250)
-        #expect(soFar.new == line - 1)
-        #expect(store.state.withLock { $0.ids.count } == line - 1)
-    }
-
-    @Test func ingest_ofGzip_takesItWithoutBeingTold() async throws {
-        let store = MemoryStore()
-        let file = try GzipChunksTests.gzip(Array(#"{"signedPayload":"ok:a"}"#.utf8))
-
-        let summary = try await IngestReader(intake: makeIntake(store), threads: 2)
-            .ingest(GzipChunksTests.source(file, chunk: 10))
-
-        #expect(summary.new == 1)
-        #expect(summary.isClean)
     }
 }
