@@ -30,22 +30,22 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
 
         module("ServiceKit"),
-        module("JSONReading"),
-        module("Pricing"),
+        module("JSON"),
+        module("Pricing", ["JSON"]),
         module("Postgres", ["CLibPQ", "ServiceKit"]),
-        module("JOSE", ["COpenSSL", "JSONReading"]),
+        module("JOSE", ["COpenSSL", "JSON"]),
         module("HTTP", ["COpenSSL", "ServiceKit"]),
-        module("AppStore", ["JOSE", "HTTP", "JSONReading", "Pricing", "ServiceKit"]),
-        module("Ledger", ["JSONReading", "Postgres", "Pricing", "ServiceKit"]),
-        module("Orchestrator", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
-        module("Reports", ["Ledger", "Pricing"]),
+        module("AppStore", ["JOSE", "HTTP", "JSON", "Pricing", "ServiceKit"]),
+        module("Ledger", ["JSON", "Postgres", "Pricing", "ServiceKit"]),
+        module("Orchestrator", ["AppStore", "JSON", "Ledger", "Pricing", "ServiceKit"]),
+        module("Reports", ["JSON", "Ledger", "Pricing"]),
         module(
             "Receiver",
-            ["HTTP", "AppStore", "JSONReading", "Ledger", "Pricing", "Reports", "ServiceKit"]),
+            ["HTTP", "AppStore", "JSON", "Ledger", "Pricing", "Reports", "ServiceKit"]),
         module(
             "RepricerCommands",
             [
-                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Ledger",
+                "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Ledger",
                 "Orchestrator", "Reports", "Receiver",
             ]),
         module("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
@@ -65,13 +65,14 @@ let package = Package(
             name: "fold-orders", dependencies: ["FoldStories"], path: "Tests/FoldOrders",
             swiftSettings: strict),
         tests("ServiceKit"),
-        tests("JSONReading"),
+        tests("JSON"),
         tests("Pricing", ["FoldStories"]),
         tests("Postgres", ["TestSupport"]),
         tests("JOSE"),
         tests("HTTP", ["ServiceKit"]),
-        tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
-        tests("Ledger", ["TestSupport", "FoldStories", "Postgres", "Pricing", "ServiceKit"]),
+        tests("AppStore", ["JOSE", "HTTP", "JSON", "Pricing", "ServiceKit"]),
+        tests(
+            "Ledger", ["TestSupport", "FoldStories", "JSON", "Postgres", "Pricing", "ServiceKit"]),
         tests(
             "Orchestrator",
             [
@@ -100,7 +101,7 @@ if Context.environment["REPRICER_FUZZ"] != nil {
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing", "Receiver",
+                "JOSE", "HTTP", "JSON", "AppStore", "Orchestrator", "Pricing", "Receiver",
             ],
             path: "Tests/Fuzz", swiftSettings: strict,
             // gold, the default, fails on the driver's debug information.

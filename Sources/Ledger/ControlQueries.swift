@@ -1,3 +1,4 @@
+import JSON
 package import Postgres
 import Pricing
 
@@ -226,8 +227,7 @@ package enum ControlQueries {
 extension WavePlan {
     /// As `batches.waves` keeps it.
     var json: String {
-        var json = JSONWriter()
-        json.list(waves) { wave, json in
+        JSONWriter.list(waves) { wave, json in
             json.object { json in
                 json.text("label", wave.label)
                 switch wave.release {
@@ -242,6 +242,5 @@ extension WavePlan {
                 }
             }
         }
-        return json.text
     }
 }

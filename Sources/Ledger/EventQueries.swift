@@ -1,3 +1,4 @@
+import JSON
 package import Postgres
 package import Pricing
 
@@ -185,7 +186,9 @@ package enum EventQueries {
             """)
         var events: [String: [SubscriptionEvent]] = [:]
         for row in rows {
-            let event = try StatementText.event(try row.text("statement"))
+            let event = try row.stored("statement") { statement throws(JSONRecord.Fault) in
+                try StatementText.event(JSONRecord(statement))
+            }
             events[try row.text("original_transaction_id"), default: []].append(event)
         }
         // Sorted here and not by the server: its collation may order evidence ids in another way.

@@ -1,3 +1,4 @@
+import JSON
 package import Postgres
 package import Pricing
 
@@ -167,8 +168,7 @@ package enum GuardQueries {
     private static func json(
         _ counts: [GuardRail.Figure: Count], _ at: Int64, _ realNow: Int64, isLast: Bool
     ) -> String {
-        var json = JSONWriter()
-        json.object { json in
+        JSONWriter.object { json in
             json.text("at", Instant(milliseconds: at).text)
             json.number("counted_ms", realNow)
             json.flag("is_last", isLast)
@@ -182,7 +182,6 @@ package enum GuardQueries {
                 }
             }
         }
-        return json.text
     }
 
     /// What was last counted; nil where nothing was yet.
@@ -278,14 +277,12 @@ package enum GuardQueries {
 extension [GuardRail] {
     /// As `batches.guards` keeps it.
     var json: String {
-        var json = JSONWriter()
-        json.list(self) { rail, json in
+        JSONWriter.list(self) { rail, json in
             json.object { json in
                 json.text("guard", rail.figure.rawValue)
                 json.number("over", Int64(rail.over))
                 json.number("least", Int64(rail.least))
             }
         }
-        return json.text
     }
 }

@@ -1,13 +1,13 @@
-import JSONReading
+import JSON
+import Postgres
 import Pricing
 
-/// `subscription_events.statement`: the JSON that `Codable` would make of a statement, written and read without
-/// it. A fold writes thousands a second and a late statement reads all of a subscription's: a general coder takes
-/// ten times as long.
+/// What `subscription_events.statement`, `subscriptions.items` and `.increases` keep, as JSON. By hand: a fold writes
+/// thousands a second, a late statement reads all of a subscription's and a plan half a million of them; a general
+/// coder takes ten times as long.
 enum StatementText {
     static func text(_ event: SubscriptionEvent) -> String {
-        var json = JSONWriter()
-        json.object {
+        JSONWriter.object {
             $0.key("key") {
                 $0.object {
                     $0.text("evidenceID", event.key.evidenceID)
@@ -26,13 +26,10 @@ enum StatementText {
             if let ignored = event.ignored { $0.texts("ignored", ignored) }
             if let legacy = event.legacy { $0.key("legacy") { Self.write(legacy, &$0) } }
         }
-        return json.text
     }
 
-    /// As `subscriptions.increases` keeps them.
     static func text(_ increases: [RecordedIncrease]) -> String {
-        var json = JSONWriter()
-        json.list(increases) { increase, json in
+        JSONWriter.list(increases) { increase, json in
             json.object {
                 $0.text("sku", increase.sku)
                 $0.number("price", increase.price)
@@ -44,7 +41,6 @@ enum StatementText {
                 $0.number("refusedAt", increase.refusedAt?.milliseconds)
             }
         }
-        return json.text
     }
 
     private static func write(_ transaction: TransactionStatement, _ json: inout JSONWriter) {
@@ -116,10 +112,8 @@ enum StatementText {
         }
     }
 
-    /// `subscriptions.items`, as `StoredItems` reads it.
     static func text(_ items: [SubscriptionFacts.Item]) -> String {
-        var json = JSONWriter()
-        json.list(items) { item, json in
+        JSONWriter.list(items) { item, json in
             json.object {
                 $0.text("sku", item.sku)
                 $0.number("currentPrice", item.currentPrice)
@@ -148,109 +142,153 @@ enum StatementText {
                 }
             }
         }
-        return json.text
     }
 
-    static func event(_ text: String) throws(LedgerError) -> SubscriptionEvent {
-        guard let node = JSONDocument.read(Array(text.utf8)), let event = event(node) else {
-            // Of another shape than this program writes: the general decoder reads it, or says why not.
-            return try JSONText.decode(SubscriptionEvent.self, text)
+    static func event(_ record: JSONRecord) throws(JSONRecord.Fault) -> SubscriptionEvent {
+        let key = try record.record("key")
+        var event = SubscriptionEvent(
+            key: .init(
+                signedAt: Instant(milliseconds: try key.int64("signedAt")),
+                evidenceID: try key.text("evidenceID")),
+            source: try record.word("source"),
+            originalTransactionID: try record.text("originalTransactionID"),
+            type: try record.textOrNil("type"), subtype: try record.textOrNil("subtype"),
+            status: try record.intOrNil("status"))
+        if let told = try record.recordOrNil("transaction") {
+            event.transaction = try transaction(told)
+        }
+        if let told = try record.recordOrNil("renewal") { event.renewal = try renewal(told) }
+        event.ignored = try record.textsOrNil("ignored")
+        if let told = try record.recordOrNil("legacy") {
+            event.legacy = LegacyStatement(
+                autoRenews: try told.boolOrNil("autoRenews"),
+                isInBillingRetry: try told.boolOrNil("isInBillingRetry"),
+                gracePeriodExpiresAt: try told.instantOrNil("gracePeriodExpiresAt"),
+                expiresAt: try told.instantOrNil("expiresAt"))
         }
         return event
     }
 
-    private static func event(_ node: JSONNode) -> SubscriptionEvent? {
-        guard let key = node["key"], let evidenceID = key["evidenceID"]?.text,
-            let signedAt = key["signedAt"]?.int64,
-            let source = node["source"]?.text.flatMap(SubscriptionEvent.Source.init(rawValue:)),
-            let id = node["originalTransactionID"]?.text
-        else { return nil }
-        var event = SubscriptionEvent(
-            key: .init(signedAt: Instant(milliseconds: signedAt), evidenceID: evidenceID),
-            source: source, originalTransactionID: id)
-        var isKnown = true
-        node.forEachMember { name, value in
-            if name.holds("type") {
-                event.type = value.text
-            } else if name.holds("subtype") {
-                event.subtype = value.text
-            } else if name.holds("status") {
-                event.status = value.int
-            } else if name.holds("transaction") {
-                event.transaction = transaction(value)
-                isKnown = isKnown && event.transaction != nil
-            } else if name.holds("renewal") {
-                event.renewal = renewal(value)
-                isKnown = isKnown && event.renewal != nil
-            } else if name.holds("ignored") {
-                event.ignored = value.elements?.compactMap(\.text)
-            } else if !name.holds("key"), !name.holds("source"),
-                !name.holds("originalTransactionID")
-            {
-                isKnown = false
-            }
-        }
-        return isKnown ? event : nil
-    }
-
-    private static func transaction(_ node: JSONNode) -> TransactionStatement? {
-        guard let nodes = node["items"]?.elements else { return nil }
+    private static func transaction(
+        _ record: JSONRecord
+    ) throws(JSONRecord.Fault) -> TransactionStatement {
         var items: [TransactionStatement.Item] = []
-        for item in nodes {
-            guard let sku = item["sku"]?.text else { return nil }
+        for item in try record.records("items") {
             items.append(
                 TransactionStatement.Item(
-                    sku: sku, price: item["price"]?.int64, offerPrice: item["offerPrice"]?.int64,
-                    offerPeriod: item["offerPeriod"]?.text,
-                    offerPeriodCount: item["offerPeriodCount"]?.int,
-                    offerReason: item["offerReason"]?.text, revokedAt: item["revokedAt"]?.instant))
+                    sku: try item.text("sku"), price: try item.int64OrNil("price"),
+                    offerPrice: try item.int64OrNil("offerPrice"),
+                    offerPeriod: try item.textOrNil("offerPeriod"),
+                    offerPeriodCount: try item.intOrNil("offerPeriodCount"),
+                    offerReason: try item.textOrNil("offerReason"),
+                    revokedAt: try item.instantOrNil("revokedAt")))
         }
         return TransactionStatement(
-            transactionID: node["transactionID"]?.text, productID: node["productID"]?.text,
-            appAccountToken: node["appAccountToken"]?.text,
-            ownershipType: node["ownershipType"]?.text,
-            purchasedAt: node["purchasedAt"]?.instant,
-            originalPurchaseAt: node["originalPurchaseAt"]?.instant,
-            expiresAt: node["expiresAt"]?.instant, revokedAt: node["revokedAt"]?.instant,
-            reason: node["reason"]?.text, storefront: node["storefront"]?.text,
-            currency: node["currency"]?.text, price: node["price"]?.int64,
-            period: node["period"]?.text, offerDiscountType: node["offerDiscountType"]?.text,
-            items: items)
+            transactionID: try record.textOrNil("transactionID"),
+            productID: try record.textOrNil("productID"),
+            appAccountToken: try record.textOrNil("appAccountToken"),
+            ownershipType: try record.textOrNil("ownershipType"),
+            purchasedAt: try record.instantOrNil("purchasedAt"),
+            originalPurchaseAt: try record.instantOrNil("originalPurchaseAt"),
+            expiresAt: try record.instantOrNil("expiresAt"),
+            revokedAt: try record.instantOrNil("revokedAt"),
+            reason: try record.textOrNil("reason"),
+            storefront: try record.textOrNil("storefront"),
+            currency: try record.textOrNil("currency"), price: try record.int64OrNil("price"),
+            period: try record.textOrNil("period"),
+            offerDiscountType: try record.textOrNil("offerDiscountType"), items: items)
     }
 
-    private static func renewal(_ node: JSONNode) -> RenewalStatement? {
-        var items: [RenewalStatement.Item]?
-        if let nodes = node["items"]?.elements {
-            var read: [RenewalStatement.Item] = []
-            for item in nodes {
-                guard let sku = item["sku"]?.text else { return nil }
-                read.append(
-                    RenewalStatement.Item(
-                        sku: sku, price: item["price"]?.int64,
-                        offerPrice: item["offerPrice"]?.int64,
-                        offerPeriod: item["offerPeriod"]?.text,
-                        offerPeriodCount: item["offerPeriodCount"]?.int,
-                        offerReason: item["offerReason"]?.text,
-                        increaseStatus: item["increaseStatus"]?.text,
-                        increasePrice: item["increasePrice"]?.int64,
-                        dependentSKUs: item["dependentSKUs"]?.elements?.compactMap(\.text)))
-            }
-            items = read
+    private static func renewal(
+        _ record: JSONRecord
+    ) throws(JSONRecord.Fault) -> RenewalStatement {
+        var renewal = RenewalStatement(
+            productID: try record.textOrNil("productID"),
+            autoRenewStatus: try record.intOrNil("autoRenewStatus"),
+            isInBillingRetry: try record.boolOrNil("isInBillingRetry"),
+            expirationIntent: try record.intOrNil("expirationIntent"),
+            gracePeriodExpiresAt: try record.instantOrNil("gracePeriodExpiresAt"),
+            renewalAt: try record.instantOrNil("renewalAt"),
+            recentSubscriptionStartAt: try record.instantOrNil("recentSubscriptionStartAt"),
+            currency: try record.textOrNil("currency"),
+            appAccountToken: try record.textOrNil("appAccountToken"),
+            consistencyToken: try record.textOrNil("consistencyToken"),
+            period: try record.textOrNil("period"))
+        guard let told = try record.recordsOrNil("items") else { return renewal }
+        var items: [RenewalStatement.Item] = []
+        for item in told {
+            items.append(
+                RenewalStatement.Item(
+                    sku: try item.text("sku"), price: try item.int64OrNil("price"),
+                    offerPrice: try item.int64OrNil("offerPrice"),
+                    offerPeriod: try item.textOrNil("offerPeriod"),
+                    offerPeriodCount: try item.intOrNil("offerPeriodCount"),
+                    offerReason: try item.textOrNil("offerReason"),
+                    increaseStatus: try item.textOrNil("increaseStatus"),
+                    increasePrice: try item.int64OrNil("increasePrice"),
+                    dependentSKUs: try item.textsOrNil("dependentSKUs")))
         }
-        return RenewalStatement(
-            productID: node["productID"]?.text, autoRenewStatus: node["autoRenewStatus"]?.int,
-            isInBillingRetry: node["isInBillingRetry"]?.boolean,
-            expirationIntent: node["expirationIntent"]?.int,
-            gracePeriodExpiresAt: node["gracePeriodExpiresAt"]?.instant,
-            renewalAt: node["renewalAt"]?.instant,
-            recentSubscriptionStartAt: node["recentSubscriptionStartAt"]?.instant,
-            currency: node["currency"]?.text, appAccountToken: node["appAccountToken"]?.text,
-            consistencyToken: node["consistencyToken"]?.text, period: node["period"]?.text,
-            items: items)
+        renewal.items = items
+        return renewal
+    }
+
+    static func items(_ node: JSONNode) throws(JSONRecord.Fault) -> [SubscriptionFacts.Item] {
+        var items: [SubscriptionFacts.Item] = []
+        for record in try JSONRecord.all(node) {
+            var item = SubscriptionFacts.Item(
+                sku: try record.text("sku"), currentPrice: try record.int64OrNil("currentPrice"),
+                renewalPrice: try record.int64OrNil("renewalPrice"),
+                renews: try record.bool("renews"), chargedAs: try record.textOrNil("chargedAs"))
+            if let offer = try record.recordOrNil("offer") {
+                item.offer = SubscriptionFacts.Offer(
+                    price: try offer.int64OrNil("price"), period: try offer.textOrNil("period"),
+                    periodsLeft: try offer.intOrNil("periodsLeft"),
+                    reason: try offer.textOrNil("reason"), isRunning: try offer.bool("isRunning"))
+            }
+            if let increase = try record.recordOrNil("increase") {
+                item.increase = SubscriptionFacts.Increase(
+                    status: try increase.text("status"), price: try increase.int64OrNil("price"),
+                    dependentSKUs: try increase.texts("dependentSKUs"))
+            }
+            items.append(item)
+        }
+        return items
+    }
+
+    static func increases(_ node: JSONNode) throws(JSONRecord.Fault) -> [RecordedIncrease] {
+        var increases: [RecordedIncrease] = []
+        for record in try JSONRecord.all(node) {
+            increases.append(
+                RecordedIncrease(
+                    sku: try record.text("sku"), price: try record.int64("price"),
+                    communicatedAt: try record.instantOrNil("communicatedAt"),
+                    effectiveAt: try record.instantOrNil("effectiveAt"),
+                    origin: try record.wordOrNil("origin"),
+                    consentAskedAt: try record.instantOrNil("consentAskedAt"),
+                    acceptedAt: try record.instantOrNil("acceptedAt"),
+                    refusedAt: try record.instantOrNil("refusedAt")))
+        }
+        return increases
     }
 }
 
-extension JSONNode {
-    fileprivate var int: Int? { int64.flatMap { Int(exactly: $0) } }
-    fileprivate var instant: Instant? { int64.map { Instant(milliseconds: $0) } }
+extension JSONRecord {
+    fileprivate func instantOrNil(_ name: StaticString) throws(Fault) -> Instant? {
+        try int64OrNil(name).map(Instant.init(milliseconds:))
+    }
+}
+
+extension Row {
+    /// What this program wrote to a JSON column.
+    func stored<Value>(
+        _ column: String, _ read: (JSONNode) throws(JSONRecord.Fault) -> Value
+    ) throws -> Value {
+        guard let bytes = try decoded(column, { Array($0) }), let node = JSONDocument.read(bytes)
+        else { throw LedgerError.unreadable("\(column) is no JSON") }
+        do throws(JSONRecord.Fault) {
+            return try read(node)
+        } catch {
+            throw LedgerError.unreadable("\(column): \(error)")
+        }
+    }
 }

@@ -1,4 +1,4 @@
-import JSONReading
+import JSON
 
 /// `{"signedPayload":"…"}`: the body of a notification, and a line of a file.
 enum Envelope {

@@ -1,4 +1,5 @@
 package import HTTP
+import JSON
 package import Ledger
 import Reports
 package import ServiceKit
@@ -153,7 +154,11 @@ package final class ReceiverRoutes: Sendable {
     }
 
     private func problem(_ status: Int, _ code: String, _ message: String) -> HTTPResponse {
-        .json(status, "{\"error\":\(jsonString(code)),\"message\":\(jsonString(message))}\n")
+        let text = JSONWriter.object {
+            $0.text("error", code)
+            $0.text("message", message)
+        }
+        return .json(status, text + "\n")
     }
 
     private func sayReady() async -> HTTPResponse {

@@ -1,6 +1,6 @@
 internal import HTTP
 internal import JOSE
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// Verifies and decodes what the App Store answers; no I/O.

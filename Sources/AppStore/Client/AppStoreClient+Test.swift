@@ -1,5 +1,5 @@
 internal import HTTP
-internal import JSONReading
+internal import JSON
 
 /// Test notifications, of the App Store Server API: one call a second.
 extension AppStoreClient {

@@ -1,7 +1,6 @@
-internal import FoundationEssentials
 internal import HTTP
 package import JOSE
-internal import JSONReading
+internal import JSON
 package import ServiceKit
 
 /// Calls the Advanced Commerce API and the App Store Server API.
@@ -43,12 +42,10 @@ package struct AppStoreClient: Sendable {
     ) async -> CallOutcome<SignedAnswer> {
         if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
         let path = "/advancedCommerce/v1/subscription/changePrice"
-        guard
-            let post = post(
-                "\(path)/\(PercentCoding.encode(transactionID))", WirePriceChange(request))
-        else { return .notSent(reason: "the request cannot be encoded") }
-        return await call(post, leavingBefore: leavingBefore) {
-            body, now throws(AnswerReader.Failure) in
+        return await call(
+            .json("\(path)/\(PercentCoding.encode(transactionID))", request.body),
+            leavingBefore: leavingBefore
+        ) { body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
                 body, evidenceID: request.evidenceID, transactionID: transactionID, now: now)
         }
@@ -82,35 +79,13 @@ package struct AppStoreClient: Sendable {
     package func notificationHistory(
         _ request: NotificationHistoryRequest, paginationToken: String?
     ) async -> CallOutcome<NotificationHistoryPage> {
-        let body: [UInt8]
-        do {
-            body = try request.encoded()
-        } catch {
-            return .notSent(reason: "the request cannot be encoded")
-        }
         let page = paginationToken.map { "?paginationToken=\(PercentCoding.encode($0))" } ?? ""
-        return await call(
-            HTTPRequest(
-                method: "POST", target: "/inApps/v1/notifications/history\(page)",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body)
-        ) { body, _ throws(AnswerReader.Failure) in
+        return await call(.json("/inApps/v1/notifications/history\(page)", request.body)) {
+            body, _ throws(AnswerReader.Failure) in
             guard let page = JSONDocument.read(body).flatMap(NotificationHistoryPage.init)
             else { throw AnswerReader.Failure.undocumented }
             return page
         }
-    }
-
-    /// One text for one request, whenever it is made; nil where it can't be encoded.
-    func post(
-        _ target: String, _ body: some Encodable, method: String = "POST"
-    ) -> HTTPRequest? {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        // The caller says so: nothing is sent.
-        guard let bytes = try? encoder.encode(body) else { return nil }
-        return HTTPRequest(
-            method: method, target: target,
-            headers: HTTPHeaders([("Content-Type", "application/json")]), body: Array(bytes))
     }
 
     func call<Value: Sendable>(
@@ -197,6 +172,15 @@ package struct AppStoreClient: Sendable {
         default:
             return .refused(code: code, message: message, raw: raw)
         }
+    }
+}
+
+extension HTTPRequest {
+    static func json(_ target: String, method: String = "POST", _ body: String) -> HTTPRequest {
+        HTTPRequest(
+            method: method, target: target,
+            headers: HTTPHeaders([("Content-Type", "application/json")]),
+            body: Array(body.utf8))
     }
 }
 

@@ -1,3 +1,5 @@
+internal import JSON
+
 /// Why a request would be refused; said before it is sent. The limits are those of Apple's pages and its own
 /// libraries.
 package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
@@ -44,7 +46,7 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 /// What every request to the Advanced Commerce API begins with (`RequestInfo`).
-package struct CommerceRequestInfo: Hashable, Sendable, Encodable {
+package struct CommerceRequestInfo: Hashable, Sendable {
     /// Stored before the first send; repeated only while the outcome is unknown.
     package let requestReferenceId: String
     /// The last one seen in renewal info; never made up.
@@ -58,6 +60,13 @@ package struct CommerceRequestInfo: Hashable, Sendable, Encodable {
         }
         self.requestReferenceId = requestReferenceID
         self.consistencyToken = consistencyToken
+    }
+
+    func write(_ json: inout JSONWriter) {
+        json.object {
+            $0.text("consistencyToken", consistencyToken)
+            $0.text("requestReferenceId", requestReferenceId)
+        }
     }
 }
 

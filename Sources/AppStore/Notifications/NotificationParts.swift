@@ -1,5 +1,5 @@
 internal import JOSE
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// A notification taken apart, the nested payloads too. Who makes it decides what of it is proved.

@@ -1,5 +1,5 @@
 internal import JOSE
-internal import JSONReading
+internal import JSON
 package import Pricing
 
 extension NotificationVerifier {

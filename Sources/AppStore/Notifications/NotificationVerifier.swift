@@ -1,5 +1,5 @@
 package import JOSE
-internal import JSONReading
+internal import JSON
 package import Pricing
 
 /// Decides whether a notification is the App Store's and about our app, and decodes it.

@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// `responseBodyV2DecodedPayload`: the payload of a notification, with one of four bodies by its

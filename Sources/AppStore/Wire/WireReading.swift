@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// An object of Apple's JSON, read field by field under the App Store's names: absent, null and of another type than

@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// `JWSRenewalInfoDecodedPayload`: the payload of a `signedRenewalInfo`. It names no app: what encloses it does.

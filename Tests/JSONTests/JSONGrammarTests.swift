@@ -1,5 +1,5 @@
 import Foundation
-import JSONReading
+import JSON
 import Testing
 
 @Suite struct JSONGrammarTests {

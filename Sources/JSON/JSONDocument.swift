@@ -55,7 +55,20 @@ package struct JSONFault: Error, Hashable, Sendable, CustomStringConvertible {
         self.offset = offset
     }
 
-    package var description: String { "\(code.rawValue) at byte \(offset)" }
+    package var description: String {
+        let what =
+            switch code {
+            case .tooLarge: "too long a text"
+            case .tooDeep: "too many lists and objects within each other"
+            case .tooMany: "too many values"
+            case .cutShort: "the text ends early"
+            case .unexpectedByte: "an unexpected character"
+            case .badNumber: "a number that JSON does not have"
+            case .badEscape: "an escape that JSON does not have"
+            case .badUTF8: "no UTF-8"
+            }
+        return "\(what), at byte \(offset)"
+    }
 }
 
 /// One value, or the name of a member, by its place in the text.

@@ -1,4 +1,4 @@
-import JSONReading
+import JSON
 
 func read(_ text: String) -> JSONNode? { JSONDocument.read(Array(text.utf8)) }
 

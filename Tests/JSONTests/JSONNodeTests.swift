@@ -1,4 +1,4 @@
-import JSONReading
+import JSON
 import Testing
 
 @Suite struct JSONNodeTests {
