@@ -28,43 +28,57 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
-        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
         module("ServiceKit"),
-        module("JSONReading"),
-        module("Pricing"),
+        module("JSON"),
+        module("Pricing", ["JSON"]),
         module("Postgres", ["CLibPQ", "ServiceKit"]),
-        module("JOSE", ["COpenSSL", "JSONReading"]),
+        module("JOSE", ["COpenSSL", "JSON"]),
         module("HTTP", ["COpenSSL", "ServiceKit"]),
-        module("AppStore", ["JOSE", "HTTP", "JSONReading", "Pricing", "ServiceKit"]),
-        module("Ledger", ["JSONReading", "Postgres", "Pricing", "ServiceKit"]),
-        module("Calls", ["AppStore", "Ledger", "Pricing", "ServiceKit"]),
-        module("Orchestrator", ["AppStore", "Calls", "Ledger", "Pricing", "ServiceKit"]),
-        module("Reports", ["Ledger", "Pricing"]),
+        module("AppStore", ["ServiceKit", "JSON", "Pricing", "JOSE", "HTTP"]),
+        module("Facts", ["ServiceKit", "JSON", "Pricing", "Postgres"]),
+        module("Calls", ["ServiceKit", "Pricing", "AppStore", "Facts"]),
         module(
-            "Receiver",
+            "Notifications",
+            ["ServiceKit", "JSON", "Pricing", "Postgres", "HTTP", "AppStore", "Facts"]),
+        module("Batches", ["ServiceKit", "JSON", "Pricing", "Postgres", "Facts"]),
+        module(
+            "PriceChanges",
+            ["ServiceKit", "JSON", "Pricing", "Postgres", "AppStore", "Facts", "Calls", "Batches"]),
+        module("Dependents", ["ServiceKit", "Pricing", "Postgres", "AppStore", "Facts", "Calls"]),
+        module(
+            "Extensions",
             [
-                "CZlib", "HTTP", "AppStore", "JSONReading", "Ledger", "Pricing", "Reports",
-                "ServiceKit",
+                "ServiceKit", "Pricing", "Postgres", "AppStore", "Facts", "Calls", "Notifications",
+                "PriceChanges",
             ]),
+        module(
+            "Reconciliation",
+            [
+                "ServiceKit", "Pricing", "Postgres", "AppStore", "Facts", "Calls", "Notifications",
+                "Batches", "PriceChanges",
+            ]),
+        module("Outbox", ["ServiceKit", "Pricing", "Postgres", "Facts"]),
+        module("Reports", ["ServiceKit", "JSON", "Pricing", "Postgres", "HTTP", "Facts"]),
         module(
             "RepricerCommands",
             [
-                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Ledger", "Calls",
-                "Orchestrator", "Reports", "Receiver",
+                "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Facts",
+                "Calls", "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
+                "Reconciliation", "Outbox", "Reports",
             ]),
-        module("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
+        module("SandboxStore", ["ServiceKit", "JOSE", "HTTP"]),
         program("repricer", ["RepricerCommands"]),
         program("appstore-sandbox", ["SandboxStore"]),
         program(
             "Benchmarks",
             [
-                "COpenSSL", "AppStore", "Calls", "JOSE", "Ledger", "Orchestrator", "Pricing",
-                "ServiceKit",
+                "COpenSSL", "ServiceKit", "Pricing", "JOSE", "AppStore", "Facts", "Calls",
+                "Notifications", "PriceChanges",
             ]),
 
         .target(
-            name: "TestSupport", dependencies: ["Postgres", "Ledger", "ServiceKit"],
+            name: "TestSupport", dependencies: ["Postgres", "Facts", "ServiceKit"],
             path: "Tests/TestSupport", swiftSettings: strict),
         .target(
             name: "FoldStories", dependencies: ["Pricing"], path: "Tests/FoldStories",
@@ -73,29 +87,42 @@ let package = Package(
             name: "fold-orders", dependencies: ["FoldStories"], path: "Tests/FoldOrders",
             swiftSettings: strict),
         tests("ServiceKit"),
-        tests("JSONReading"),
+        tests("JSON"),
         tests("Pricing", ["FoldStories"]),
         tests("Postgres", ["TestSupport"]),
         tests("JOSE"),
         tests("HTTP", ["ServiceKit"]),
         tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
-        tests("Ledger", ["TestSupport", "FoldStories", "Postgres", "Pricing", "ServiceKit"]),
         tests(
-            "Orchestrator",
+            "Facts",
             [
-                "TestSupport", "FoldStories", "Postgres", "Ledger", "Calls", "Pricing", "AppStore",
-                "JOSE",
-                "HTTP", "ServiceKit", "SandboxStore", "Receiver",
+                "TestSupport", "FoldStories", "Postgres", "Pricing", "ServiceKit", "Batches",
+                "Notifications", "Calls",
             ]),
-        tests("Reports", ["TestSupport", "Postgres", "Ledger", "Pricing"]),
+        // Stories that cross the slices: from a batch to what its customers say.
+        .testTarget(
+            name: "SliceTests",
+            dependencies: [
+                "TestSupport", "FoldStories", "Postgres", "Facts", "Calls", "Notifications",
+                "Batches",
+                "PriceChanges", "Dependents", "Extensions", "Reconciliation", "Reports", "Pricing",
+                "AppStore",
+                "JOSE", "HTTP", "ServiceKit", "SandboxStore",
+            ], swiftSettings: strict),
+        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing"]),
         tests(
-            "Receiver",
-            ["TestSupport", "Postgres", "Ledger", "AppStore", "JOSE", "HTTP", "ServiceKit"]),
+            "Notifications",
+            [
+                "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "Reports",
+                "ServiceKit",
+            ]),
         tests(
             "RepricerCommands",
             [
-                "TestSupport", "Postgres", "Ledger", "Orchestrator", "JOSE", "HTTP", "ServiceKit",
-                "SandboxStore", "repricer", "appstore-sandbox",
+                "TestSupport", "Postgres", "Facts", "Batches", "Extensions", "Notifications",
+                "Outbox",
+                "Reconciliation", "JOSE", "HTTP", "ServiceKit", "SandboxStore", "repricer",
+                "appstore-sandbox",
             ]),
         tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
         .testTarget(
@@ -109,8 +136,8 @@ if Context.environment["REPRICER_FUZZ"] != nil {
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "CZlib", "JOSE", "HTTP", "JSONReading", "AppStore", "Orchestrator", "Pricing",
-                "Receiver",
+                "JOSE", "HTTP", "JSON", "AppStore", "Batches", "Pricing",
+                "Notifications",
             ],
             path: "Tests/Fuzz", swiftSettings: strict,
             // gold, the default, fails on the driver's debug information.

@@ -1,8 +1,8 @@
 import Calls
+import Facts
 import Foundation
 import Glibc
-import Ledger
-import Orchestrator
+import PriceChanges
 import Pricing
 import ServiceKit
 import Synchronization

@@ -1,6 +1,6 @@
+import Facts
 import Foundation
-import Ledger
-import Orchestrator
+import Notifications
 import ServiceKit
 
 /// Notifications a second from the inbox into facts, by the projector of `serve`, until the inbox

@@ -1,4 +1,4 @@
-package import Ledger
+package import Facts
 package import Pricing
 package import ServiceKit
 

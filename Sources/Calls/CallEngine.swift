@@ -1,4 +1,4 @@
-package import Ledger
+package import Facts
 package import Pricing
 package import ServiceKit
 
@@ -83,14 +83,14 @@ package struct CallEngine: Sendable {
         }
     }
 
-    package func controls() async throws -> ControlQueries.Everything {
+    package func controls() async throws -> ServiceControlQueries.Everything {
         try await pool.withConnection { connection in
-            try await connection.read { try ControlQueries.everything(on: $0) }
+            try await connection.read { try ServiceControlQueries.everything(on: $0) }
         }
     }
 
     /// How many calls may go out together. While the service has halted one asks for all.
-    package func callsMax(_ controls: ControlQueries.Everything) -> Int {
+    package func callsMax(_ controls: ServiceControlQueries.Everything) -> Int {
         controls.isHalted ? 1 : limits.callsPerClaim
     }
 
@@ -139,7 +139,8 @@ package struct CallEngine: Sendable {
     /// Goes on with what was left open, by us or by a process that died. A pause holds back what is sent once more;
     /// checks go on. Returns how many calls it took over.
     package func resume<Kind: CallKind>(
-        _ kind: Kind, _ waiting: StoreCallQueries.Waiting, _ controls: ControlQueries.Everything,
+        _ kind: Kind, _ waiting: StoreCallQueries.Waiting,
+        _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws -> Int {
         var taken = 0
@@ -154,13 +155,14 @@ package struct CallEngine: Sendable {
     }
 
     /// Whether the App Store takes calls again one call is to tell: the others wait for its answer.
-    private func mayGoOn(_ taken: Int, _ controls: ControlQueries.Everything) -> Bool {
+    private func mayGoOn(_ taken: Int, _ controls: ServiceControlQueries.Everything) -> Bool {
         !Task.isCancelled && (!controls.isHalted || taken == 0)
     }
 
     /// As many calls of one bucket as there are permits for their next step.
     private func takeOver<Kind: CallKind>(
-        _ kind: Kind, _ step: StoreCall.Step, bucket: Int, _ controls: ControlQueries.Everything,
+        _ kind: Kind, _ step: StoreCall.Step, bucket: Int,
+        _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws -> Int {
         let budget = step == .check ? kind.checkBudget : kind.budget
@@ -196,7 +198,7 @@ package struct CallEngine: Sendable {
 
     /// Acts on the answer to a status that was read outside a round: its silence, and what it says of our key.
     package func heed(
-        _ answer: StoreAnswer, _ budget: CallBudget, _ controls: ControlQueries.Everything
+        _ answer: StoreAnswer, _ budget: CallBudget, _ controls: ServiceControlQueries.Everything
     ) async throws {
         if let until = silence(after: answer) { try await budget.block(until: until) }
         if let refusal = answer.refusedKey { try await halt.halt(because: refusal) }

@@ -1,4 +1,4 @@
-import Ledger
+import Facts
 import Pricing
 import ServiceKit
 

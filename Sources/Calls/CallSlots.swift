@@ -1,4 +1,4 @@
-package import Ledger
+package import Facts
 import ServiceKit
 import Synchronization
 

@@ -1,4 +1,4 @@
-import Ledger
+import Facts
 import ServiceKit
 
 /// Stops the whole service where the App Store refuses our key, for no call can succeed then, and lets it go on once a
@@ -13,7 +13,7 @@ struct ServiceHalt: Sendable {
         let now = clock.nowMilliseconds()
         let text = refusal.codeAndName
         let isNew = try await pool.withTransaction {
-            try ControlQueries.haltService(reason: text, at: now, on: $0)
+            try ServiceControlQueries.haltService(reason: text, at: now, on: $0)
         }
         guard isNew else { return }
         log.error("service halted: no call can succeed until somebody acts", ["code": text])
@@ -24,7 +24,7 @@ struct ServiceHalt: Sendable {
     func recover() async throws {
         let now = clock.nowMilliseconds()
         let isNew = try await pool.withTransaction {
-            try ControlQueries.recoverService(at: now, on: $0)
+            try ServiceControlQueries.recoverService(at: now, on: $0)
         }
         if isNew { log.notice("service recovered: calls are answered again") }
     }

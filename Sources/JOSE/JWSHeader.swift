@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 
 /// The protected header of a JWS, read by RFC 7515 section 4: one JSON object, each name once, since two
 /// readers of one header must not see two algorithms.

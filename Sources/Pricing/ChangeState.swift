@@ -1,5 +1,5 @@
 /// The state of one price change, as stored, reported and typed. The names are a contract.
-package enum ChangeState: String, Hashable, Sendable, Codable, CaseIterable {
+package enum ChangeState: String, Hashable, Sendable, CaseIterable {
     case awaitingApproval = "awaiting_approval"
     case queued
     case sending

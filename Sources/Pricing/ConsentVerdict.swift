@@ -1,5 +1,5 @@
 /// Whether the subscriber must agree.
-package enum Consent: String, Hashable, Sendable, Codable, CaseIterable {
+package enum Consent: String, Hashable, Sendable, CaseIterable {
     case required
     /// An increase that is only announced.
     case notRequired = "not_required"
@@ -8,7 +8,7 @@ package enum Consent: String, Hashable, Sendable, Codable, CaseIterable {
 }
 
 /// Why consent is required; in the order in which reasons are listed.
-package enum ConsentReason: String, Hashable, Sendable, Codable, CaseIterable {
+package enum ConsentReason: String, Hashable, Sendable, CaseIterable {
     case alwaysConsentStorefront = "always_consent_storefront"
     case threshold
     case increaseWithin12Months = "increase_within_12_months"
@@ -38,7 +38,7 @@ package struct RuleAnswer: Hashable, Sendable {
 }
 
 /// An earlier increase of a subscription: `at` is when it took effect, else when it was communicated.
-package struct PastIncrease: Hashable, Sendable, Codable {
+package struct PastIncrease: Hashable, Sendable {
     package var sku: String
     package var at: Instant
 

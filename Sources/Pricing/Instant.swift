@@ -1,5 +1,5 @@
 /// A point in time: UTC milliseconds since 1970-01-01. Every rule takes one; none asks a clock.
-package struct Instant: Hashable, Comparable, Sendable, Codable {
+package struct Instant: Hashable, Comparable, Sendable {
     package var milliseconds: Int64
 
     package init(milliseconds: Int64) {
@@ -8,16 +8,5 @@ package struct Instant: Hashable, Comparable, Sendable, Codable {
 
     package static func < (left: Instant, right: Instant) -> Bool {
         left.milliseconds < right.milliseconds
-    }
-}
-
-extension Instant {
-    package init(from decoder: any Decoder) throws {
-        milliseconds = try decoder.singleValueContainer().decode(Int64.self)
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(milliseconds)
     }
 }

@@ -66,6 +66,6 @@ package enum Period: Hashable, Sendable {
 }
 
 /// Apple's two kinds of consent threshold.
-package enum PeriodKind: String, Hashable, Sendable, Codable, CaseIterable {
+package enum PeriodKind: String, Hashable, Sendable, CaseIterable {
     case annual, nonannual
 }

@@ -1,10 +1,12 @@
+internal import JSON
+
 extension PlanRow {
     /// One line of `plan --rows`, without the line feed; every key is always there, in a fixed order.
     package var json: String { String(decoding: jsonBytes, as: UTF8.self) }
 
     /// `json` as UTF-8.
     package var jsonBytes: [UInt8] {
-        var json = JSONText()
+        var json = JSONWriter(capacity: 1500)
         json.object { json in
             writeRow(&json)
             writeVerdict(&json)
@@ -14,7 +16,7 @@ extension PlanRow {
             json.member("send_by", sendBy?.text)
             json.member("effective_at", effectiveAt?.text)
             json.member("threshold_source", thresholdSource?.rawValue)
-            json.member("dependent_skus", dependentSKUs)
+            json.texts("dependent_skus", dependentSKUs)
             json.member("expected_price_milliunits", expectedPrice)
             json.member("effective_on_or_after", effectiveOnOrAfter?.text)
             json.member("message", fault?.message)
@@ -25,14 +27,12 @@ extension PlanRow {
 
     /// The `rules` array alone, as it is stored with a change: JSON as UTF-8.
     package var rulesJSONBytes: [UInt8] {
-        var json = JSONText()
+        var json = JSONWriter()
         writeRules(&json)
         return json.bytes
     }
 
-    package var rulesJSON: String { String(decoding: rulesJSONBytes, as: UTF8.self) }
-
-    private func writeRow(_ json: inout JSONText) {
+    private func writeRow(_ json: inout JSONWriter) {
         json.member("line", line > 0 ? Int64(line) : nil)
         json.member("original_transaction_id", originalTransactionID)
         json.member("sku", sku)
@@ -45,22 +45,18 @@ extension PlanRow {
         json.member("new_price_milliunits", newPrice)
     }
 
-    private func writeVerdict(_ json: inout JSONText) {
+    private func writeVerdict(_ json: inout JSONWriter) {
         json.member("consent", consent?.rawValue)
-        json.member("reasons", reasons.map(\.rawValue))
-        json.key("rules")
-        writeRules(&json)
+        json.texts("reasons", reasons.map(\.rawValue))
+        json.key("rules", writeRules)
     }
 
-    private func writeRules(_ json: inout JSONText) {
-        let rules = rules
-        json.array { json in
-            for answer in rules {
-                json.object { json in
-                    json.member("rule", answer.rule.rawValue)
-                    json.key("answer")
-                    json.raw(answer.answer ? "true" : "false")
-                    json.key("inputs")
+    private func writeRules(_ json: inout JSONWriter) {
+        json.list(rules) { answer, json in
+            json.object { json in
+                json.text("rule", answer.rule.rawValue)
+                json.flag("answer", answer.answer)
+                json.key("inputs") { json in
                     json.object { json in
                         for input in answer.inputs { input.write(&json) }
                     }
@@ -71,15 +67,14 @@ extension PlanRow {
 }
 
 extension RuleAnswer.Input {
-    fileprivate func write(_ json: inout JSONText) {
+    fileprivate func write(_ json: inout JSONWriter) {
+        json.label(name)
         switch value {
-        case .flag(let flag):
-            json.key(name)
-            json.raw(flag ? "true" : "false")
-        case .number(let number): json.member(name, number)
-        case .text(let text): json.member(name, text)
-        case .instant(let instant): json.member(name, instant.text)
-        case .missing: json.member(name, String?.none)
+        case .flag(let flag): json.value(flag)
+        case .number(let number): json.value(number)
+        case .text(let text): json.value(text)
+        case .instant(let instant): json.value(instant.text)
+        case .missing: json.finished("null")
         }
     }
 }

@@ -30,7 +30,7 @@ package struct PlanRow: Hashable, Sendable {
     package var expectedPrice: Int64?
     package var effectiveOnOrAfter: CivilDate?
 
-    package enum Direction: String, Hashable, Sendable, Codable, CaseIterable {
+    package enum Direction: String, Hashable, Sendable, CaseIterable {
         case increase, decrease
     }
 

@@ -1,5 +1,5 @@
 /// A rate in billionths, so that no amount of money passes through floating point.
-package struct Rate: Hashable, Sendable, Codable {
+package struct Rate: Hashable, Sendable {
     /// Greater than 0.
     package let billionths: Int64
 

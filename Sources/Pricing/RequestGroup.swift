@@ -16,7 +16,7 @@ package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
 /// Decreases share one of their own: nobody is told of them, and Apple does not say that they may
 /// travel with increases. Items that take effect at different renewals are never sent together.
 package struct RequestGroup: Hashable, Sendable {
-    package enum Kind: String, Hashable, Sendable, Codable, CaseIterable {
+    package enum Kind: String, Hashable, Sendable, CaseIterable {
         case announced, consent, decrease
 
         package init(_ consent: Consent) {

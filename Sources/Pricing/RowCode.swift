@@ -1,7 +1,7 @@
 /// Why a row of a batch cannot go.
 ///
 /// The names and their order are a contract: a row carries the first that applies.
-package enum RowCode: String, Hashable, Sendable, Codable, CaseIterable {
+package enum RowCode: String, Hashable, Sendable, CaseIterable {
     case malformedRow = "malformed_row"
     case badTransactionID = "bad_transaction_id"
     case badSKU = "bad_sku"

@@ -1,5 +1,5 @@
 /// Where a rule's figure comes from.
-package enum RuleSource: String, Hashable, Sendable, Codable, CaseIterable {
+package enum RuleSource: String, Hashable, Sendable, CaseIterable {
     case apple
     /// From the USD amounts by exchange rates.
     case estimated
@@ -9,7 +9,7 @@ package enum RuleSource: String, Hashable, Sendable, Codable, CaseIterable {
 /// The consent rules, currency decimals and exchange rates as data, each row in force from its date on.
 ///
 /// A later row for the same key replaces an earlier one; among rows with the same date the last one counts.
-package struct RuleSet: Hashable, Sendable, Codable {
+package struct RuleSet: Hashable, Sendable {
     package var thresholds: [Threshold]
     package var alwaysConsent: [AlwaysConsent]
     package var currencies: [CurrencyRule]
@@ -26,7 +26,7 @@ package struct RuleSet: Hashable, Sendable, Codable {
     }
 
     /// An increase of more than 50 % that also exceeds this amount needs consent.
-    package struct Threshold: Hashable, Sendable, Codable {
+    package struct Threshold: Hashable, Sendable {
         /// ISO 3166-1 alpha-3.
         package var storefront: String
         package var currency: String
@@ -51,7 +51,7 @@ package struct RuleSet: Hashable, Sendable, Codable {
     }
 
     /// A storefront where every increase needs consent (or, with `isRequired` false, no longer does).
-    package struct AlwaysConsent: Hashable, Sendable, Codable {
+    package struct AlwaysConsent: Hashable, Sendable {
         package var storefront: String
         package var isRequired: Bool
         package var validFrom: Instant?
@@ -69,7 +69,7 @@ package struct RuleSet: Hashable, Sendable, Codable {
     }
 
     /// A currency and its decimals.
-    package struct CurrencyRule: Hashable, Sendable, Codable {
+    package struct CurrencyRule: Hashable, Sendable {
         package var currency: Currency
         package var validFrom: Instant?
         package var source: RuleSource
@@ -82,7 +82,7 @@ package struct RuleSet: Hashable, Sendable, Codable {
     }
 
     /// What one euro costs in a currency.
-    package struct ExchangeRate: Hashable, Sendable, Codable {
+    package struct ExchangeRate: Hashable, Sendable {
         /// ISO 4217, upper case.
         package var currency: String
         package var perEuro: Rate

@@ -1,5 +1,5 @@
 /// Apple's two environments; one running instance serves one of them.
-package enum StoreEnvironment: String, Hashable, Sendable, Codable, CaseIterable {
+package enum StoreEnvironment: String, Hashable, Sendable, CaseIterable {
     case sandbox = "Sandbox"
     case production = "Production"
 }

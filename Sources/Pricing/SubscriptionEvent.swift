@@ -1,12 +1,12 @@
 /// One signed statement about one subscription, decoded: a notification, a response to our call, or a status
 /// that we read. The projector folds them in the order of `key`.
-package struct SubscriptionEvent: Hashable, Sendable, Codable {
+package struct SubscriptionEvent: Hashable, Sendable {
     /// The order of folding: Apple's `signedDate`, and where two statements of a subscription bear the same
     /// millisecond, the evidence id, byte by byte (`notificationUUID`, our `requestReferenceId`, the digest of a
     /// status). The second part says nothing of what came first; it only makes every order of arrival fold alike.
     ///
     /// A notification is dated by its outer `signedDate`, an answer or a status by that of its renewal info.
-    package struct Key: Hashable, Comparable, Sendable, Codable {
+    package struct Key: Hashable, Comparable, Sendable {
         package var signedAt: Instant
         package var evidenceID: String
 
@@ -21,7 +21,7 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
         }
     }
 
-    package enum Source: String, Hashable, Sendable, Codable {
+    package enum Source: String, Hashable, Sendable {
         case notification, response, status
         /// A V1 notification: unsigned, and coarser than what Apple signs. It moves no change and
         /// no price, and yields to every signed statement of its time or a later one.
@@ -67,7 +67,7 @@ package struct SubscriptionEvent: Hashable, Sendable, Codable {
 
 /// What a V1 notification says that an unsigned source may tell: nothing of prices, consent, items or
 /// the renewal's date. nil is silence.
-package struct LegacyStatement: Hashable, Sendable, Codable {
+package struct LegacyStatement: Hashable, Sendable {
     package var autoRenews: Bool?
     package var isInBillingRetry: Bool?
     package var gracePeriodExpiresAt: Instant?
@@ -87,7 +87,7 @@ package struct LegacyStatement: Hashable, Sendable, Codable {
 }
 
 /// What a verified `signedTransactionInfo` says, reduced to what the domain uses.
-package struct TransactionStatement: Hashable, Sendable, Codable {
+package struct TransactionStatement: Hashable, Sendable {
     package var transactionID: String?
     package var productID: String?
     package var appAccountToken: String?
@@ -107,7 +107,7 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
     package var offerDiscountType: String?
     package var items: [Item]
 
-    package struct Item: Hashable, Sendable, Codable {
+    package struct Item: Hashable, Sendable {
         package var sku: String
         package var price: Int64?
         package var offerPrice: Int64?
@@ -171,7 +171,7 @@ package struct TransactionStatement: Hashable, Sendable, Codable {
 }
 
 /// What a verified `signedRenewalInfo` says, reduced to what the domain uses.
-package struct RenewalStatement: Hashable, Sendable, Codable {
+package struct RenewalStatement: Hashable, Sendable {
     package var productID: String?
     package var autoRenewStatus: Int?
     package var isInBillingRetry: Bool?
@@ -186,7 +186,7 @@ package struct RenewalStatement: Hashable, Sendable, Codable {
     /// nil when the payload carries no `advancedCommerceInfo`.
     package var items: [Item]?
 
-    package struct Item: Hashable, Sendable, Codable {
+    package struct Item: Hashable, Sendable {
         package var sku: String
         package var price: Int64?
         package var offerPrice: Int64?

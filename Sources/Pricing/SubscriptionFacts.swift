@@ -2,7 +2,7 @@
 ///
 /// Prices are milliunits. Each optional is a value that Apple has not sent (yet). A storefront, currency or
 /// offer reason that nobody knows is kept as its text: an unknown value never fails.
-package struct SubscriptionFacts: Hashable, Sendable, Codable {
+package struct SubscriptionFacts: Hashable, Sendable {
     package var originalTransactionID: String
     /// Apple's `status`: 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked.
     package var status: Int?
@@ -33,7 +33,7 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
     package var signedAt: Instant?
 
     /// One SKU of the bundle, as charged now and as set to renew.
-    package struct Item: Hashable, Sendable, Codable {
+    package struct Item: Hashable, Sendable {
         package var sku: String
         /// Full price of the running period (transaction info, list price without the offer); nil when the
         /// item only joins at the renewal.
@@ -68,7 +68,7 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
 
     /// An offer that runs on an item. `periodsLeft` counts periods from the next renewal on, from the renewal
     /// info; 0 or nil when the offer ends with the running period.
-    package struct Offer: Hashable, Sendable, Codable {
+    package struct Offer: Hashable, Sendable {
         package var price: Int64?
         package var period: String?
         package var periodsLeft: Int?
@@ -92,7 +92,7 @@ package struct SubscriptionFacts: Hashable, Sendable, Codable {
     }
 
     /// Apple's `priceIncreaseInfo` of a renewal item.
-    package struct Increase: Hashable, Sendable, Codable {
+    package struct Increase: Hashable, Sendable {
         /// `SCHEDULED`, `PENDING`, `ACCEPTED`, or a text nobody knows.
         package var status: String
         package var price: Int64?

@@ -1,5 +1,3 @@
-import Ledger
-
 /// RFC 4180: CRLF, a header row, quotes only where needed. NULL is an empty cell, an empty text is
 /// `""`.
 struct CSVWriter: Sendable {

@@ -1,5 +1,3 @@
-import Ledger
-
 /// A bar with its name and its value in words: the chart says nothing by colour or length alone.
 struct Bar {
     var label: String

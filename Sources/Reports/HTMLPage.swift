@@ -1,4 +1,3 @@
-import Ledger
 import Pricing
 
 /// Rows of one table on a page; a report of more says so and names the format that holds all.

@@ -1,4 +1,3 @@
-package import Ledger
 import Pricing
 
 // What people see: names without units, money in the currency's decimals, rates in per cent.

@@ -1,4 +1,4 @@
-package import Ledger
+import Facts
 
 /// How a report is written.
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
@@ -18,7 +18,7 @@ package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
 package struct ReportRenderer: Sendable {
     private enum Writer: Sendable {
         case csv(CSVWriter)
-        case json(JSONWriter)
+        case json(JSONRows)
         case people(ReportFormat)
     }
 
@@ -31,7 +31,7 @@ package struct ReportRenderer: Sendable {
         gathered = ReportTable(name: query.name, columns: [], rows: [])
         switch format {
         case .csv: writer = .csv(CSVWriter())
-        case .json: writer = .json(JSONWriter(query))
+        case .json: writer = .json(JSONRows(query))
         case .table, .html: writer = .people(format)
         }
     }

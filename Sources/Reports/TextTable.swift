@@ -1,5 +1,3 @@
-import Ledger
-
 /// A table for a terminal: numbers to the right, no character that could steer the terminal.
 struct TextTable {
     private let table: ReportTable

@@ -1,4 +1,3 @@
-package import Ledger
 import Synchronization
 
 /// Reads one report and hands its text over as it grows; the pieces in order make the whole.

@@ -75,7 +75,6 @@ import Testing
         let http = ScriptedHTTP(.success(HTTPResponse(status: 200)))
         let client = try AppStoreClient.make(http)
         let terms = try #require(ExtensionTerms(days: 1, reason: .other))
-        let info = try CommerceRequestInfo(requestReferenceID: Self.reference)
 
         let codes: [APIErrorCode?] = [
             await client.changePrice(transactionID: id, request: try .example()).refusedWith,
@@ -86,20 +85,9 @@ import Testing
                 originalTransactionID: id,
                 try ExtensionRequest(terms, requestIdentifier: Self.reference)
             ).refusedWith,
-            await client.transactionInfo(transactionID: id).refusedWith,
-            await client.changeMetadata(
-                transactionID: id, try MetadataRequest(info, taxCode: "C003-00-1")
-            ).refusedWith,
-            await client.requestRefund(
-                transactionID: id,
-                try RefundRequest(
-                    info,
-                    items: [.init(sku: "A", reason: .legal, type: .full, revokes: false)],
-                    weighsRisk: true, environment: .production)
-            ).refusedWith,
         ]
 
-        #expect(codes == Array(repeating: .invalidRequest, count: 6))
+        #expect(codes == Array(repeating: .invalidRequest, count: 3))
         #expect(http.sent.isEmpty)
     }
 
@@ -120,44 +108,6 @@ import Testing
         #expect(APIErrorCode.invalidRequest.disposition(onRetry: false) == .reject)
         #expect(APIErrorCode.invalidRequest.disposition(onRetry: true) == .look)
         #expect(APIErrorCode.invalidRequest.description == "invalid_request")
-    }
-
-    @Test func transactionHistory_withEveryFilter_asksForThem() async throws {
-        let http = ScriptedHTTP(.success(HTTPResponse(status: 200)))
-        let request = try TransactionHistoryRequest(
-            transactionID: "12", productTypes: [.autoRenewable, .nonConsumable],
-            subscriptionGroupIdentifiers: ["21 1"], ownership: .familyShared, sort: .descending)
-
-        _ = try await AppStoreClient.make(http).transactionHistory(request, revision: nil)
-
-        #expect(
-            http.sent.first?.target
-                == "/inApps/v2/history/12?sort=DESCENDING&productType=AUTO_RENEWABLE"
-                + "&productType=NON_CONSUMABLE&subscriptionGroupIdentifier=21%201"
-                + "&inAppOwnershipType=FAMILY_SHARED")
-        #expect(
-            fault {
-                try TransactionHistoryRequest(
-                    transactionID: "12", subscriptionGroupIdentifiers: [""])
-            } == .empty(field: "subscriptionGroupIdentifier"))
-    }
-
-    @Test func transaction_ofAFreeTrial_saysSo() async throws {
-        let body = try Fixture.bytes(
-            [
-                "signedTransactionInfo": try Fixture.sign(
-                    Fixture.transaction(["offerDiscountType": "FREE_TRIAL", "offerType": 1]))
-            ] as JSON)
-        let http = ScriptedHTTP(.success(HTTPResponse(status: 200, body: body)))
-
-        let outcome = try await AppStoreClient.make(http)
-            .transactionInfo(transactionID: subscription)
-
-        guard case .answered(let reading, _) = outcome else {
-            Issue.record("\(outcome)")
-            return
-        }
-        #expect(reading.statement.offerDiscountType == "FREE_TRIAL")
     }
 }
 

@@ -4,7 +4,7 @@ import HTTP
 import Pricing
 import Testing
 
-/// Extensions, transactions and test notifications, of the App Store Server API.
+/// Extensions and test notifications, of the App Store Server API.
 @Suite struct ServerCallTests {
     private let id = "019a0000-0000-7000-8000-000000000001"
 
@@ -131,50 +131,6 @@ import Testing
             try MassExtensionRequest(
                 terms, productID: "p", storefronts: ["us"], requestIdentifier: id)
         }
-    }
-
-    @Test func transactionInfo_whenOfAnother_isNotBelieved() async throws {
-        let body = try Fixture.bytes(
-            ["signedTransactionInfo": try Fixture.sign(Fixture.transaction())] as JSON)
-        let http = ScriptedHTTP(.success(HTTPResponse(status: 200, body: body)))
-        let client = try AppStoreClient.make(http)
-
-        let ours = await client.transactionInfo(transactionID: subscription)
-        let others = await client.transactionInfo(transactionID: "99")
-
-        guard case .answered(let reading, _) = ours, case .unknownOutcome = others else {
-            Issue.record("\(ours) \(others)")
-            return
-        }
-        #expect(reading.originalTransactionID == subscription)
-        #expect(http.sent.first?.target == "/inApps/v1/transactions/\(subscription)")
-    }
-
-    @Test func transactionHistory_whenAsked_verifiesEachAndPages() async throws {
-        let body = try Fixture.bytes(
-            [
-                "signedTransactions": [try Fixture.sign(Fixture.transaction())], "hasMore": true,
-                "revision": "r1",
-            ] as JSON)
-        let http = ScriptedHTTP(.success(HTTPResponse(status: 200, body: body)))
-        let request = try TransactionHistoryRequest(
-            transactionID: "12", startAt: Instant(milliseconds: 5), productIDs: ["p q"],
-            revoked: false)
-
-        let outcome = try await AppStoreClient.make(http)
-            .transactionHistory(request, revision: "r0")
-
-        guard case .answered(let page, _) = outcome else {
-            Issue.record("\(outcome)")
-            return
-        }
-        #expect(page.transactions.count == 1)
-        #expect(page.hasMore)
-        #expect(page.revision == "r1")
-        #expect(
-            http.sent.first?.target
-                == "/inApps/v2/history/12?sort=ASCENDING&revision=r0&startDate=5&productId=p%20q"
-                + "&revoked=false")
     }
 
     @Test func testNotification_whenRequested_isFollowedByItsToken() async throws {

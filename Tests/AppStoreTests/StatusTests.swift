@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct StatusTests {
     private func statuses(_ last: [JSON]) async throws -> (
-        CallOutcome<[StatusReading]>, HTTPRequest?
+        CallOutcome<[SignedAnswer]>, HTTPRequest?
     ) {
         let group: JSON = ["subscriptionGroupIdentifier": "1", "lastTransactions": last]
         let body = try Fixture.bytes(["environment": "Sandbox", "data": [group]] as JSON)
@@ -34,8 +34,7 @@ import Testing
         }
         #expect(request?.method == "GET")
         #expect(request?.target == "/inApps/v1/subscriptions/\(subscription)")
-        #expect(readings.map(\.originalTransactionID) == [subscription, "77"])
-        #expect(readings.map(\.status) == [1, 4])
+        #expect(readings.map(\.event.originalTransactionID) == [subscription, "77"])
         #expect(readings.map(\.event.status) == [1, 4])
         #expect(readings.allSatisfy { $0.event.source == .status })
         #expect(readings.allSatisfy { $0.event.key.evidenceID.hasPrefix("status:") })

@@ -1,6 +1,6 @@
 import Pricing
 
-@testable import Orchestrator
+@testable import Batches
 
 /// One CSV record by a table of states, a byte at a time: RFC 4180.
 enum SlowCSV {

@@ -31,7 +31,6 @@ struct Fuzz {
             Base64Target.self, JWSTarget.self, JWSHeaderTarget.self, JSONTarget.self,
             NotificationTarget.self, EvidenceTarget.self, HTTPRequestTarget.self,
             HTTPResponseTarget.self, CSVTarget.self, BatchTarget.self, CertificateTarget.self,
-            GzipTarget.self,
         ]
     }
 

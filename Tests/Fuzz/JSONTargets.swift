@@ -2,7 +2,7 @@ import Foundation
 import Pricing
 
 @testable import AppStore
-@testable import JSONReading
+@testable import JSON
 
 /// JSON by the grammar of RFC 8259, one rule a function.
 struct SlowJSON {

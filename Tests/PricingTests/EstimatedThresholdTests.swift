@@ -142,7 +142,7 @@ struct EstimatedThresholdTests {
         let plan = Judge.make(rules: Self.rules).one(.make(1_700_000, currency: "JPY"), facts)
 
         #expect(
-            plan.rulesJSON.contains(
+            String(decoding: plan.rulesJSONBytes, as: UTF8.self).contains(
                 """
                 {"rule":"threshold","answer":true,"inputs":{"percent_over":true,"amount_over":true,\
                 "increase_basis_points":7000,"increase_milliunits":700000,\
@@ -231,7 +231,7 @@ struct EstimatedThresholdTests {
             .make(3_900_000, currency: "KRW"), facts)
 
         #expect(
-            plan.rulesJSON.contains(
+            String(decoding: plan.rulesJSONBytes, as: UTF8.self).contains(
                 """
                 "inputs":{"storefront":"KOR","offer_ends_at":"2026-05-01T00:00:00Z",\
                 "offer_sku":"OTHER","conversion_on":"2026-05-01","window_first_on":"2026-04-01",\

@@ -1,7 +1,5 @@
-import Ledger
+import Reports
 import Testing
-
-@testable import Reports
 
 @Suite struct RenderTests {
     static let columns = [

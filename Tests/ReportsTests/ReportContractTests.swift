@@ -1,10 +1,8 @@
-import Ledger
 import Postgres
+import Reports
 import Synchronization
 import TestSupport
 import Testing
-
-@testable import Reports
 
 @Suite(.database) struct ReportContractTests {
     static func render(

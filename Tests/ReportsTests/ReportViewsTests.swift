@@ -1,9 +1,7 @@
-import Ledger
 import Postgres
+import Reports
 import TestSupport
 import Testing
-
-@testable import Reports
 
 @Suite(.database) struct ReportViewsTests {
     /// Reads one report of the fixture; cells by column name.

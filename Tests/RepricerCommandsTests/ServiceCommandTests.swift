@@ -89,6 +89,36 @@ import Testing
                 + "pass each payload on as the App Store sent it")
     }
 
+    @Test func ingest_ofACompressedFile_saysWhatToDoAndExits3() async throws {
+        let path = NSTemporaryDirectory() + UUID().uuidString + ".gz"
+        try Data([0x1F, 0x8B, 8, 0, 0, 0, 0, 0]).write(to: URL(fileURLWithPath: path))
+        let why = "compressed_file: it is compressed by gzip; run zcat"
+        let environment = try environment(database: TestDatabase.url)
+
+        let outcome = await run("ingest", path, environment: environment)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.messages == "\(path): \(why) \(path) | repricer ingest -\n")
+
+        let program = Process()
+        program.executableURL = URL(fileURLWithPath: CommandLine.arguments[0])
+            .resolvingSymlinksInPath().deletingLastPathComponent()
+            .appendingPathComponent("repricer")
+        program.arguments = ["ingest", "-"]
+        program.environment = environment
+        program.standardInput = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+        let said = Pipe()
+        program.standardError = said
+        try program.run()
+        let messages = said.fileHandleForReading.readDataToEndOfFile()
+        program.waitUntilExit()
+
+        #expect(program.terminationStatus == 3)
+        #expect(
+            String(decoding: messages, as: UTF8.self) == "-: \(why) FILE | repricer ingest -\n")
+    }
+
     @Test func ingest_ofAMissingFile_exits3() async throws {
         let outcome = await run(
             "ingest", "/nowhere/x", environment: try environment(database: TestDatabase.url))

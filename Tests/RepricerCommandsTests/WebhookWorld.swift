@@ -1,8 +1,8 @@
+import Facts
 import Foundation
 import HTTP
 import JOSE
-import Ledger
-import Orchestrator
+import Outbox
 import ServiceKit
 import Synchronization
 import TestSupport

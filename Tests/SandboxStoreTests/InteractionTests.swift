@@ -1,3 +1,4 @@
+import ServiceKit
 import Testing
 
 @testable import SandboxStore
@@ -202,6 +203,69 @@ import Testing
         #expect(engine.only.items[0].change?.increase?.dependentSKUs == ["B2"])
     }
 
+    @Test func rename_atTheRenewal_isListedNowAndChargedThen() throws {
+        var engine = Fixture.engine(Fixture.subscription())
+        #expect(
+            try act(&engine, .rename(from: "B", to: "B2", atRenewal: true))
+                == ["METADATA_UPDATE 2026-01-12"])
+
+        #expect(engine.only.items.map(\.sku) == ["A", "B"])
+        #expect(engine.only.renewingItems.map(\.renewalSKU) == ["A", "B2"])
+        #expect(engine.story(until: "2026-02-11") == ["DID_RENEW 2026-02-10"])
+        #expect(engine.only.items.map(\.sku) == ["A", "B2"])
+    }
+
+    @Test func rename_ofADependentAtTheRenewal_keepsItADependent() throws {
+        var engine = try engine(on: "2026-01-13")
+        _ = try act(&engine, .rename(from: "B", to: "B2", atRenewal: true))
+
+        #expect(engine.story(until: "2026-02-11").last == "EXPIRED/PRICE_INCREASE 2026-02-10")
+    }
+
+    @Test func refund_thatEndsAnItem_leavesTheOthersToRenew() throws {
+        var engine = try engine(on: "2026-01-12")
+        #expect(
+            try act(&engine, .refund([.init(sku: "A", revokes: true, isProrated: true)]))
+                == ["REFUND 2026-01-12"])
+
+        #expect(engine.story(until: "2026-02-11") == ["DID_RENEW 2026-02-10"])
+        #expect(engine.only.items.map(\.sku) == ["B"])
+        let refunded = engine.only.past?.first?.items.first { $0.sku == "A" }?.refund
+        // All but two of 31 days.
+        #expect((9_000...9_500).contains(refunded?.amount ?? 0))
+    }
+
+    @Test func refund_ofAnEarlierTransaction_leavesTheRunningPeriodPaid() throws {
+        var engine = Fixture.engine(Fixture.subscription())
+        _ = engine.story(until: "2026-02-11")
+        #expect(try act(&engine, .refund([.init(sku: "A")])) == ["REFUND 2026-02-11"])
+
+        #expect(engine.only.status == .active)
+        #expect(engine.only.past?.first?.items.first { $0.sku == "A" }?.refund?.amount == 9990)
+        #expect(engine.only.items.allSatisfy { $0.refund == nil })
+        #expect(throws: StoreError.alreadyRefunded) {
+            try act(&engine, .refund([.init(sku: "A")]))
+        }
+        #expect(throws: StoreError.invalidSKU) { try act(&engine, .refund([.init(sku: "X")])) }
+    }
+
+    @Test func refund_thatWouldEndEveryItem_isRefused() throws {
+        var engine = Fixture.engine(Fixture.subscription())
+
+        #expect(throws: StoreError.removalOfAll) {
+            try act(
+                &engine,
+                .refund([.init(sku: "A", revokes: true), .init(sku: "B", revokes: true)]))
+        }
+    }
+
+    @Test func refund_declined_endsNothing() throws {
+        var engine = Fixture.engine(Fixture.subscription())
+
+        #expect(try act(&engine, .declineRefund) == ["REFUND_DECLINED 2026-01-12"])
+        #expect(engine.only.status == .active)
+    }
+
     @Test func migrate_isAllowedUntilTheSubscriberWasTold() throws {
         var early = try engine(on: "2026-01-13")
         #expect(try act(&early, .migrate(suffix: "_ACA")) == ["MIGRATION 2026-01-13"])
@@ -210,6 +274,40 @@ import Testing
         var late = try engine(on: "2026-01-20")
         #expect(throws: StoreError.migrationAfterCommunication) {
             try act(&late, .migrate(suffix: "_ACA"))
+        }
+    }
+
+    @Test func restart_afterAnAction_isTheSameStore() async throws {
+        let folder = try TemporaryFolder()
+        let store = StoreFile(
+            identity: .init(
+                bundleID: "com.example.stream", appAppleID: 7, environment: "Production"),
+            issuerID: "issuer", keyID: "STOREKEY01",
+            options: .init(seed: 7, calendar: BillingCalendar()),
+            start: Fixture.instant("2026-01-12"), subscriptions: [Fixture.subscription()])
+        let body =
+            "{\"subscription\":\"\(Fixture.idText)\",\"action\":\"rename\","
+            + "\"currentSKU\":\"A\",\"SKU\":\"A2\"}"
+        var engine = StoreEngine(
+            options: store.options, now: store.start, subscriptions: store.subscriptions)
+        _ = try engine.act(OperatorAction.parse(Array(body.utf8)).get())
+        let record = CallRecord(
+            at: store.start, endpoint: "act", transactionId: Fixture.idText,
+            requestReferenceId: nil, status: 200, errorCode: nil, applied: true, body: body)
+        let storeFolder = try StoreFolder(folder.path)
+        try JournalFile(path: storeFolder.file("calls.ndjson")).append(record)
+
+        let keeper = try StoreKeeper(
+            store: store, folder: storeFolder, clock: ManualClock(store.start),
+            realSecond: 1000)
+
+        #expect(await keeper.subscription(Fixture.idText) == engine.only)
+    }
+
+    @Test func codes_allHaveAMessage_andTheStatusOfTheirFirstDigits() {
+        for error in StoreError.allCases {
+            #expect(!error.message.isEmpty, "\(error)")
+            #expect([400, 401, 403, 404, 429, 500].contains(error.httpStatus), "\(error)")
         }
     }
 
@@ -227,6 +325,26 @@ import Testing
             return
         }
         #expect(fault.text == expected)
+    }
+
+    @Test(
+        arguments: [
+            (
+                "\"action\":\"refund\",\"items\":[{\"SKU\":\"A\",\"revoke\":true,\"refundType\":\"PRORATED\"}]",
+                .refund([.init(sku: "A", revokes: true, isProrated: true)])
+            ), ("\"action\":\"refund\"", .refund([])),
+            ("\"action\":\"decline_refund\"", .declineRefund),
+            (
+                "\"action\":\"rename\",\"currentSKU\":\"A\",\"SKU\":\"B\",\"effective\":\"NEXT_BILL_CYCLE\"",
+                .rename(from: "A", to: "B", atRenewal: true)
+            ),
+        ] as [(String, OperatorAction.Kind)])
+    func operatorAction_refundOrRename_isReadWhole(
+        fields: String, expected: OperatorAction.Kind
+    ) throws {
+        let body = "{\"subscription\":\"1\",\(fields)}"
+
+        #expect(try OperatorAction.parse(Array(body.utf8)).get().kind == expected)
     }
 
     @Test func operatorAction_modify_isReadWhole() throws {

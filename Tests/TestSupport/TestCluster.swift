@@ -1,5 +1,5 @@
+import Facts
 import Foundation
-import Ledger
 import Postgres
 
 /// The private PostgreSQL of this test process: started once, migrated once, stopped at its end.

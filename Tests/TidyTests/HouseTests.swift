@@ -48,15 +48,22 @@ import Testing
             repository.findings(in: ["Sources"]) { SafetyRules.defaults($0, enums: enums) } == [])
     }
 
-    @Test func sql_outsideLedgerAndPostgres_isNowhere() {
+    /// A slice keeps its SQL in a file `…Queries.swift` beside its code.
+    @Test func sql_outsideOfQueries_isNowhere() {
         let found = repository.findings(
-            in: ["Sources"], except: ["Sources/Ledger", "Sources/Postgres"], SQLRules.statements)
+            in: ["Sources"], except: ["Sources/Facts", "Sources/Postgres"], SQLRules.statements
+        ).filter { !$0.contains("Queries.swift") && !$0.contains("Queries+") }
 
         #expect(found == [])
     }
 
-    @Test func queries_ofLedger_takeTheTimeAsParameter() {
-        #expect(repository.findings(in: ["Sources/Ledger"], SQLRules.clocks) == [])
+    @Test func queries_always_takeTheTimeAsParameter() {
+        let found = repository.findings(in: ["Sources"], SQLRules.clocks).filter {
+            $0.hasPrefix("Sources/Facts/") || $0.contains("Queries")
+        }
+
+        #expect(repository.paths.count { $0.contains("Queries.swift") } > 30)
+        #expect(found == [])
     }
 
     @Test func topLevel_always_isTheAgreedOne() {

@@ -18,21 +18,17 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
     /// The App Store's name; nil for codes that are not documented.
     package var name: String? {
         self == .invalidRequest
-            ? "invalid_request" : Self.names[rawValue] ?? Self.serverAPINames[rawValue]
+            ? "invalid_request" : Self.documented[rawValue]?.name ?? Self.serverAPINames[rawValue]
     }
 
     /// What the code says to a person, and what to do; nil where only the App Store's own message
     /// tells.
     package var meaning: String? { Self.meanings[rawValue] }
 
-    /// True for codes that the page of Change Subscription Price lists.
-    package var isListedForPriceChange: Bool { Self.listedForPriceChange.contains(rawValue) }
-
     package var description: String {
-        self == .invalidRequest ? "invalid_request" : documented
+        if self == .invalidRequest { return "invalid_request" }
+        return name.map { "\(rawValue) \($0)" } ?? "\(rawValue)"
     }
-
-    private var documented: String { name.map { "\(rawValue) \($0)" } ?? "\(rawValue)" }
 }
 
 extension APIErrorCode {
@@ -73,7 +69,7 @@ extension APIErrorCode {
         if self == .alreadyCommunicated || self == .invalidRequest {
             return onRetry ? .look : .reject
         }
-        if let documented = Self.dispositions[rawValue] { return documented }
+        if let documented = Self.documented[rawValue] { return documented.disposition }
         // The twins of "not found" that the App Store Server API calls retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {

@@ -1,6 +1,6 @@
 internal import HTTP
 internal import JOSE
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// Verifies and decodes what the App Store answers; no I/O.
@@ -12,55 +12,63 @@ struct AnswerReader: Sendable {
     /// Why a successful answer cannot be used; the text is safe to log.
     struct Failure: Error, Hashable {
         var reason: String
+
+        static let undocumented = Failure(reason: "the answer is not the documented JSON")
     }
 
     func signedAnswer(
         _ body: [UInt8], evidenceID: String, transactionID: String, now: Int64
     ) throws(Failure) -> SignedAnswer {
-        guard let wire = JSONDocument.read(body).flatMap(WireSignedAnswer.init) else {
-            throw Failure(reason: "the answer is not the documented JSON")
+        guard let json = JSONDocument.read(body), json.kind == .object else {
+            throw .undocumented
         }
-        let pair = try pair(wire.signedTransactionInfo, wire.signedRenewalInfo, now: now)
-        let event = try event(pair, source: .response, evidenceID: evidenceID, status: nil)
+        let event = try event(
+            Self.signedParts(json), source: .response, evidenceID: evidenceID, status: nil,
+            now: now)
         guard
             [event.originalTransactionID, event.transaction?.transactionID].contains(transactionID)
         else { throw Failure(reason: "the answer is about another subscription") }
-        return SignedAnswer(
-            event: event, signedTransactionInfo: wire.signedTransactionInfo,
-            signedRenewalInfo: wire.signedRenewalInfo)
+        return SignedAnswer(event: event)
     }
 
-    func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [StatusReading] {
-        guard let wire = JSONDocument.read(body).flatMap(WireStatuses.init) else {
-            throw Failure(reason: "the answer is not the documented JSON")
+    /// The answer to Get All Subscription Statuses. Refused where it is not of the documented form throughout: a
+    /// subscription left out would look as if it were none of the customer's.
+    func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [SignedAnswer] {
+        guard let json = JSONDocument.read(body), let groups = json["data"]?.elements else {
+            throw .undocumented
         }
         // Unsigned, so it proves nothing; but an answer that says so itself is not about our app.
-        guard wire.bundleId.map({ $0 == bundleID }) ?? true else {
+        guard json["bundleId"]?.text.map({ $0 == bundleID }) ?? true else {
             throw Failure(reason: "the answer is about another app")
         }
-        guard wire.environment.map({ $0 == environment.rawValue }) ?? true else {
+        guard json["environment"]?.text.map({ $0 == environment.rawValue }) ?? true else {
             throw Failure(reason: "the answer is of another environment")
         }
-        var readings: [StatusReading] = []
-        for last in wire.lastTransactions {
-            readings.append(try reading(last, now: now))
+        var readings: [SignedAnswer] = []
+        for group in groups {
+            guard let listed = group["lastTransactions"]?.elements,
+                listed.allSatisfy({ $0.kind == .object })
+            else { throw .undocumented }
+            for last in listed { readings.append(try reading(last, now: now)) }
         }
         return readings
     }
 
-    private func reading(_ last: WireStatuses.Last, now: Int64) throws(Failure) -> StatusReading {
-        let pair = try pair(last.signedTransactionInfo, last.signedRenewalInfo, now: now)
-        let signed = [last.signedTransactionInfo, last.signedRenewalInfo].map { $0 ?? "" }
-        let digest = SHA256Hash.hex(Array(signed.joined(separator: "\n").utf8))
-        let event = try event(
-            pair, source: .status, evidenceID: "status:\(digest.prefix(32))", status: last.status)
-        return StatusReading(
-            originalTransactionID: event.originalTransactionID, status: last.status, event: event,
-            signedTransactionInfo: last.signedTransactionInfo,
-            signedRenewalInfo: last.signedRenewalInfo)
+    private func reading(_ last: JSONNode, now: Int64) throws(Failure) -> SignedAnswer {
+        let parts = Self.signedParts(last)
+        let signed = "\(parts.transaction ?? "")\n\(parts.renewal ?? "")"
+        let digest = SHA256Hash.hex(Array(signed.utf8)).prefix(32)
+        return SignedAnswer(
+            event: try event(
+                parts, source: .status, evidenceID: "status:\(digest)", status: last["status"]?.int,
+                now: now))
     }
 
-    func pair(
+    private static func signedParts(_ json: JSONNode) -> (transaction: String?, renewal: String?) {
+        (json["signedTransactionInfo"]?.text, json["signedRenewalInfo"]?.text)
+    }
+
+    private func pair(
         _ transaction: String?, _ renewal: String?, now: Int64
     ) throws(Failure) -> SignedPair {
         let pair = SignedPair(
@@ -82,7 +90,7 @@ struct AnswerReader: Sendable {
         return pair
     }
 
-    func verified<Model: WireObject>(
+    private func verified<Model: WireObject>(
         _ type: Model.Type, _ jws: String, now: Int64
     ) throws(Failure) -> Model {
         let json: JSONNode?
@@ -98,8 +106,10 @@ struct AnswerReader: Sendable {
     }
 
     private func event(
-        _ pair: SignedPair, source: SubscriptionEvent.Source, evidenceID: String, status: Int?
+        _ parts: (transaction: String?, renewal: String?), source: SubscriptionEvent.Source,
+        evidenceID: String, status: Int?, now: Int64
     ) throws(Failure) -> SubscriptionEvent {
+        let pair = try pair(parts.transaction, parts.renewal, now: now)
         guard let subscription = pair.originalTransactionID else {
             throw Failure(reason: "the answer names no subscription")
         }

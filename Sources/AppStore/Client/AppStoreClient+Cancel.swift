@@ -1,7 +1,8 @@
 internal import HTTP
+internal import JSON
 
 /// One Cancel a Subscription request, checked before it is encoded.
-package struct CancelCall: Hashable, Sendable, Encodable {
+package struct CancelCall: Hashable, Sendable {
     /// Its consistency token is the last one seen: a subscription that changed since is not cancelled.
     package let requestInfo: CommerceRequestInfo
     /// ISO 3166-1 alpha-3.
@@ -14,6 +15,13 @@ package struct CancelCall: Hashable, Sendable, Encodable {
             requestReferenceID: requestReferenceID, consistencyToken: consistencyToken)
         try FieldCheck.storefront(storefront)
         self.storefront = storefront
+    }
+
+    var body: String {
+        JSONWriter.object {
+            $0.key("requestInfo", requestInfo.write)
+            $0.text("storefront", storefront)
+        }
     }
 }
 
@@ -30,11 +38,10 @@ extension AppStoreClient {
     ) async -> CallOutcome<SignedAnswer> {
         if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
         let path = "/advancedCommerce/v1/subscription/cancel"
-        guard let post = post("\(path)/\(PercentCoding.encode(transactionID))", request) else {
-            return .notSent(reason: "the request cannot be encoded")
-        }
-        return await call(post, leavingBefore: leavingBefore) {
-            body, now throws(AnswerReader.Failure) in
+        return await call(
+            .json("\(path)/\(PercentCoding.encode(transactionID))", request.body),
+            leavingBefore: leavingBefore
+        ) { body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
                 body, evidenceID: request.requestInfo.requestReferenceId,
                 transactionID: transactionID, now: now)

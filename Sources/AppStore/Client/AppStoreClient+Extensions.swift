@@ -1,5 +1,5 @@
 internal import HTTP
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// Renewal-date extensions, of the App Store Server API. 20 calls a second for one subscription, 1 for the others.
@@ -13,15 +13,13 @@ extension AppStoreClient {
             return .faulty(fault)
         }
         let path = "/inApps/v1/subscriptions/extend"
-        guard
-            let put = post(
-                "\(path)/\(PercentCoding.encode(originalTransactionID))", request, method: "PUT")
-        else { return .notSent(reason: "the request cannot be encoded") }
-        return await call(put, leavingBefore: leavingBefore) {
-            body, _ throws(AnswerReader.Failure) in
+        let target = "\(path)/\(PercentCoding.encode(originalTransactionID))"
+        return await call(
+            .json(target, method: "PUT", request.body), leavingBefore: leavingBefore
+        ) { body, _ throws(AnswerReader.Failure) in
             let wire = JSONDocument.read(body)
             guard let isSuccess = wire?["success"]?.boolean else {
-                throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
+                throw AnswerReader.Failure.undocumented
             }
             let told = wire?["originalTransactionId"]?.storableText ?? originalTransactionID
             guard told == originalTransactionID else {
@@ -37,11 +35,10 @@ extension AppStoreClient {
     package func extendAll(
         _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<String> {
-        guard let post = post("/inApps/v1/subscriptions/extend/mass", request) else {
-            return .notSent(reason: "the request cannot be encoded")
-        }
-        return await call(post, leavingBefore: leavingBefore) {
-            body, _ throws(AnswerReader.Failure) in
+        await call(
+            .json("/inApps/v1/subscriptions/extend/mass", request.body),
+            leavingBefore: leavingBefore
+        ) { body, _ throws(AnswerReader.Failure) in
             let told = JSONDocument.read(body)?["requestIdentifier"]?.storableText
             guard told == request.requestIdentifier else {
                 throw AnswerReader.Failure(reason: "the answer names another request")
@@ -66,7 +63,7 @@ extension AppStoreClient {
             body, _ throws(AnswerReader.Failure) in
             let wire = JSONDocument.read(body)
             guard let isComplete = wire?["complete"]?.boolean else {
-                throw AnswerReader.Failure(reason: "the answer is not the documented JSON")
+                throw AnswerReader.Failure.undocumented
             }
             guard
                 wire?["requestIdentifier"]?.storableText.map({ $0 == requestIdentifier }) ?? true

@@ -1,5 +1,5 @@
 internal import HTTP
-internal import JSONReading
+internal import JSON
 
 /// Test notifications, of the App Store Server API: one call a second.
 extension AppStoreClient {
@@ -10,7 +10,7 @@ extension AppStoreClient {
             guard
                 let token = JSONDocument.read(body)?["testNotificationToken"]?.storableText,
                 !token.isEmpty
-            else { throw AnswerReader.Failure(reason: "the answer is not the documented JSON") }
+            else { throw AnswerReader.Failure.undocumented }
             return token
         }
     }
@@ -26,7 +26,7 @@ extension AppStoreClient {
                 let entry = JSONDocument.read(body).flatMap({
                     NotificationHistoryPage.Entry($0)
                 })
-            else { throw AnswerReader.Failure(reason: "the answer is not the documented JSON") }
+            else { throw AnswerReader.Failure.undocumented }
             return entry
         }
     }

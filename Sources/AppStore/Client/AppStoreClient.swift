@@ -1,6 +1,6 @@
 internal import HTTP
 package import JOSE
-internal import JSONReading
+internal import JSON
 package import ServiceKit
 
 /// Calls the Advanced Commerce API and the App Store Server API.
@@ -41,17 +41,9 @@ package struct AppStoreClient: Sendable {
         leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<SignedAnswer> {
         if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
-        let body: [UInt8]
-        do {
-            body = try WirePriceChange(request).encoded()
-        } catch {
-            return .notSent(reason: "the request cannot be encoded")
-        }
         let path = "/advancedCommerce/v1/subscription/changePrice"
         return await call(
-            HTTPRequest(
-                method: "POST", target: "\(path)/\(PercentCoding.encode(transactionID))",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body),
+            .json("\(path)/\(PercentCoding.encode(transactionID))", request.body),
             leavingBefore: leavingBefore
         ) { body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
@@ -69,7 +61,7 @@ package struct AppStoreClient: Sendable {
     /// - Parameter transactionID: Any transaction id of the customer.
     package func subscriptionStatuses(
         transactionID: String
-    ) async -> CallOutcome<[StatusReading]> {
+    ) async -> CallOutcome<[SignedAnswer]> {
         let path = "/inApps/v1/subscriptions"
         return await call(
             HTTPRequest(
@@ -87,20 +79,11 @@ package struct AppStoreClient: Sendable {
     package func notificationHistory(
         _ request: NotificationHistoryRequest, paginationToken: String?
     ) async -> CallOutcome<NotificationHistoryPage> {
-        let body: [UInt8]
-        do {
-            body = try request.encoded()
-        } catch {
-            return .notSent(reason: "the request cannot be encoded")
-        }
         let page = paginationToken.map { "?paginationToken=\(PercentCoding.encode($0))" } ?? ""
-        return await call(
-            HTTPRequest(
-                method: "POST", target: "/inApps/v1/notifications/history\(page)",
-                headers: HTTPHeaders([("Content-Type", "application/json")]), body: body)
-        ) { body, _ throws(AnswerReader.Failure) in
+        return await call(.json("/inApps/v1/notifications/history\(page)", request.body)) {
+            body, _ throws(AnswerReader.Failure) in
             guard let page = JSONDocument.read(body).flatMap(NotificationHistoryPage.init)
-            else { throw AnswerReader.Failure(reason: "the answer is not the documented JSON") }
+            else { throw AnswerReader.Failure.undocumented }
             return page
         }
     }
@@ -177,9 +160,9 @@ package struct AppStoreClient: Sendable {
                 return .unknownOutcome(reason: error.reason, raw: raw)
             }
         }
-        let error = JSONDocument.read(response.body).flatMap(WireError.init)
-        let code = APIErrorCode(status: response.status, code: error?.errorCode)
-        let message = error?.errorMessage ?? ""
+        let error = JSONDocument.read(response.body)
+        let code = APIErrorCode(status: response.status, code: error?["errorCode"]?.int)
+        let message = error?["errorMessage"]?.storableText ?? ""
         switch response.status {
         case 429:
             return .throttled(
@@ -189,6 +172,15 @@ package struct AppStoreClient: Sendable {
         default:
             return .refused(code: code, message: message, raw: raw)
         }
+    }
+}
+
+extension HTTPRequest {
+    static func json(_ target: String, method: String = "POST", _ body: String) -> HTTPRequest {
+        HTTPRequest(
+            method: method, target: target,
+            headers: HTTPHeaders([("Content-Type", "application/json")]),
+            body: Array(body.utf8))
     }
 }
 

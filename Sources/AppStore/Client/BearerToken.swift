@@ -1,5 +1,5 @@
-internal import FoundationEssentials
 package import JOSE
+internal import JSON
 package import ServiceKit
 internal import Synchronization
 
@@ -13,20 +13,6 @@ package final class BearerToken: Sendable {
     package static let lifeSeconds: Int64 = 20 * 60
     /// A token is replaced after 80 % of its life, so that none expires on its way.
     private static let reuseSeconds = lifeSeconds * 8 / 10
-
-    private struct Header: Encodable {
-        var alg = "ES256"
-        var kid: String
-        var typ = "JWT"
-    }
-
-    private struct Claims: Encodable {
-        var iss: String
-        var iat: Int64
-        var exp: Int64
-        var aud = "appstoreconnect-v1"
-        var bid: String
-    }
 
     private struct Held {
         var token: String
@@ -80,17 +66,19 @@ package final class BearerToken: Sendable {
     }
 
     private func make(issuedAt: Int64) throws(JOSEError) -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        let claims = Claims(
-            iss: issuerID, iat: issuedAt, exp: issuedAt + Self.lifeSeconds, bid: bundleID)
-        let parts: (header: Data, claims: Data)
-        do {
-            parts = (try encoder.encode(Header(kid: keyID)), try encoder.encode(claims))
-        } catch {
-            throw JOSEError(.header, "the token cannot be encoded")
+        let header = JSONWriter.object {
+            $0.text("alg", "ES256")
+            $0.text("kid", keyID)
+            $0.text("typ", "JWT")
+        }
+        let claims = JSONWriter.object {
+            $0.text("aud", "appstoreconnect-v1")
+            $0.text("bid", bundleID)
+            $0.number("exp", issuedAt + Self.lifeSeconds)
+            $0.number("iat", issuedAt)
+            $0.text("iss", issuerID)
         }
         return try signCompactJWS(
-            header: Array(parts.header), payload: Array(parts.claims), key: key)
+            header: Array(header.utf8), payload: Array(claims.utf8), key: key)
     }
 }

@@ -33,41 +33,17 @@ package struct RawAnswer: Hashable, Sendable {
     package var status: Int
     /// Invalid UTF-8 and U+0000 are replaced by U+FFFD.
     package var body: String
-    package var isTruncated: Bool
 
-    static let none = RawAnswer(status: 0, body: "", isTruncated: false)
-
-    private init(status: Int, body: String, isTruncated: Bool) {
-        self.status = status
-        self.body = body
-        self.isTruncated = isTruncated
-    }
+    static let none = RawAnswer(HTTPResponse(status: 0))
 
     package init(_ response: HTTPResponse) {
         status = response.status
-        isTruncated = response.body.count > Self.bodyBytesMax
         body = storable(
             String(decoding: response.body.prefix(Self.bodyBytesMax), as: UTF8.self))
     }
 }
 
-/// The verified answer to a price change.
+/// What a verified answer says of one subscription.
 package struct SignedAnswer: Hashable, Sendable {
     package var event: SubscriptionEvent
-    /// The compact JWS as received.
-    package var signedTransactionInfo: String?
-    /// The compact JWS as received.
-    package var signedRenewalInfo: String?
-}
-
-/// The verified state of one subscription, read from the App Store.
-package struct StatusReading: Hashable, Sendable {
-    package var originalTransactionID: String
-    /// 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked; others are kept.
-    package var status: Int?
-    package var event: SubscriptionEvent
-    /// The compact JWS as received.
-    package var signedTransactionInfo: String?
-    /// The compact JWS as received.
-    package var signedRenewalInfo: String?
 }

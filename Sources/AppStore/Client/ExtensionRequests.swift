@@ -1,7 +1,8 @@
+internal import JSON
 package import Pricing
 
 /// Extend a Subscription Renewal Date, for one subscription.
-package struct ExtensionRequest: Hashable, Sendable, Encodable {
+package struct ExtensionRequest: Hashable, Sendable {
     package let extendByDays: Int
     package let extendReasonCode: Int
     /// The same again for the same request, and for no other: a repeat extends nothing twice.
@@ -15,10 +16,18 @@ package struct ExtensionRequest: Hashable, Sendable, Encodable {
         extendReasonCode = terms.reason.rawValue
         self.requestIdentifier = requestIdentifier
     }
+
+    var body: String {
+        JSONWriter.object {
+            $0.number("extendByDays", Int64(extendByDays))
+            $0.number("extendReasonCode", Int64(extendReasonCode))
+            $0.text("requestIdentifier", requestIdentifier)
+        }
+    }
 }
 
 /// Extend Subscription Renewal Dates for All Active Subscribers of a product.
-package struct MassExtensionRequest: Hashable, Sendable, Encodable {
+package struct MassExtensionRequest: Hashable, Sendable {
     package let productId: String
     package let extendByDays: Int
     package let extendReasonCode: Int
@@ -41,6 +50,16 @@ package struct MassExtensionRequest: Hashable, Sendable, Encodable {
         extendReasonCode = terms.reason.rawValue
         self.requestIdentifier = requestIdentifier
         storefrontCountryCodes = storefronts
+    }
+
+    var body: String {
+        JSONWriter.object {
+            $0.number("extendByDays", Int64(extendByDays))
+            $0.number("extendReasonCode", Int64(extendReasonCode))
+            $0.text("productId", productId)
+            $0.text("requestIdentifier", requestIdentifier)
+            if let codes = storefrontCountryCodes { $0.texts("storefrontCountryCodes", codes) }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-internal import FoundationEssentials
+internal import JSON
 package import Pricing
 
 /// One question to Get Notification History, checked before it is sent.
@@ -69,29 +69,18 @@ package struct NotificationHistoryRequest: Hashable, Sendable {
             && text.utf8.allSatisfy { (0x41...0x5A).contains($0) || $0 == 0x5F }
     }
 
-    private struct Body: Encodable {
-        var startDate: Int64
-        var endDate: Int64
-        var notificationType: String?
-        var notificationSubtype: String?
-        var transactionId: String?
-        var onlyFailures: Bool?
-    }
-
     /// One text for one question, whenever it is asked.
-    func encoded() throws -> [UInt8] {
-        var body = Body(startDate: startAt.milliseconds, endDate: endAt.milliseconds)
-        switch filter {
-        case .everything: break
-        case .type(let type, let subtype):
-            body.notificationType = type
-            body.notificationSubtype = subtype
-        case .transaction(let id): body.transactionId = id
+    var body: String {
+        JSONWriter.object { json in
+            json.number("endDate", endAt.milliseconds)
+            if case .type(let type, let subtype) = filter {
+                json.text("notificationSubtype", subtype)
+                json.text("notificationType", type)
+            }
+            if onlyFailures { json.flag("onlyFailures", true) }
+            json.number("startDate", startAt.milliseconds)
+            if case .transaction(let id) = filter { json.text("transactionId", id) }
         }
-        if onlyFailures { body.onlyFailures = true }
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return Array(try encoder.encode(body))
     }
 }
 

@@ -1,3 +1,5 @@
+internal import JSON
+
 /// One Change Subscription Price request, checked before it is encoded.
 package struct PriceChangeCall: Hashable, Sendable {
     package struct Item: Hashable, Sendable {
@@ -39,6 +41,24 @@ package struct PriceChangeCall: Hashable, Sendable {
         self.storefront = storefront
         self.items = items
         self.evidenceID = evidenceID ?? requestReferenceID
+    }
+
+    /// `SubscriptionPriceChangeRequest`; one text for one request, whenever it is made.
+    var body: String {
+        JSONWriter.object {
+            $0.text("currency", currency)
+            $0.list("items", items) { item, json in
+                json.object {
+                    $0.text("SKU", item.sku)
+                    if !item.dependentSKUs.isEmpty {
+                        $0.texts("dependentSKUs", item.dependentSKUs)
+                    }
+                    $0.number("price", item.priceMilliunits)
+                }
+            }
+            $0.key("requestInfo", requestInfo.write)
+            $0.text("storefront", storefront)
+        }
     }
 
     /// 4000192 and 4000193, within the request.

@@ -1,3 +1,5 @@
+internal import JSON
+
 /// Why a request would be refused; said before it is sent. The limits are those of Apple's pages and its own
 /// libraries.
 package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
@@ -13,14 +15,6 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
     case unknownReason(Int)
     case badRequestIdentifier
     case noItems
-    case nothingToChange
-    case refundAmountWithoutCustom(sku: String)
-    case refundAmountMissing(sku: String)
-    case refundAmountNotPositive(sku: String)
-    case declineOnlyInSandbox
-    case declineMustBeOfAll
-    case allItemsRevoked
-    case startNotBeforeEnd
     case priceNegative(sku: String)
     case dependsOnItself(sku: String)
     case dependentShared(sku: String)
@@ -43,17 +37,6 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
             "reason \(code) is none of 0 undeclared, 1 customer satisfaction, 2 other, 3 outage"
         case .badRequestIdentifier: "the request identifier is not 1 to 128 printable characters"
         case .noItems: "no item is named"
-        case .nothingToChange: "nothing is to be changed"
-        case .refundAmountWithoutCustom(let sku):
-            "'\(sku)' has a refund amount, which only the type CUSTOM has"
-        case .refundAmountMissing(let sku): "'\(sku)' is refunded CUSTOM without an amount"
-        case .refundAmountNotPositive(let sku): "the refund amount of '\(sku)' is not above 0"
-        case .declineOnlyInSandbox: "SIMULATE_REFUND_DECLINE exists in Sandbox only"
-        case .declineMustBeOfAll:
-            "SIMULATE_REFUND_DECLINE must be the reason of all items or of none"
-        case .allItemsRevoked:
-            "every item would be revoked, and one must stay; revoke the subscription instead"
-        case .startNotBeforeEnd: "the start does not lie before the end"
         case .priceNegative(let sku): "the price of '\(sku)' is below 0"
         case .dependsOnItself(let sku): "'\(sku)' is its own dependent"
         case .dependentShared(let sku): "'\(sku)' is the dependent of several items"
@@ -63,34 +46,33 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 /// What every request to the Advanced Commerce API begins with (`RequestInfo`).
-package struct CommerceRequestInfo: Hashable, Sendable, Encodable {
+package struct CommerceRequestInfo: Hashable, Sendable {
     /// Stored before the first send; repeated only while the outcome is unknown.
     package let requestReferenceId: String
-    /// Of the customer; a UUID.
-    package let appAccountToken: String?
     /// The last one seen in renewal info; never made up.
     package let consistencyToken: String?
 
     package init(
-        requestReferenceID: String, appAccountToken: String? = nil, consistencyToken: String? = nil
+        requestReferenceID: String, consistencyToken: String? = nil
     ) throws(RequestFault) {
         guard FieldCheck.isUUID(requestReferenceID) else {
             throw .notUUID(field: "requestReferenceId")
         }
-        if let appAccountToken, !FieldCheck.isUUID(appAccountToken) {
-            throw .notUUID(field: "appAccountToken")
-        }
         self.requestReferenceId = requestReferenceID
-        self.appAccountToken = appAccountToken
         self.consistencyToken = consistencyToken
+    }
+
+    func write(_ json: inout JSONWriter) {
+        json.object {
+            $0.text("consistencyToken", consistencyToken)
+            $0.text("requestReferenceId", requestReferenceId)
+        }
     }
 }
 
 /// The limits that several requests share.
 enum FieldCheck {
     static let skuMax = 128
-    static let descriptionMax = 45
-    static let displayNameMax = 30
 
     static func isUUID(_ text: String) -> Bool {
         let bytes = Array(text.utf8)
@@ -108,20 +90,10 @@ enum FieldCheck {
             || (0x61...0x66).contains(byte)
     }
 
-    static func transaction(_ id: String) throws(RequestFault) {
-        guard !id.isEmpty, id.utf8.count <= 64,
-            id.utf8.allSatisfy({ (0x30...0x39).contains($0) })
-        else { throw .badTransactionID }
-    }
-
     /// Nil where the id may be put into a path.
     static func fault(ofTransaction id: String) -> RequestFault? {
-        do throws(RequestFault) {
-            try transaction(id)
-            return nil
-        } catch {
-            return error
-        }
+        (1...64).contains(id.utf8.count) && id.utf8.allSatisfy { (0x30...0x39).contains($0) }
+            ? nil : .badTransactionID
     }
 
     static func sku(_ sku: String) throws(RequestFault) {
@@ -149,15 +121,8 @@ enum FieldCheck {
         text.utf8.count == 3 && text.utf8.allSatisfy { (0x41...0x5A).contains($0) }
     }
 
-    /// nil where the field may be left out and is.
-    static func text(_ text: String?, _ field: String, max: Int) throws(RequestFault) {
-        guard let text else { return }
+    static func text(_ text: String, _ field: String, max: Int) throws(RequestFault) {
         guard !text.isEmpty else { throw .empty(field: field) }
         guard text.count <= max else { throw .tooLong(field: field, charactersMax: max) }
-    }
-
-    static func names(displayName: String?, description: String?) throws(RequestFault) {
-        try text(displayName, "displayName", max: displayNameMax)
-        try text(description, "description", max: descriptionMax)
     }
 }

@@ -1,5 +1,5 @@
 internal import JOSE
-internal import JSONReading
+internal import JSON
 package import Pricing
 
 /// Why the body of a V1 notification is not one. Safe to show: nothing of the body is in it.

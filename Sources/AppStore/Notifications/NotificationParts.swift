@@ -1,5 +1,5 @@
 internal import JOSE
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// A notification taken apart, the nested payloads too. Who makes it decides what of it is proved.
@@ -29,8 +29,8 @@ struct NotificationParts {
         let wire = JSONDocument.read(payload).flatMap(WireNotification.init)
         self.init(
             payload: payload, rawSignedPayload: rawSignedPayload, wire: wire,
-            transaction: Self.nested(wire?.data?.json["signedTransactionInfo"]),
-            renewal: Self.nested(wire?.data?.json["signedRenewalInfo"]))
+            transaction: Self.nested(wire?.data?["signedTransactionInfo"]),
+            renewal: Self.nested(wire?.data?["signedRenewalInfo"]))
     }
 
     init(
@@ -79,18 +79,19 @@ struct NotificationParts {
             originalTransactionID: subscription,
             type: wire.notificationType,
             subtype: wire.subtype,
-            status: wire.data?.status,
+            status: wire.data?["status"]?.int,
             transaction: pair.transaction?.statement,
             renewal: pair.renewal?.statement)
     }
 }
 
 extension ExtensionSummary {
-    fileprivate init(_ wire: WireNotification.Body) {
+    fileprivate init(_ json: JSONNode) {
         self.init(
-            requestIdentifier: wire.requestIdentifier, productID: wire.productId,
-            storefronts: wire.storefrontCountryCodes?.elements, succeeded: wire.succeededCount,
-            failed: wire.failedCount)
+            requestIdentifier: json["requestIdentifier"]?.storableText,
+            productID: json["productId"]?.storableText,
+            storefronts: json["storefrontCountryCodes"]?.texts,
+            succeeded: json["succeededCount"]?.int64, failed: json["failedCount"]?.int64)
     }
 }
 

@@ -1,5 +1,5 @@
 internal import JOSE
-internal import JSONReading
+internal import JSON
 package import Pricing
 
 extension NotificationVerifier {
@@ -25,8 +25,8 @@ extension NotificationVerifier {
         }
         return NotificationParts(
             payload: contents.payload, rawSignedPayload: "", wire: wire,
-            transaction: contents.nested(wire.data?.json["signedTransactionInfo"]),
-            renewal: contents.nested(wire.data?.json["signedRenewalInfo"])
+            transaction: contents.nested(wire.data?["signedTransactionInfo"]),
+            renewal: contents.nested(wire.data?["signedRenewalInfo"])
         ).notification(receivedAt: receivedAt)
     }
 }

@@ -1,5 +1,5 @@
 package import JOSE
-internal import JSONReading
+internal import JSON
 package import Pricing
 
 /// Decides whether a notification is the App Store's and about our app, and decodes it.
@@ -83,9 +83,9 @@ package struct NotificationVerifier: Sendable {
     private func checkContent(_ wire: WireNotification) throws(NotificationError) {
         // The App Store sends one; whatever it sends must be about our app.
         let bodies = [wire.data, wire.summary, wire.appData].compactMap { $0 }
-        for body in bodies { try check(body, environment: body.environment) }
+        for body in bodies { try check(body, environment: body["environment"]?.storableText) }
         if let token = wire.externalPurchaseToken {
-            let isSandbox = token.externalPurchaseId?.hasPrefix("SANDBOX") ?? false
+            let isSandbox = token["externalPurchaseId"]?.text?.hasPrefix("SANDBOX") ?? false
             let environment: AppStoreEnvironment = isSandbox ? .sandbox : .production
             try check(token, environment: environment.rawValue)
         } else if bodies.isEmpty {
@@ -96,24 +96,25 @@ package struct NotificationVerifier: Sendable {
     /// What has none of the bodies that we know. Every developer gets transactions and renewals that the same
     /// chain has signed; another app's must not pass as an unknown shape.
     private func checkStray(_ wire: WireNotification) throws(NotificationError) {
-        guard wire.bundleId != nil || !wire.isBareStatement else { throw .refused(.bundle) }
-        for body in [WireNotification.Body(wire.json)].compactMap({ $0 }) + wire.bodiesOfUnknownKind
-        {
-            if let bundle = body.bundleId, bundle != bundleID { throw .refused(.bundle) }
-            if let name = body.environment, name != environment.rawValue {
+        if wire.isStrangersStatement { throw .refused(.bundle) }
+        for body in [wire.json] + wire.bodiesOfUnknownKind {
+            if let bundle = body["bundleId"]?.storableText, bundle != bundleID {
+                throw .refused(.bundle)
+            }
+            if let name = body["environment"]?.storableText, name != environment.rawValue {
                 throw .refused(.environment)
             }
         }
     }
 
     private func check(
-        _ container: WireNotification.Body, environment: String?
+        _ container: JSONNode, environment: String?
     ) throws(NotificationError) {
-        guard container.bundleId == bundleID else { throw .refused(.bundle) }
+        guard container["bundleId"]?.storableText == bundleID else { throw .refused(.bundle) }
         switch self.environment {
         case .sandbox: break
         case .production:
-            guard let appAppleID, container.appAppleId == appAppleID else {
+            guard let appAppleID, container["appAppleId"]?.int64 == appAppleID else {
                 throw .refused(.appID)
             }
         }
@@ -122,9 +123,9 @@ package struct NotificationVerifier: Sendable {
 
     /// The JWS under `name` is read where it lies in the proved payload; only one with escapes is copied.
     private func nested(
-        _ name: StaticString, of body: WireNotification.Body?, now: Int64
+        _ name: StaticString, of body: JSONNode?, now: Int64
     ) throws(NotificationError) -> NotificationParts.Nested {
-        guard let value = body?.json[name], !value.isNull else { return .absent }
+        guard let value = body?[name], !value.isNull else { return .absent }
         guard let jws = value.textBytes else { return .unreadable }
         do {
             return NotificationParts.Nested(try verifier.signedJSON(of: jws.span, now: now).json)

@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 
 /// Compares payloads with the documented shapes, and collects what is beside them.
 struct UnknownScan {

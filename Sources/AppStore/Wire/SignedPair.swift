@@ -1,5 +1,5 @@
 internal import JOSE
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 /// A transaction and a renewal that came together, decoded.

@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 internal import Pricing
 
 extension NotificationHistoryPage {

@@ -1,27 +1,22 @@
-package import JSONReading
+internal import JSON
 internal import Pricing
 
-/// Apple's JSON, read field by field: absent, null and of another type than we know are all nil.
+/// An object of Apple's JSON, read field by field under the App Store's names: absent, null and of another type than
+/// we know are all nil. Codes and enumerations are kept raw.
 ///
 /// The App Store adds and changes fields without notice; one odd field must not lose a whole event.
 /// What was written stays in `json`.
-package protocol WireObject: Sendable {
+protocol WireObject: Sendable {
     var json: JSONNode { get }
 
-    /// nil where the value is no object, or lacks what it cannot be without.
-    init?(_ json: JSONNode)
+    init(json: JSONNode)
 }
 
-/// An array, the unreadable elements of which are counted instead of failing.
-package struct WireList<Element: Sendable>: Sendable {
-    package var elements: [Element] = []
-    package var unreadable = 0
-
-    init?(_ json: JSONNode?, _ read: (JSONNode) -> Element?) {
-        guard let values = json?.elements else { return nil }
-        for value in values {
-            if let element = read(value) { elements.append(element) } else { unreadable += 1 }
-        }
+extension WireObject {
+    /// nil where the value is no object.
+    init?(_ json: JSONNode) {
+        guard json.kind == .object else { return nil }
+        self.init(json: json)
     }
 }
 
@@ -51,18 +46,10 @@ extension JSONNode {
 
     var int: Int? { int64.flatMap(Int.init(exactly:)) }
 
-    func object<Model: WireObject>(_ name: StaticString, _ type: Model.Type = Model.self) -> Model?
-    {
-        self[name].flatMap(type.init)
-    }
+    /// The texts of an array; what is none is left out.
+    var texts: [String]? { elements?.compactMap(\.storableText) }
 
-    func list<Model: WireObject>(
-        _ name: StaticString, _ type: Model.Type = Model.self
-    ) -> WireList<Model>? {
-        WireList(self[name], type.init)
-    }
-
-    func texts(_ name: StaticString) -> WireList<String>? {
-        WireList(self[name], \.storableText)
+    func object(_ name: StaticString) -> JSONNode? {
+        self[name].flatMap { $0.kind == .object ? $0 : nil }
     }
 }

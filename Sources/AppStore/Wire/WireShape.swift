@@ -1,4 +1,4 @@
-internal import JSONReading
+internal import JSON
 
 /// What an object of the App Store may hold, as far as it is documented: what is beside it is
 /// unknown, and worth telling somebody.

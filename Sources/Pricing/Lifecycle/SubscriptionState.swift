@@ -46,9 +46,9 @@ package struct SubscriptionState: Hashable, Sendable {
 }
 
 /// A price increase that this subscription has had, whoever made it. It counts for the rule of 12 months.
-package struct RecordedIncrease: Hashable, Sendable, Codable {
+package struct RecordedIncrease: Hashable, Sendable {
     /// Whose it is, where it is not one of our changes.
-    package enum Origin: String, Hashable, Sendable, Codable {
+    package enum Origin: String, Hashable, Sendable {
         /// South Korea: the subscriber is asked before an offer turns into the standard price. No increase of a
         /// price, so it doesn't count for the 12 months (an inference).
         case offerConversion = "offer_conversion"

@@ -1,4 +1,4 @@
-import Ledger
+import Batches
 
 extension Commands {
     private static let keptHead = ValueOption(

@@ -1,4 +1,5 @@
-import Ledger
+import Batches
+import Facts
 import Pricing
 import ServiceKit
 
@@ -12,7 +13,7 @@ protocol Pausable {
 }
 
 extension BatchQueries.Batch: Pausable {}
-extension ControlQueries.Everything: Pausable {
+extension ServiceControlQueries.Everything: Pausable {
     var haltedBy: String? { nil }
 }
 
@@ -39,7 +40,7 @@ extension BatchQueries.Batch {
     var pauseJSON: JSONValue { isPaused ? members : .null }
 }
 
-extension ControlQueries.Everything {
+extension ServiceControlQueries.Everything {
     /// What stands still as a whole, the person's word first; none in ordinary times.
     var headlines: [(String, String)] {
         var lines: [(String, String)] = []

@@ -1,4 +1,3 @@
-import Orchestrator
 import Pricing
 
 extension Commands {

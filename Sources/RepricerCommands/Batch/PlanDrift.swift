@@ -1,4 +1,4 @@
-import Orchestrator
+import Batches
 
 /// Compares a plan with the rows that an earlier `plan --rows` wrote, both in the order of lines.
 struct PlanDrift {

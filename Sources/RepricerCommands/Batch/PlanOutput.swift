@@ -1,5 +1,4 @@
-import Ledger
-import Orchestrator
+import Batches
 import Pricing
 
 /// Takes the rows of a plan as they are judged: names the refused ones, writes the files that were asked for,

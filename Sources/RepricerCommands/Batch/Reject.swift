@@ -1,5 +1,3 @@
-import Ledger
-
 extension Commands {
     private static let reason = ValueOption(
         "reason", "TEXT", "why; kept with the batch", isRequired: true)

@@ -1,6 +1,8 @@
-import Ledger
+import Batches
+import Facts
 import Postgres
 import Pricing
+import Reconciliation
 import ServiceKit
 
 /// Everything that `status` shows, read in one transaction.
@@ -11,7 +13,7 @@ struct StatusFacts: Sendable, Equatable {
     let states: [String: Int64]
     let rejected: [String: Int64]
     let dependents: [String: Int64]
-    let everything: ControlQueries.Everything
+    let everything: ServiceControlQueries.Everything
     /// Of the batch that was asked for.
     let waves: [ControlQueries.Wave]
     let guards: [GuardReading]
@@ -33,7 +35,7 @@ struct StatusFacts: Sendable, Equatable {
                 states: states,
                 rejected: try BatchQueries.rejectCounts(batchID: batchID, on: connection),
                 dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
-                everything: try ControlQueries.everything(on: connection),
+                everything: try ServiceControlQueries.everything(on: connection),
                 waves: try batchID.map { try ControlQueries.waves(of: $0, on: connection) } ?? [],
                 guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
                 haltedStorefronts: try batchID.map {

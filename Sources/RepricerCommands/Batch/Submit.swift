@@ -1,5 +1,4 @@
-import Ledger
-import Orchestrator
+import Batches
 import Postgres
 import Pricing
 

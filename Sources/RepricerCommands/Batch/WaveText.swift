@@ -1,4 +1,4 @@
-import Ledger
+import Batches
 import Pricing
 import ServiceKit
 

@@ -1,8 +1,8 @@
 import AppStore
+import Facts
 import Glibc
 import HTTP
 import JOSE
-import Ledger
 import Postgres
 import ServiceKit
 

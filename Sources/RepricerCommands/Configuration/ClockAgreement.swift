@@ -1,5 +1,5 @@
-import FoundationEssentials
 import HTTP
+import JSON
 import ServiceKit
 
 extension Configuration {
@@ -25,13 +25,8 @@ extension Configuration {
 
 /// The clock of an appstore-sandbox.
 enum SharedClock {
-    private struct Answer: Decodable {
-        /// START@RATE@ORIGIN.
-        var specification: String?
-    }
-
     static func ask(baseURL: String, caFile: String?) async throws -> VirtualClock.Parsed {
-        let text: String
+        let answer: [UInt8]
         do throws(HTTPClientError) {
             var limits = HTTPClientLimits()
             limits.connectionsMax = 1
@@ -43,17 +38,16 @@ enum SharedClock {
             guard response.status == 200 else {
                 throw HTTPClientError(.malformedResponse, "status \(response.status)")
             }
-            text = String(decoding: response.body, as: UTF8.self)
+            answer = response.body
         } catch {
             throw CommandFailure(
                 .unavailable,
                 "\(baseURL)/sandbox/clock gives no origin for the clock: \(error.reason); "
                     + "start appstore-sandbox, or write START@RATE@ORIGIN")
         }
+        let told = JSONDocument.read(answer)?["specification"]?.text
         // Whatever can't be read is one failure, named below.
-        guard let answer = try? JSONDecoder().decode(Answer.self, from: Data(text.utf8)),
-            let specification = answer.specification,
-            let parsed = try? VirtualClock.parse(specification), parsed.origin != nil
+        guard let parsed = told.flatMap({ try? VirtualClock.parse($0) }), parsed.origin != nil
         else {
             throw CommandFailure(
                 .failed,

@@ -1,4 +1,5 @@
-import Ledger
+import Batches
+import Facts
 import Postgres
 import Pricing
 

@@ -1,6 +1,5 @@
 import AppStore
-import Ledger
-import Orchestrator
+import Facts
 import ServiceKit
 
 extension Commands {

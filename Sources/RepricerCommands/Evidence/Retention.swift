@@ -1,4 +1,4 @@
-import Ledger
+import Notifications
 import Postgres
 import Pricing
 import ServiceKit

@@ -1,4 +1,5 @@
-import Ledger
+import Extensions
+import Facts
 import Pricing
 
 /// `approve` and `reject` of a mass extension: the same second pair of eyes as for a batch.

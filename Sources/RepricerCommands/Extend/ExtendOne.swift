@@ -1,5 +1,4 @@
-import Ledger
-import Orchestrator
+import Extensions
 import Pricing
 import ServiceKit
 

@@ -1,4 +1,4 @@
-import Ledger
+import Extensions
 import Pricing
 import ServiceKit
 

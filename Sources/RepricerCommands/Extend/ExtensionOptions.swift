@@ -1,4 +1,3 @@
-import Ledger
 import Pricing
 import ServiceKit
 

@@ -1,5 +1,5 @@
-import Ledger
-import Orchestrator
+import Facts
+import Notifications
 import ServiceKit
 
 extension Commands {

@@ -1,4 +1,4 @@
-import Ledger
+import Outbox
 import ServiceKit
 
 extension Commands {

@@ -1,10 +1,11 @@
 import AppStore
+import Batches
+import Facts
 import HTTP
 import JOSE
-import Ledger
-import Orchestrator
+import Notifications
 import Postgres
-import Receiver
+import Reports
 import ServiceKit
 
 /// Says on standard error what went wrong, and chooses the exit code.

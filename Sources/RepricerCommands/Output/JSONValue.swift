@@ -1,3 +1,5 @@
+import JSON
+
 /// JSON to print. Keys keep the order they are given in, so that equal facts have equal text.
 package enum JSONValue: Sendable, Equatable {
     case null
@@ -24,36 +26,27 @@ package enum JSONValue: Sendable, Equatable {
 
     /// On one line.
     package var text: String {
-        switch self {
-        case .null: "null"
-        case .bool(let value): value ? "true" : "false"
-        case .integer(let value): "\(value)"
-        case .string(let value): Self.escaped(value)
-        case .array(let values): "[" + values.map(\.text).joined(separator: ",") + "]"
-        case .object(let members):
-            "{"
-                + members.map { Self.escaped($0.name) + ":" + $0.value.text }
-                .joined(separator: ",") + "}"
-        case .finished(let text): text
-        }
+        var json = JSONWriter()
+        write(to: &json)
+        return json.text
     }
 
-    private static func escaped(_ text: String) -> String {
-        var result = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "\\\""
-            case "\\": result += "\\\\"
-            case "\n": result += "\\n"
-            case "\r": result += "\\r"
-            case "\t": result += "\\t"
-            case "\u{0}"..."\u{1F}":
-                let digits = String(scalar.value, radix: 16)
-                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            case let plain: result.unicodeScalars.append(plain)
+    private func write(to json: inout JSONWriter) {
+        switch self {
+        case .null: json.finished("null")
+        case .bool(let value): json.value(value)
+        case .integer(let value): json.value(value)
+        case .string(let value): json.value(value)
+        case .array(let values): json.list(values) { $0.write(to: &$1) }
+        case .object(let members):
+            json.object { json in
+                for member in members {
+                    json.label(member.name)
+                    member.value.write(to: &json)
+                }
             }
+        case .finished(let text): json.finished(text)
         }
-        return result + "\""
     }
 }
 

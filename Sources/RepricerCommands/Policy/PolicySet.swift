@@ -1,5 +1,7 @@
-import Ledger
+import Batches
+import JSON
 import Pricing
+import Reports
 
 extension Commands {
     private static let approver = Positional(
@@ -84,9 +86,12 @@ extension Commands {
                 throw UsageError("--monthly names \(currency) twice")
             }
         }
-        return "{"
-            + amounts.sorted { $0.key < $1.key }.map { "\"\($0.key)\":\($0.value)" }
-            .joined(separator: ",") + "}"
+        return JSONWriter.object {
+            for (currency, amount) in amounts.sorted(by: { $0.key < $1.key }) {
+                $0.label(currency)
+                $0.value(amount)
+            }
+        }
     }
 
     /// A plain decimal, times ten to the power of `decimals`; nil where it is none, or has more of them.

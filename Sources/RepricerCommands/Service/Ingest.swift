@@ -1,17 +1,16 @@
-import Ledger
-import Receiver
+import Notifications
 
 extension Commands {
     private static let file = Positional(
         "FILE",
-        "NDJSON, one {\"signedPayload\":\"…\"} a line, plain or gzip; - or nothing is standard input",
+        "NDJSON, one {\"signedPayload\":\"…\"} a line; - or nothing is standard input",
         isRequired: false)
 
     static let ingest = Command(
         "ingest", "take notifications in from a file", positionals: [file],
         discussion: """
             The same checks and the same inbox as over HTTP; what is known already counts as duplicate. Exits 3 \
-            when a line was refused.
+            when a line was refused. What gzip compressed comes in by `zcat FILE | repricer ingest -`.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -30,7 +29,7 @@ extension Commands {
             } catch let error as IngestError {
                 // What was settled before is told all the same: it stays.
                 if error.soFar.lines > 0 { try tell(error.soFar, of: path, invocation) }
-                throw failure(error, path)
+                throw failure(error)
             }
         }
     }
@@ -44,13 +43,11 @@ extension Commands {
         try invocation.print(invocation.isJSON ? json(summary).text + "\n" : text(summary))
     }
 
-    private static func failure(_ error: IngestError, _ path: String) -> CommandFailure {
+    private static func failure(_ error: IngestError) -> CommandFailure {
         switch error {
         case .unavailable: CommandFailure(.unavailable, error.description)
         case .unreadable:
             CommandFailure(.inputRejected, error.description, isAboutFile: true)
-        case .damaged(let line, let fault, _):
-            CommandFailure(.inputRejected, "\(path):\(line): \(fault)", isAboutFile: true)
         }
     }
 

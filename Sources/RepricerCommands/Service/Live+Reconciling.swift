@@ -1,9 +1,9 @@
 import AppStore
 import Calls
+import Facts
 import HTTP
-import Ledger
-import Orchestrator
-import Receiver
+import Notifications
+import Reconciliation
 import ServiceKit
 
 /// The parts that close gaps: reconciler, status reader, gauges.

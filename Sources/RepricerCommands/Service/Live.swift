@@ -1,11 +1,17 @@
 import AppStore
+import Batches
 import Calls
+import Dependents
+import Extensions
+import Facts
 import Glibc
 import HTTP
 import JOSE
-import Ledger
-import Orchestrator
-import Receiver
+import Notifications
+import Outbox
+import PriceChanges
+import Reconciliation
+import Reports
 import ServiceKit
 import Synchronization
 
@@ -89,14 +95,16 @@ struct Live: Sendable {
         let token = try secret(.forwarderTokenFile, configuration.forwarderTokenFile)
         let v1Secret = try secret(.v1SharedSecretFile, configuration.v1SharedSecretFile)
         let intake = try intake(store)
+        let log = log.with(component: "receiver")
+        let pages = StatusPages(reports: ReportStore(pool: pool), clock: clock, log: log)
         let routes = ReceiverRoutes(
             intake: intake, legacy: try legacy(intake, v1Secret?.secret, pool),
-            reports: ReportStore(pool: pool), token: token.map { ForwarderToken($0.secret) },
-            clock: clock, metrics: metrics, log: log.with(component: "receiver"),
+            pages: { pages.page(at: $0) }, token: token.map { ForwarderToken($0.secret) },
+            metrics: metrics, log: log,
             obstacle: { await store.obstacle() })
         let listen = try configuration.required(configuration.listen, .listen)
         let server = try HTTPServer(
-            host: listen.host, port: listen.port, log: log.with(component: "http")
+            host: listen.host, port: listen.port, log: self.log.with(component: "http")
         ) { await routes.respond(to: $0) }
         return (routes, server, [token?.watch, v1Secret?.watch].compactMap { $0 })
     }

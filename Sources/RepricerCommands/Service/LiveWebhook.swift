@@ -1,5 +1,5 @@
 import HTTP
-import Orchestrator
+import Outbox
 import ServiceKit
 
 /// Webhooks over HTTPS. It follows no redirect: an event goes where it was configured to go, or nowhere.

@@ -1,8 +1,7 @@
 import AppStore
 import Calls
-import Ledger
-import Orchestrator
 import Pricing
+import Reconciliation
 import ServiceKit
 
 extension Commands {

@@ -1,5 +1,4 @@
-import Ledger
-import Orchestrator
+import Notifications
 import Postgres
 import ServiceKit
 

@@ -1,4 +1,4 @@
-import Ledger
+import Facts
 import Postgres
 import ServiceKit
 

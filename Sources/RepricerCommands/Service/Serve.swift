@@ -1,8 +1,7 @@
+import Facts
 import Glibc
-import Ledger
-import Orchestrator
+import Notifications
 import Postgres
-import Receiver
 import ServiceKit
 import Synchronization
 

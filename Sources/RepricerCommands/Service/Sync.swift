@@ -1,6 +1,6 @@
-import Ledger
-import Orchestrator
+import Batches
 import Pricing
+import Reconciliation
 import ServiceKit
 
 extension Commands {

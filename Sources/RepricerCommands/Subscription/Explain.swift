@@ -1,5 +1,5 @@
-import Ledger
-import Orchestrator
+import Batches
+import Facts
 import Pricing
 
 extension Commands {

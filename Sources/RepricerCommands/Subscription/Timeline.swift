@@ -1,4 +1,4 @@
-import Ledger
+import Reports
 import ServiceKit
 
 extension Commands {

@@ -1,6 +1,6 @@
 import AppStore
+import Facts
 import HTTP
-import Ledger
 import Pricing
 import ServiceKit
 

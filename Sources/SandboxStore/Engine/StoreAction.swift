@@ -2,7 +2,7 @@
 struct StoreAction: Hashable, Sendable {
     /// In the order in which they happen at one instant.
     enum Kind: Int, Hashable, Sendable, CaseIterable {
-        case consent, cancel, resume, refund, revoke, settleRefund, recover
+        case consent, cancel, resume, refund, revoke, recover
         case renew, graceEnds, retryEnds
         case communicate
     }
@@ -14,16 +14,13 @@ struct StoreAction: Hashable, Sendable {
 extension StoreSubscription {
     /// The earliest action; at one instant the earliest in the order of `StoreAction.Kind`.
     func nextAction(calendar: BillingCalendar) -> StoreAction? {
-        guard isBilledOrWaiting else {
-            return pendingRefund.map { StoreAction(at: $0.at, kind: .settleRefund) }
-        }
+        guard isBilledOrWaiting else { return nil }
         var candidates: [StoreAction] = []
         func add(_ kind: StoreAction.Kind, _ at: Int64?) {
             if let at { candidates.append(StoreAction(at: at, kind: kind)) }
         }
         add(.refund, plan.refundedAt)
         add(.revoke, plan.revokedAt)
-        add(.settleRefund, pendingRefund?.at)
         if autoRenews, status == .active { add(.cancel, plan.cancelsAt) }
         if !autoRenews, status == .active { add(.resume, plan.resumesAt) }
         for item in items {
@@ -56,7 +53,6 @@ extension StoreEngine {
         case .resume: turnOnRenewal(&subscription)
         case .refund: end(&subscription, by: .refund)
         case .revoke: end(&subscription, by: .revoke)
-        case .settleRefund: settleRefund(&subscription)
         case .recover: recover(&subscription)
         case .renew: renew(&subscription)
         case .graceEnds: endGrace(&subscription)
@@ -85,7 +81,6 @@ extension StoreEngine {
         subscription.revokedAt = now
         subscription.plan.refundedAt = nil
         subscription.plan.revokedAt = nil
-        subscription.pendingRefund = nil
         touch(&subscription)
         notify(kind, nil, &subscription)
     }

@@ -11,7 +11,8 @@ extension StoreEngine {
         case .reactivate(let skus): try reactivate(&subscription, skus)
         case .modify(let retainsCycle, let items, let removed):
             try modify(&subscription, retainsCycle: retainsCycle, items, removed)
-        case .rename(let from, let to): try rename(&subscription, [from: to], .metadataUpdate)
+        case .rename(let from, let to, let atRenewal):
+            try rename(&subscription, [from: to], .metadataUpdate, atRenewal: atRenewal)
         case .migrate(let suffix): try migrate(&subscription, suffix)
         case .consent: try consentNow(&subscription)
         case .turnOff:
@@ -20,9 +21,10 @@ extension StoreEngine {
         case .turnOn:
             guard !subscription.autoRenews else { throw .notEligible }
             turnOnRenewal(&subscription)
-        case .refund:
-            subscription.plan.refundedAt = now
-            perform(StoreAction(at: now, kind: .refund), on: &subscription)
+        case .refund(let items):
+            try refund(
+                &subscription, of: Int64(action.subscription) ?? subscription.transactionID, items)
+        case .declineRefund: notify(.refundDeclined, nil, &subscription)
         }
         let signedAt = sign(&subscription)
         put(subscription)
@@ -186,14 +188,45 @@ extension StoreEngine {
     }
 
     private mutating func rename(
-        _ subscription: inout StoreSubscription, _ names: [String: String], _ kind: StoreEvent.Kind
+        _ subscription: inout StoreSubscription, _ names: [String: String],
+        _ kind: StoreEvent.Kind, atRenewal: Bool = false
     ) throws(StoreError) {
         let known = Set(subscription.items.map(\.sku))
         guard names.keys.allSatisfy(known.contains), known.isDisjoint(with: names.values) else {
             throw .changeItemNotFound
         }
-        subscription.rename(names)
+        if atRenewal {
+            for index in subscription.items.indices {
+                subscription.items[index].nextSKU = names[subscription.items[index].sku]
+            }
+        } else {
+            subscription.rename(names)
+        }
         touch(&subscription)
         notify(kind, nil, &subscription)
+    }
+}
+
+extension StoreSubscription {
+    /// Gives items other SKUs; increases and their dependents go along.
+    mutating func rename(_ names: [String: String]) {
+        guard !names.isEmpty else { return }
+        for index in items.indices {
+            items[index].sku = names[items[index].sku] ?? items[index].sku
+            if var increase = items[index].change?.increase {
+                increase.dependentSKUs = increase.dependentSKUs.map { names[$0] ?? $0 }
+                items[index].change?.increase = increase
+            }
+        }
+    }
+
+    /// What a change of metadata ordered for this renewal.
+    mutating func takeNextNames() {
+        var names: [String: String] = [:]
+        for index in items.indices {
+            names[items[index].sku] = items[index].nextSKU
+            items[index].nextSKU = nil
+        }
+        rename(names)
     }
 }

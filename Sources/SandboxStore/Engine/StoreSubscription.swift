@@ -46,16 +46,8 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     /// A family member's, who shares another's purchase.
     var isFamilyShared: Bool?
     var ownershipType: String { isFamilyShared == true ? "FAMILY_SHARED" : "PURCHASED" }
-    /// Bought as a plain in-app purchase, and not migrated yet: its statements have no `advancedCommerceInfo`.
-    var isPlain: Bool?
-    /// What customers see of the whole; nil: `StoreNames.usual`.
-    var descriptors: StoreNames?
-    /// From the next renewal on.
-    var nextDescriptors: StoreNames?
-    var taxCode: String?
     /// Periods that ended since the store began.
     var past: [PastPeriod]?
-    var pendingRefund: PendingRefund?
     /// Answers already given: request id to a digest of its body.
     var answered: [String: String] = [:]
 
@@ -71,11 +63,6 @@ struct StoreSubscription: Codable, Hashable, Sendable {
         case .active, .gracePeriod, .billingRetry: true
         case .expired, .revoked: false
         }
-    }
-
-    /// `generic` is the Advanced Commerce product; a plain subscription is a product of its own.
-    func productID(of generic: String) -> String {
-        isPlain == true ? items.first?.sku ?? generic : generic
     }
 
     /// The name under which an item renews.
@@ -118,12 +105,12 @@ struct StoreItem: Codable, Hashable, Sendable {
     /// Declined: paid for the running period, gone from the next charge on.
     var isLeaving = false
     /// What a change of metadata makes of it at the next renewal.
-    var next: NextNames?
+    var nextSKU: String?
     /// Of what the running period was charged.
     var refund: ItemRefund?
 
     /// The SKU that the renewal info lists.
-    var renewalSKU: String { next?.sku ?? sku }
+    var renewalSKU: String { nextSKU ?? sku }
 
     var chargedPrice: Int64 { offer?.price ?? price }
 
@@ -135,21 +122,6 @@ struct StoreItem: Codable, Hashable, Sendable {
         case .increase(let increase): return increase.status == .scheduled ? price : change.price
         }
     }
-}
-
-/// Names of an item from the next renewal on; nil stays.
-struct NextNames: Codable, Hashable, Sendable {
-    var sku: String?
-    var displayName: String?
-    var description: String?
-}
-
-/// What customers see.
-struct StoreNames: Codable, Hashable, Sendable {
-    static let usual = StoreNames(displayName: "Stream Bundle", description: "Channels and extras")
-
-    var displayName: String
-    var description: String
 }
 
 /// An offer that the running period was charged at.

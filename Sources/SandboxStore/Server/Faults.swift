@@ -34,8 +34,7 @@ struct CallFault: Hashable, Sendable {
     /// Calls that faults can be ordered for.
     static let endpoints: Set<String> = [
         "changePrice", "cancel", "status", "history", "test", "testStatus", "extend", "extendAll",
-        "extendStatus", "revoke", "changeMetadata", "migrate", "requestRefund", "transactionInfo",
-        "transactionHistory",
+        "extendStatus",
     ]
 
     var kind: Kind

@@ -3,8 +3,7 @@ struct RateLimits: Sendable {
     /// Calls a second in Production; the test environment has a tenth.
     static let perSecond: [String: Int64] = [
         "changePrice": 50, "cancel": 5, "status": 50, "history": 50, "test": 1, "testStatus": 1,
-        "extend": 20, "extendAll": 1, "revoke": 5, "requestRefund": 5, "changeMetadata": 50,
-        "migrate": 50, "transactionInfo": 50, "transactionHistory": 50,
+        "extend": 20, "extendAll": 1,
     ]
 
     var isProduction: Bool

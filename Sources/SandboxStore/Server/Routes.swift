@@ -26,18 +26,9 @@ struct Routes: Sendable {
         let path = request.pathSegments
         if path.first == "sandbox" { return try await inspect(request, Array(path.dropFirst())) }
         if path.count == 5, Array(path[0..<3]) == ["advancedCommerce", "v1", "subscription"],
-            Routes.subscriptionCalls.contains(path[3])
+            ["changePrice", "cancel"].contains(path[3])
         {
             return try await api(request, method: "POST", path[3], transaction: path[4])
-        }
-        if path.count == 5,
-            Array(path[0..<4]) == ["advancedCommerce", "v1", "transaction", "requestRefund"]
-        {
-            return try await api(request, method: "POST", path[3], transaction: path[4])
-        }
-        if path.count == 4, Array(path[0..<3]) == ["inApps", "v2", "history"] {
-            return try await api(
-                request, method: "GET", "transactionHistory", transaction: path[3])
         }
         guard path.first == "inApps", path.count >= 4, path[1] == "v1" else { return notFound }
         if path.count >= 5, path[2] == "subscriptions", path[3] == "extend" {
@@ -50,8 +41,6 @@ struct Routes: Sendable {
         switch (path[2], path[3]) {
         case ("notifications", "history"): return try await api(request, method: "POST", "history")
         case ("notifications", "test"): return try await api(request, method: "POST", "test")
-        case ("transactions", let id):
-            return try await api(request, method: "GET", "transactionInfo", transaction: id)
         case ("subscriptions", let id):
             return try await api(request, method: "GET", "status", transaction: id)
         default: return notFound
@@ -144,10 +133,6 @@ struct Routes: Sendable {
         case "status": return try await status(call)
         case "history": return try await history(call.request, call.fault)
         case "test": return try await test()
-        case "revoke", "changeMetadata", "migrate", "requestRefund":
-            return try await commerceAnswer(call)
-        case "transactionInfo": return try await transactionInfo(call)
-        case "transactionHistory": return try await transactionHistory(call)
         case "extend", "extendAll", "extendStatus": return try await extensionAnswer(call)
         default: return try await testStatus(call.transaction)
         }

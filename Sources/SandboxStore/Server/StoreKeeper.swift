@@ -32,8 +32,7 @@ actor StoreKeeper {
         limits = RateLimits(isProduction: isProduction)
         let earlier = try JournalFile.lines(of: folder.file("calls.ndjson"), as: CallRecord.self)
         for record in earlier {
-            StoreKeeper.replay(
-                record, engine: &engine, outbox: &outbox, productID: store.identity.productID)
+            StoreKeeper.replay(record, engine: &engine, outbox: &outbox)
         }
         records = earlier
         seenReferences = Set(earlier.filter(\.applied).compactMap(\.requestReferenceId))
@@ -52,8 +51,7 @@ actor StoreKeeper {
     }
 
     private static func replay(
-        _ record: CallRecord, engine: inout StoreEngine, outbox: inout NotificationOutbox,
-        productID: String
+        _ record: CallRecord, engine: inout StoreEngine, outbox: inout NotificationOutbox
     ) {
         guard record.applied else { return }
         var events = engine.advance(to: record.at)
@@ -77,10 +75,6 @@ actor StoreKeeper {
             }
         // A look may change the store, and its answer was given long ago.
         case "status": _ = try? engine.statuses(transaction: record.transactionId)
-        case "revoke", "changeMetadata", "migrate", "requestRefund":
-            _ = try? engine.commerce(
-                record.endpoint, record.transactionId, Array((record.body ?? "").utf8),
-                productID: productID)
         case "extend", "extendAll": replayExtension(record, engine: &engine)
         default: break
         }

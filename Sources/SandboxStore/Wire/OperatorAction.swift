@@ -12,21 +12,33 @@ struct OperatorAction: Hashable, Sendable {
         var offerPeriods: Int?
     }
 
+    /// An item that is refunded.
+    struct Refund: Hashable, Sendable {
+        var sku: String
+        /// Whether its service ends with it.
+        var revokes = false
+        /// Of the time that is left; else the whole price.
+        var isProrated = false
+    }
+
     enum Kind: Hashable, Sendable {
         /// Turns the renewal on again, for these items; all where none is named.
         case reactivate([String])
         case modify(retainsCycle: Bool, items: [Item], removed: [String])
-        /// Change Subscription Metadata of one item's SKU.
-        case rename(from: String, to: String)
+        /// Change Subscription Metadata of one item's SKU: at once, or listed now and charged from the renewal on.
+        case rename(from: String, to: String, atRenewal: Bool = false)
         /// Migrate to Advanced Commerce: every item gets the suffix.
         case migrate(suffix: String)
         case consent
         case turnOff
         case turnOn
-        case refund
+        /// Items of the transaction named; the whole subscription, which ends, where none is given.
+        case refund([Refund])
+        case declineRefund
     }
 
-    static let kinds = "reactivate, modify, rename, migrate, consent, turn_off, turn_on, refund"
+    static let kinds =
+        "reactivate, modify, rename, migrate, consent, turn_off, turn_on, refund, decline_refund"
 
     var subscription: String
     var kind: Kind
@@ -54,15 +66,27 @@ struct OperatorAction: Hashable, Sendable {
             guard let from = fields.present("currentSKU")?.string,
                 let to = fields.present("SKU")?.string
             else { return .failure(Fault("rename needs currentSKU and SKU")) }
-            kind = .rename(from: from, to: to)
+            let isLater = fields.present("effective")?.string == "NEXT_BILL_CYCLE"
+            kind = .rename(from: from, to: to, atRenewal: isLater)
         case "migrate": kind = .migrate(suffix: fields.present("suffix")?.string ?? "_ACA")
         case "consent": kind = .consent
         case "turn_off": kind = .turnOff
         case "turn_on": kind = .turnOn
-        case "refund": kind = .refund
+        case "refund":
+            let items = (fields.present("items")?.array ?? []).compactMap(\.object)
+            kind = .refund(items.compactMap(refund))
+        case "decline_refund": kind = .declineRefund
         case .some, .none: return .failure(Fault("unknown action; there are \(kinds)"))
         }
         return .success(OperatorAction(subscription: subscription, kind: kind))
+    }
+
+    private static func refund(_ fields: [String: JSONValue]) -> Refund? {
+        fields.present("SKU")?.string.map {
+            Refund(
+                sku: $0, revokes: fields.present("revoke") == .bool(true),
+                isProrated: fields.present("refundType")?.string == "PRORATED")
+        }
     }
 
     struct Fault: Error, Hashable, Sendable {

@@ -23,15 +23,14 @@ struct TransactionPayload: Encodable, Sendable {
     var price: Int64
     var currency: String
     var appTransactionId: String
-    /// nil: a plain in-app purchase.
-    var advancedCommerceInfo: Commerce?
+    var advancedCommerceInfo: Commerce
 
     struct Commerce: Encodable, Sendable {
-        var descriptors: DescriptorsPayload
+        var descriptors = DescriptorsPayload()
         var estimatedTax: Int64 = 0
         var taxExclusivePrice: Int64
         var taxRate = "0"
-        var taxCode: String
+        var taxCode = "C003-00-1"
         var period: String
         var requestReferenceId: String
         var items: [Item]
@@ -77,11 +76,11 @@ struct RenewalPayload: Encodable, Sendable {
 
     struct Commerce: Encodable, Sendable {
         var consistencyToken: String
-        var descriptors: DescriptorsPayload
+        var descriptors = DescriptorsPayload()
         var items: [Item]
         var period: String
         var requestReferenceId: String
-        var taxCode: String
+        var taxCode = "C003-00-1"
     }
 
     struct Item: Encodable, Sendable {
@@ -101,14 +100,8 @@ struct RenewalPayload: Encodable, Sendable {
 }
 
 struct DescriptorsPayload: Encodable, Sendable {
-    var displayName: String
-    var description: String
-
-    init(_ names: StoreNames?) {
-        let names = names ?? .usual
-        displayName = names.displayName
-        description = names.description
-    }
+    var displayName = "Stream Bundle"
+    var description = "Channels and extras"
 }
 
 struct OfferPayload: Encodable, Sendable {

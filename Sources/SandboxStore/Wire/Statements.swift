@@ -17,7 +17,6 @@ protocol StatementSigner: Sendable {
 
 /// Turns subscriptions into the payloads that Apple would sign.
 struct Statements: Sendable {
-    static let taxCode = "C003-00-1"
     /// Of all subscriptions.
     static let subscriptionGroup = "21000001"
 
@@ -58,11 +57,6 @@ struct Statements: Sendable {
                     signedTransactionInfo: parts.transaction, signedRenewalInfo: parts.renewal)))
     }
 
-    /// One transaction alone.
-    func signed(_ told: ToldTransaction) throws -> String {
-        try sign(transaction(told.subscription, signedAt: told.signedAt))
-    }
-
     /// The `TEST` notification, which carries no subscription.
     func signedTest(uuid: String, signedAt: Int64) throws -> String {
         let isProduction = identity.environment == "Production"
@@ -81,7 +75,7 @@ struct Statements: Sendable {
             transactionId: String(subscription.transactionID),
             webOrderLineItemId: String(subscription.transactionID - 1_000_000_000_000_000),
             bundleId: identity.bundleID,
-            productId: subscription.productID(of: identity.productID),
+            productId: identity.productID,
             subscriptionGroupIdentifier: Self.subscriptionGroup,
             purchaseDate: subscription.purchasedAt,
             originalPurchaseDate: subscription.startedAt, expiresDate: subscription.expiresAt,
@@ -97,15 +91,10 @@ struct Statements: Sendable {
                 ? "PURCHASE" : "RENEWAL",
             price: price, currency: subscription.currency,
             appTransactionId: "7\(subscription.id)",
-            advancedCommerceInfo: subscription.isPlain == true
-                ? nil
-                : .init(
-                    descriptors: DescriptorsPayload(subscription.descriptors),
-                    taxExclusivePrice: price,
-                    taxCode: subscription.taxCode ?? Statements.taxCode,
-                    period: subscription.period.rawValue,
-                    requestReferenceId: subscription.purchaseReferenceID,
-                    items: subscription.items.map { transactionItem($0, subscription) }))
+            advancedCommerceInfo: .init(
+                taxExclusivePrice: price, period: subscription.period.rawValue,
+                requestReferenceId: subscription.purchaseReferenceID,
+                items: subscription.items.map { transactionItem($0, subscription) }))
     }
 
     private func transactionItem(
@@ -114,7 +103,7 @@ struct Statements: Sendable {
         let refunds = item.refund.map { refund in
             [
                 TransactionPayload.Refund(
-                    refundAmount: refund.amount, refundDate: refund.at, refundReason: refund.reason,
+                    refundAmount: refund.amount, refundDate: refund.at, refundReason: "OTHER",
                     refundType: refund.type)
             ]
         }
@@ -136,8 +125,7 @@ struct Statements: Sendable {
             statuses.contains(.pending) ? 0 : statuses.contains(.accepted) ? 1 : nil
         return RenewalPayload(
             originalTransactionId: subscription.id,
-            autoRenewProductId: subscription.productID(of: identity.productID),
-            productId: subscription.productID(of: identity.productID),
+            autoRenewProductId: identity.productID, productId: identity.productID,
             autoRenewStatus: subscription.autoRenews ? 1 : 0,
             isInBillingRetryPeriod: subscription.status == .billingRetry
                 || subscription.status == .gracePeriod,
@@ -150,15 +138,9 @@ struct Statements: Sendable {
                 ? nil : items.reduce(0) { $0 + ($1.offer?.price ?? $1.price) },
             currency: subscription.currency, appTransactionId: "7\(subscription.id)",
             appAccountToken: subscription.appAccountToken,
-            advancedCommerceInfo: subscription.isPlain == true
-                ? nil
-                : .init(
-                    consistencyToken: token,
-                    descriptors: DescriptorsPayload(
-                        subscription.nextDescriptors ?? subscription.descriptors),
-                    items: items, period: subscription.period.rawValue,
-                    requestReferenceId: subscription.purchaseReferenceID,
-                    taxCode: subscription.taxCode ?? Statements.taxCode))
+            advancedCommerceInfo: .init(
+                consistencyToken: token, items: items, period: subscription.period.rawValue,
+                requestReferenceId: subscription.purchaseReferenceID))
     }
 
     private func renewalItem(
@@ -166,8 +148,7 @@ struct Statements: Sendable {
     ) -> RenewalPayload.Item {
         let next = item.offer.flatMap { $0.periodsLeft > 0 ? $0 : nil }
         return RenewalPayload.Item(
-            SKU: item.renewalSKU, displayName: item.next?.displayName ?? item.displayName,
-            description: item.next?.description ?? item.description,
+            SKU: item.renewalSKU, displayName: item.displayName, description: item.description,
             price: item.renewalPrice(nextRenewalAt: subscription.expiresAt),
             offer: next.map { offer(of: subscription, $0, count: $0.periodsLeft) },
             priceIncreaseInfo: item.change.flatMap { change in

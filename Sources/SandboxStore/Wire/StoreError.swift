@@ -1,6 +1,5 @@
 /// Apple's error codes that this store answers with; the first three digits are the HTTP status.
 enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
-    case invalidRevision = 4_000_005
     case invalidTransactionID = 4_000_006
     case invalidOriginalTransactionID = 4_000_008
     case invalidExtendByDays = 4_000_009
@@ -14,14 +13,9 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case paginationTokenExpired = 4_000_017
     case invalidNotificationType = 4_000_018
     case multipleFilters = 4_000_019
-    case invalidSort = 4_000_021
-    case invalidProductType = 4_000_022
     case invalidProductID = 4_000_023
-    case invalidSubscriptionGroup = 4_000_024
-    case invalidOwnershipType = 4_000_026
     case emptyStorefronts = 4_000_027
     case invalidStorefront = 4_000_028
-    case invalidRevoked = 4_000_030
     case invalidStatus = 4_000_031
     case invalidAppAccountToken = 4_000_033
     case invalidCurrency = 4_000_053
@@ -31,53 +25,20 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case invalidConsistencyToken = 4_000_082
     case negativePrice = 4_000_086
     case skuLengthExceeded = 4_000_087
-    case descriptionLengthExceeded = 4_000_088
-    case displayNameLengthExceeded = 4_000_089
     case repeatedRequestReferenceID = 4_000_097
-    case nullTaxCode = 4_000_099
     case nullItems = 4_000_101
     case nullItem = 4_000_102
-    case nullDescriptors = 4_000_103
     case nullSKU = 4_000_105
-    case nullDisplayName = 4_000_106
-    case nullDescription = 4_000_107
     case nullPrice = 4_000_109
-    case nullEffective = 4_000_111
     case productAlreadyExists = 4_000_114
-    case invalidProductChanges = 4_000_115
-    case invalidDisplayName = 4_000_118
-    case invalidDescription = 4_000_119
     case invalidSKU = 4_000_122
-    case invalidRefundType = 4_000_123
-    case invalidRefundReason = 4_000_124
-    case invalidTaxCode = 4_000_127
-    case invalidAmount = 4_000_132
     case mismatchedStorefront = 4_000_133
     /// Only by a fault: the sandbox's product is priced everywhere.
     case missingPricing = 4_000_134
-    case multipleOperations = 4_000_143
     case changeItemNotFound = 4_000_146
-    case nullRefundAmount = 4_000_153
-    case negativeRefundAmount = 4_000_154
-    case refundAmountWithoutCustom = 4_000_155
-    case nullRefundReason = 4_000_156
-    case nullRefundType = 4_000_157
-    case declineOnlyInSandbox = 4_000_158
-    case nullRefundRisking = 4_000_159
-    case atLeastOneItem = 4_000_160
-    case nameOrDescription = 4_000_165
-    case nullTargetProductID = 4_000_166
-    case invalidTargetProductID = 4_000_167
     case removalOfAll = 4_000_168
-    case nullCurrentSKU = 4_000_169
     case malformedPayload = 4_000_173
-    case alreadyMigrated = 4_000_176
     case priceChangeThroughModify = 4_000_178
-    case pendingChangesMismatch = 4_000_180
-    case pendingRefund = 4_000_181
-    case proratedOnlyLatest = 4_000_182
-    case partialDecline = 4_000_184
-    case revokeOnInactive = 4_000_186
     case dependentsShared = 4_000_192
     case dependentsChained = 4_000_193
     case itemRepeated = 4_000_194
@@ -94,7 +55,6 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case alreadyActive = 4_030_011
     case inactive = 4_030_015
     case alreadyRefunded = 4_030_021
-    case productNotEligible = 4_030_023
     case migrationAfterCommunication = 4_030_027
     case accountNotFound = 4_040_001
     case accountNotFoundRetryable = 4_040_002
@@ -106,7 +66,6 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case testNotificationNotFound = 4_040_008
     case statusRequestNotFound = 4_040_009
     case transactionNotFound = 4_040_010
-    case productNotFound = 4_040_016
     case rateLimitExceeded = 4_290_000
     case internalError = 5_000_000
     case internalErrorRetryable = 5_000_001
@@ -130,10 +89,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         .paginationTokenExpired: "The pagination token has expired.",
         .invalidNotificationType: "The notification type is not valid.",
         .multipleFilters: "Only one of transaction identifier and type may be given.",
-        .invalidProductType: "The product type is not valid.",
         .invalidProductID: "The product identifier is not valid.",
-        .invalidSubscriptionGroup: "The subscription group identifier is not valid.",
-        .invalidOwnershipType: "The in-app ownership type is not valid.",
         .emptyStorefronts: "The list of storefronts is empty.",
         .invalidStorefront: "The storefront is not valid.",
         .invalidStatus: "The status is not valid.",
@@ -183,48 +139,10 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
         .testNotificationNotFound: "Test notification not found.",
         .statusRequestNotFound: "No extension request of this identifier and product.",
         .transactionNotFound: "Transaction id not found.",
-        .invalidRevision: "The revision is not valid.",
-        .invalidSort: "The sort order is not valid.",
-        .invalidRevoked: "The value of revoked is not valid.",
-        .descriptionLengthExceeded: "The description is longer than 45 characters.",
-        .displayNameLengthExceeded: "The displayName is longer than 30 characters.",
-        .nullTaxCode: "The field taxCode is required.",
-        .nullDescriptors: "The field descriptors is required.",
-        .nullDisplayName: "The field displayName is required.",
-        .nullDescription: "The field description is required.",
-        .nullEffective: "The field effective is required.",
-        .invalidProductChanges: "The changes are not valid.",
-        .invalidDisplayName: "The displayName is not valid.",
-        .invalidDescription: "The description is not valid.",
         .invalidSKU: "The SKU is not valid.",
-        .invalidRefundType: "The refundType is not valid.",
-        .invalidRefundReason: "The refundReason is not valid.",
-        .invalidTaxCode: "The taxCode is not valid.",
-        .invalidAmount: "The amount is not valid.",
-        .multipleOperations: "The same SKU stands in several operations.",
-        .nullRefundAmount: "The field refundAmount is required.",
-        .negativeRefundAmount: "The refundAmount must be a positive number.",
-        .refundAmountWithoutCustom: "A refundAmount needs the refundType CUSTOM.",
-        .nullRefundReason: "The field refundReason is required.",
-        .nullRefundType: "The field refundType is required.",
-        .declineOnlyInSandbox: "SIMULATE_REFUND_DECLINE is valid in the Sandbox only.",
-        .nullRefundRisking: "The field refundRiskingPreference is required.",
-        .atLeastOneItem: "Give at least one item.",
-        .nameOrDescription: "Give the displayName or the description.",
-        .nullTargetProductID: "The field targetProductId is required.",
-        .invalidTargetProductID: "The targetProductId is not valid.",
         .removalOfAll: "At least one item must stay.",
-        .nullCurrentSKU: "The field currentSKU is required.",
-        .alreadyMigrated: "The subscription was migrated already.",
-        .pendingChangesMismatch: "There are no pending changes: give no renewalItems.",
-        .pendingRefund: "The transaction has a pending refund.",
-        .proratedOnlyLatest: "Only the latest transaction has a prorated refund.",
-        .partialDecline: "SIMULATE_REFUND_DECLINE must be the reason of all items.",
-        .revokeOnInactive: "Only an active subscription can be revoked.",
         .inactive: "The subscription is not active.",
         .alreadyRefunded: "The transaction was refunded already.",
-        .productNotEligible: "The product is not eligible for this.",
-        .productNotFound: "Product not found.",
         .rateLimitExceeded: "Rate limit exceeded.",
         .internalError: "An unknown error occurred.",
         .internalErrorRetryable: "An unknown error occurred. Please try again.",

@@ -1,0 +1,172 @@
+package import Facts
+import Pricing
+package import ServiceKit
+
+/// Looks after batches under way: releases the waves whose time has come, pauses a batch that breaks a guard rail,
+/// and tells in figures what stands still.
+///
+/// Every replica does; the rows of the database see to it that each thing is done once.
+package struct BatchWatch: Service {
+    package let name = "batch watch"
+    private let pool: LedgerPool
+    private let clock: any WallClock
+    private let realClock: any WallClock
+    private let log: Log
+    private let metrics: Metrics
+    private let limits: Limits
+    private let lease: HeldLease
+
+    package struct Limits: Sendable {
+        /// Real time between two looks.
+        package var every: Duration = .milliseconds(500)
+        /// Real time between two judgements of guard rails, over all replicas.
+        package var guardsEvery: Duration = .seconds(2)
+        /// Real time between two counts of a batch that has nothing to hold back.
+        package var countsEvery: Duration = .seconds(300)
+        /// Judging takes at most this part of the time: after one that took a second comes a pause of fifty.
+        package var guardsShare = 50
+        /// Rows of halted storefronts, in one transaction.
+        package var parkedAtOnce = 20_000
+
+        package init() {}
+    }
+
+    package init(
+        pool: LedgerPool, clock: any WallClock, realClock: any WallClock = SystemClock(), log: Log,
+        metrics: Metrics, limits: Limits = Limits()
+    ) {
+        self.pool = pool
+        self.clock = clock
+        self.realClock = realClock
+        self.log = log
+        self.metrics = metrics
+        self.limits = limits
+        lease = HeldLease(name: "guards", pool: pool, realClock: realClock)
+        metrics.describe("repricer_waves_released_total", "Waves released by their time.")
+        metrics.describe(
+            "repricer_batch_halts_total", "Batches paused by the service: by a guard, or a code.")
+        metrics.describe("repricer_service_halts_total", "Times that no call could succeed.")
+        metrics.describe("repricer_everything_paused", "1 while `pause --all` holds.")
+        metrics.describe("repricer_service_halted", "1 while no call can succeed: a refused key.")
+        metrics.describe("repricer_batches_paused", "Approved batches that are paused.")
+        metrics.describe("repricer_batches_halted", "Of these, the ones that no person paused.")
+        metrics.describe(
+            "repricer_storefronts_halted", "Storefronts of approved batches that a code halted.")
+    }
+
+    package func run() async throws {
+        while !Task.isCancelled {
+            do {
+                try await round()
+                try await Task.sleep(for: limits.every)
+            } catch is CancellationError {
+                return
+            } catch {
+                log.error(
+                    "looking after batches failed; trying again",
+                    ["error": String(describing: error)])
+                // A cancelled sleep ends the loop above.
+                try? await Task.sleep(for: .seconds(1))
+            }
+        }
+    }
+
+    /// One look at all batches. Tests drive it by hand.
+    package func round() async throws {
+        let now = clock.nowMilliseconds()
+        let released = try await pool.withTransaction {
+            try ControlQueries.releaseDue(at: now, on: $0)
+        }
+        for wave in released {
+            log.notice(
+                "wave released",
+                ["batch": wave.batchID, "wave": String(wave.wave), "label": wave.label])
+            metrics.increment("repricer_waves_released_total")
+        }
+        try await parkHalted()
+        try await judgeGuards()
+        try await tell()
+    }
+
+    /// Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim. So many a
+    /// round: guards are judged in between.
+    private func parkHalted() async throws {
+        let limit = limits.parkedAtOnce
+        _ = try await pool.withTransaction { connection in
+            try GuardQueries.parkHalted(limit: limit, on: connection)
+        }
+    }
+
+    // MARK: Guard rails
+
+    private func judgeGuards() async throws {
+        let countedBefore = realClock.nowMilliseconds() - limits.countsEvery.milliseconds
+        let guarded = try await pool.withConnection { connection in
+            try await connection.read {
+                try GuardQueries.guarded(countedBefore: countedBefore, on: $0)
+            }
+        }
+        guard !guarded.isEmpty, try await lease.take(dueAt: realClock.nowMilliseconds()) else {
+            return
+        }
+        let started = ContinuousClock.now
+        let (limits, realClock, clock) = (limits, realClock, clock)
+        try await lease.whileRenewing(
+            log: log,
+            nextRunAt: {
+                let pause = max(
+                    limits.guardsEvery, (ContinuousClock.now - started) * limits.guardsShare)
+                return realClock.nowMilliseconds() + pause.milliseconds
+            }, now: { clock.nowMilliseconds() }
+        ) {
+            for batch in guarded { try await judge(batch) }
+        }
+    }
+
+    private func judge(_ batch: GuardQueries.Guarded) async throws {
+        let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
+        let counts = try await pool.withTransaction { connection in
+            try GuardQueries.count(batch, at: now, realNow: realNow, on: connection)
+        }
+        guard batch.isJudged else { return }
+        for rail in batch.rails {
+            guard let found = counts[rail.figure],
+                rail.isExceeded(by: found.count, of: found.all)
+            else { continue }
+            return try await halt(batch, rail, found)
+        }
+    }
+
+    private func halt(
+        _ batch: GuardQueries.Guarded, _ rail: GuardRail, _ found: GuardQueries.Count
+    ) async throws {
+        let now = clock.nowMilliseconds()
+        let reason = "\(rail.text): \(found.count) of \(found.all)"
+        let details = "{\"count\":\(found.count),\"of\":\(found.all),\"over\":\(rail.over)}"
+        let isNew = try await pool.withTransaction {
+            try GuardQueries.halt(
+                batch.batchID, by: rail.figure.rawValue, reason: reason, details: details, at: now,
+                on: $0)
+        }
+        guard isNew else { return }
+        log.error("batch halted", ["batch": batch.batchID, "name": batch.name, "guard": reason])
+        metrics.increment(
+            "repricer_batch_halts_total", labels: ["by": rail.figure.rawValue])
+    }
+
+    private func tell() async throws {
+        let (everything, batches) = try await pool.withConnection { connection in
+            try await connection.read { connection in
+                (
+                    try ServiceControlQueries.everything(on: connection),
+                    try ControlQueries.pausedBatches(on: connection)
+                )
+            }
+        }
+        metrics.set("repricer_everything_paused", to: everything.isPaused ? 1 : 0)
+        metrics.set("repricer_service_halted", to: everything.isHalted ? 1 : 0)
+        metrics.set("repricer_batches_paused", to: Double(batches.paused))
+        metrics.set("repricer_batches_halted", to: Double(batches.halted))
+        metrics.set("repricer_storefronts_halted", to: Double(batches.storefronts))
+    }
+}

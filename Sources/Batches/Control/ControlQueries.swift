@@ -1,0 +1,175 @@
+import Facts
+import JSON
+package import Postgres
+import Pricing
+
+/// What holds delivery back and lets it go on: pauses, waves, the switch for everything.
+package enum ControlQueries {
+    /// Approved batches that are paused, how many of them no person paused, and the storefronts that are halted.
+    package static func pausedBatches(
+        on connection: isolated PostgresConnection
+    ) throws -> (paused: Int, halted: Int, storefronts: Int) {
+        let row = try connection.query(
+            """
+            -- name: pausedBatches
+            SELECT count(*) FILTER (WHERE is_paused) AS paused,
+                count(halted_by) FILTER (WHERE is_paused) AS halted,
+                coalesce(sum((SELECT count(*) FROM jsonb_object_keys(halted_storefronts))), 0)::bigint
+                    AS storefronts
+            FROM repricer.batches WHERE state = 'approved' AND (is_paused OR halted_storefronts <> '{}')
+            """
+        ).one()
+        return (try row.int("paused"), try row.int("halted"), try row.int("storefronts"))
+    }
+
+    /// A storefront of a batch that a code has halted.
+    package struct HaltedStorefront: Sendable, Equatable {
+        package var storefront: String
+        /// The App Store's code.
+        package var by: String
+        package var reason: String
+        /// UTC milliseconds.
+        package var at: Int64
+    }
+
+    package static func haltedStorefronts(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [HaltedStorefront] {
+        try connection.query(
+            """
+            -- name: haltedStorefronts
+            SELECT h.key AS storefront, h.value ->> 'by' AS by, h.value ->> 'reason' AS reason,
+                (h.value ->> 'at')::timestamptz AS at
+            FROM repricer.batches b, jsonb_each(b.halted_storefronts) h
+            WHERE b.batch_id = \(uuid: batchID) ORDER BY 1
+            """
+        ).map { row in
+            HaltedStorefront(
+                storefront: try row.text("storefront"), by: try row.text("by"),
+                reason: try row.text("reason"), at: try row.milliseconds("at"))
+        }
+    }
+
+    /// Pauses or resumes a batch; nil: everything. Goes to the audit trail with its reason.
+    package static func setPause(
+        _ batchID: String?, isPaused: Bool, reason: String?, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: setPause
+            SELECT repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused),
+                \(reason)::text)
+            """)
+    }
+
+    /// Releases the next wave of a batch, or all up to `wave`; returns the last one released.
+    package static func release(
+        _ batchID: String, through wave: Int?, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.query(
+            """
+            -- name: releaseWave
+            SELECT repricer.release_wave(\(uuid: batchID), \(wave.map { Int64($0) })::integer,
+                \(timestamp: at)) AS wave
+            """
+        ).one().int("wave")
+    }
+
+    package struct Released: Sendable, Equatable {
+        package var batchID: String
+        package var name: String
+        package var wave: Int
+        package var label: String
+    }
+
+    /// Releases the waves whose time has come; those of a paused batch wait.
+    package static func releaseDue(
+        at: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Released] {
+        try connection.query(
+            """
+            -- name: releaseDueWaves
+            SELECT * FROM repricer.release_due_waves(\(timestamp: at))
+            """
+        ).map { row in
+            Released(
+                batchID: try row.text("batch_id"), name: try row.text("name"),
+                wave: try row.int("wave"), label: try row.text("label"))
+        }
+    }
+
+    /// One wave of a batch, with its rows by state.
+    package struct Wave: Sendable, Equatable {
+        package var number: Int
+        package var label: String
+        /// As `WavePlan.Release`: `approval`, `hand`, `at`, `after`.
+        package var release: String
+        package var plannedAt: Int64?
+        package var afterMilliseconds: Int64?
+        package var releasedAt: Int64?
+        package var states: [String: Int64]
+    }
+
+    /// The waves of a batch, in order; none where it has none.
+    package static func waves(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [Wave] {
+        let rows = try connection.query(
+            """
+            -- name: wavesOfBatch
+            SELECT w.number, w.wave ->> 'label' AS label, w.wave ->> 'release' AS release,
+                (w.wave ->> 'at')::timestamptz AS planned_at,
+                (w.wave ->> 'after_ms')::bigint AS after_ms,
+                (w.wave ->> 'released_at')::timestamptz AS released_at, c.state, c.rows
+            FROM repricer.batches b
+            CROSS JOIN LATERAL jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)
+            LEFT JOIN (
+                SELECT wave, state, count(*) AS rows FROM repricer.price_changes
+                -- A batch without waves is not read for them.
+                WHERE batch_id = \(uuid: batchID) AND wave > 0 AND EXISTS (
+                    SELECT FROM repricer.batches WHERE batch_id = \(uuid: batchID) AND waves <> '[]')
+                GROUP BY wave, state
+            ) c ON c.wave = w.number
+            WHERE b.batch_id = \(uuid: batchID)
+            ORDER BY w.number, c.state
+            """)
+        var waves: [Wave] = []
+        for row in rows {
+            let number = try row.int("number")
+            if waves.last?.number != number {
+                waves.append(
+                    Wave(
+                        number: number, label: try row.text("label"),
+                        release: try row.text("release"),
+                        plannedAt: try row.millisecondsOrNil("planned_at"),
+                        afterMilliseconds: try row.int64OrNil("after_ms"),
+                        releasedAt: try row.millisecondsOrNil("released_at"), states: [:]))
+            }
+            guard let state = try row.textOrNil("state") else { continue }
+            waves[waves.count - 1].states[state] = try row.int64("rows")
+        }
+        return waves
+    }
+}
+
+extension WavePlan {
+    /// As `batches.waves` keeps it.
+    var json: String {
+        JSONWriter.list(waves) { wave, json in
+            json.object { json in
+                json.text("label", wave.label)
+                switch wave.release {
+                case .approval: json.text("release", "approval")
+                case .hand: json.text("release", "hand")
+                case .at(let instant):
+                    json.text("release", "at")
+                    json.text("at", instant.text)
+                case .after(let milliseconds):
+                    json.text("release", "after")
+                    json.number("after_ms", milliseconds)
+                }
+            }
+        }
+    }
+}

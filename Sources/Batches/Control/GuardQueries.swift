@@ -1,0 +1,290 @@
+package import Facts
+import JSON
+package import Postgres
+package import Pricing
+
+/// What stops a batch without a person, and what its guard rails count.
+package enum GuardQueries {
+    /// A batch under way that has guard rails.
+    package struct Guarded: Sendable, Equatable {
+        package var batchID: String
+        package var name: String
+        package var rails: [GuardRail]
+        /// UTC milliseconds: only changes sent since then count.
+        package var countFrom: Int64?
+        /// It has something to hold back; else it is only counted, for those who look.
+        package var isJudged: Bool
+    }
+
+    package struct Count: Sendable, Equatable {
+        package var count: Int64
+        package var all: Int64
+    }
+
+    /// Those that are not paused and have changes that wait to be sent; and those counted before `countedBefore`, by
+    /// the machine's clock, of which something was open then.
+    package static func guarded(
+        countedBefore: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Guarded] {
+        let rows = try connection.query(
+            """
+            -- name: guardedBatches
+            SELECT b.batch_id, b.name, b.guards_count_from, b.is_judged, g.*
+            FROM (
+                SELECT *, NOT is_paused AND EXISTS (
+                    SELECT FROM repricer.price_changes c
+                    WHERE c.batch_id = o.batch_id AND c.stage = 'queued' AND c.state = 'queued') AS is_judged
+                FROM repricer.batches o WHERE guards <> '[]' AND state = 'approved'
+            ) b
+            CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
+            WHERE b.is_judged OR (
+                NOT coalesce((b.guard_reading ->> 'is_last')::boolean, false)
+                AND coalesce((b.guard_reading ->> 'counted_ms')::bigint, 0) < \(countedBefore))
+            ORDER BY b.batch_id, g.guard
+            """)
+        var batches: [Guarded] = []
+        for row in rows {
+            let id = try row.text("batch_id")
+            if batches.last?.batchID != id {
+                batches.append(
+                    Guarded(
+                        batchID: id, name: try row.text("name"), rails: [],
+                        countFrom: try row.millisecondsOrNil("guards_count_from"),
+                        isJudged: try row.bool("is_judged")))
+            }
+            batches[batches.count - 1].rails.append(try rail(row))
+        }
+        return batches
+    }
+
+    /// The guard rails of a batch, and since when they count.
+    package static func rails(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> (rails: [GuardRail], countFrom: Int64?) {
+        let rows = try connection.query(
+            """
+            -- name: guardsOfBatch
+            SELECT b.guards_count_from, g.* FROM repricer.batches b
+            CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
+            WHERE b.batch_id = \(uuid: batchID) ORDER BY g.guard
+            """)
+        return (try rows.map(rail), try rows.first?.millisecondsOrNil("guards_count_from"))
+    }
+
+    private static func rail(_ row: Row) throws -> GuardRail {
+        guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else {
+            throw LedgerError.unreadable("batches.guards")
+        }
+        return GuardRail(
+            figure: figure, over: try row.int("over"), least: try row.int("least"))
+    }
+
+    /// What has come of a batch: for each figure asked for how many, and of how many. Reads the batch's answered
+    /// changes once; `autoRenewOff` their subscriptions, too.
+    package static func counts(
+        of batchID: String, since: Int64?, figures: Set<GuardRail.Figure>,
+        on connection: isolated PostgresConnection
+    ) throws -> [GuardRail.Figure: Count] {
+        let row = try connection.query(
+            """
+            -- name: guardCounts
+            SELECT count(*) FILTER (WHERE state = 'rejected') AS refused, count(*) AS answered,
+                count(*) FILTER (WHERE state = 'declined' AND consent_asked_at IS NOT NULL
+                    AND reason IS DISTINCT FROM 'parent_declined') AS declined,
+                count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked,
+                count(*) FILTER (WHERE state = 'cancelled' AND reason = 'left_voluntarily'
+                    AND (consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL)) AS has_left,
+                count(*) FILTER (WHERE consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL) AS told
+            FROM repricer.price_changes
+            WHERE batch_id = \(uuid: batchID) AND stage IN ('scheduled', 'pending_consent', 'accepted',
+                    'effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected')
+                AND (\(timestamp: since)::timestamptz IS NULL OR sent_at >= \(timestamp: since)::timestamptz)
+            """
+        ).one()
+        var counts: [GuardRail.Figure: Count] = [
+            .errors: Count(count: try row.int64("refused"), all: try row.int64("answered")),
+            .declined: Count(count: try row.int64("declined"), all: try row.int64("asked")),
+        ]
+        if figures.contains(.autoRenewOff) {
+            let off = try renewalsOff(batchID, since: since, on: connection)
+            counts[.autoRenewOff] = Count(
+                count: try row.int64("has_left") + off, all: try row.int64("told"))
+        }
+        return counts.filter { figures.contains($0.key) }
+    }
+
+    private static func renewalsOff(
+        _ batchID: String, since: Int64?, on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: guardRenewalsOff
+            SELECT count(*) AS rows FROM repricer.price_changes c
+            JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+            WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('pending_consent', 'accepted')
+                AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
+                -- Not one that we turned off ourselves, for a parent elsewhere.
+                AND NOT EXISTS (
+                    SELECT FROM repricer.store_calls k
+                    WHERE k.subject = c.original_transaction_id AND k.bucket = c.bucket
+                        AND k.kind = 'cancel' AND (k.state <> 'refused' OR k.is_doubtful)
+                        AND k.reenabled_at IS NULL)
+                AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
+            """
+        ).one().int64("rows")
+    }
+
+    /// What was counted of a batch, and when, by the business clock.
+    package struct Reading: Sendable, Equatable {
+        package var counts: [GuardRail.Figure: Count]
+        /// UTC milliseconds.
+        package var at: Int64
+    }
+
+    /// Counts and keeps it, unless a person has resumed the batch meanwhile. One statement asks whether anything is
+    /// open, before the count: a reading that calls itself the last one has missed nothing.
+    package static func count(
+        _ batch: Guarded, at: Int64, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [GuardRail.Figure: Count] {
+        let isLast = try connection.query(
+            """
+            -- name: isBatchOver
+            SELECT 1 FROM repricer.price_changes
+            WHERE batch_id = \(uuid: batch.batchID) AND stage IN ('awaiting_approval', 'queued', 'unknown',
+                'scheduled', 'pending_consent', 'accepted') LIMIT 1
+            """
+        ).isEmpty
+        let counts = try counts(
+            of: batch.batchID, since: batch.countFrom, figures: Set(batch.rails.map(\.figure)),
+            on: connection)
+        _ = try connection.execute(
+            """
+            -- name: keepGuardReading
+            UPDATE repricer.batches SET guard_reading = \(json: json(counts, at, realNow, isLast: isLast))
+            WHERE batch_id = \(uuid: batch.batchID)
+                AND guards_count_from IS NOT DISTINCT FROM \(timestamp: batch.countFrom)::timestamptz
+            """)
+        return counts
+    }
+
+    private static func json(
+        _ counts: [GuardRail.Figure: Count], _ at: Int64, _ realNow: Int64, isLast: Bool
+    ) -> String {
+        JSONWriter.object { json in
+            json.text("at", Instant(milliseconds: at).text)
+            json.number("counted_ms", realNow)
+            json.flag("is_last", isLast)
+            json.key("figures") { json in
+                json.list(counts.sorted { $0.key.rawValue < $1.key.rawValue }) { entry, json in
+                    json.object { json in
+                        json.text("guard", entry.key.rawValue)
+                        json.number("count", entry.value.count)
+                        json.number("of", entry.value.all)
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was last counted; nil where nothing was yet.
+    package static func reading(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> Reading? {
+        let rows = try connection.query(
+            """
+            -- name: guardReading
+            SELECT (b.guard_reading ->> 'at')::timestamptz AS at, f.*
+            FROM repricer.batches b
+            CROSS JOIN LATERAL jsonb_to_recordset(b.guard_reading -> 'figures')
+                AS f (guard text, count bigint, "of" bigint)
+            WHERE b.batch_id = \(uuid: batchID)
+            """)
+        guard let first = rows.first else { return nil }
+        var reading = Reading(counts: [:], at: try first.milliseconds("at"))
+        for row in rows {
+            guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else { continue }
+            reading.counts[figure] = Count(
+                count: try row.int64("count"), all: try row.int64("of"))
+        }
+        return reading
+    }
+
+    /// Pauses a batch for the service, durably; false where it is paused or ended already.
+    ///
+    /// - Parameters:
+    ///   - by: The guard, or the App Store's code.
+    ///   - details: JSON, for the audit trail.
+    package static func halt(
+        _ batchID: String, by: String, reason: String, details: String?, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: haltBatch
+            SELECT repricer.halt_batch(\(uuid: batchID), \(timestamp: at), \(by)::text,
+                \(reason)::text, \(details)::json) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// Halts a storefront of a batch, durably; false where it is halted, or the batch has ended, already.
+    package static func haltStorefront(
+        _ concerned: Concerned, by: String, reason: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: haltStorefront
+            SELECT repricer.halt_storefront(\(uuid: concerned.batchID), \(concerned.storefront)::text,
+                \(timestamp: at), \(by)::text, \(reason)::text) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// Takes rows of halted storefronts out of the queues; returns how many.
+    package static func parkHalted(
+        limit: Int, on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.query(
+            """
+            -- name: parkHalted
+            SELECT repricer.park_halted(\(limit)::integer) AS rows
+            """
+        ).one().int("rows")
+    }
+
+    /// A batch whose changes a call carries, and their storefront: a subscription has one.
+    package struct Concerned: Sendable, Equatable {
+        package var batchID: String
+        package var storefront: String
+    }
+
+    package static func batches(
+        of call: StoreCall, on connection: isolated PostgresConnection
+    ) throws -> [Concerned] {
+        try connection.query(
+            """
+            -- name: batchesOfCall
+            SELECT DISTINCT batch_id, storefront FROM repricer.price_changes
+            WHERE original_transaction_id = \(call.subject)
+                AND change_id = ANY (\(uuids: call.carries)::uuid[])
+            ORDER BY batch_id
+            """
+        ).map {
+            Concerned(batchID: try $0.text("batch_id"), storefront: try $0.text("storefront"))
+        }
+    }
+}
+
+extension [GuardRail] {
+    /// As `batches.guards` keeps it.
+    var json: String {
+        JSONWriter.list(self) { rail, json in
+            json.object { json in
+                json.text("guard", rail.figure.rawValue)
+                json.number("over", Int64(rail.over))
+                json.number("least", Int64(rail.least))
+            }
+        }
+    }
+}

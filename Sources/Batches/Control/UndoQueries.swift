@@ -1,0 +1,101 @@
+import Facts
+package import Postgres
+package import Pricing
+
+/// Taking back what Apple has scheduled and nobody was told of.
+package enum UndoQueries {
+    /// Which changes of a batch are taken back; nil: whatever it is.
+    package struct Scope: Sendable {
+        package var batchID: String
+        package var subscription: String?
+        package var sku: String?
+
+        package init(batchID: String, subscription: String? = nil, sku: String? = nil) {
+            self.batchID = batchID
+            self.subscription = subscription
+            self.sku = sku
+        }
+    }
+
+    /// Stores the inverse changes as a batch that awaits approval; returns how many. Where there is none, no batch is
+    /// stored.
+    package static func store(
+        _ scope: Scope, as undoID: String, name: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: undoBatch
+            SELECT repricer.undo_batch(\(uuid: scope.batchID), \(uuid: undoID), \(name)::text,
+                \(scope.subscription)::text, \(scope.sku)::text, \(timestamp: at)) AS rows
+            """
+        ).one().int64("rows")
+    }
+
+    /// A change that an undo leaves as it is.
+    package struct Refused: Sendable, Equatable {
+        package var line: Int64
+        package var originalTransactionID: String
+        package var sku: String
+        package var obstacle: UndoObstacle
+        package var state: String
+        /// When Apple tells the customer, or takes no decrease more.
+        package var toldAt: Instant?
+    }
+
+    /// What a scope holds besides what `undoID` takes back: the first `limit` in the order of lines.
+    package static func refused(
+        _ scope: Scope, by undoID: String, at: Int64, limit: Int,
+        on connection: isolated PostgresConnection
+    ) throws -> [Refused] {
+        try connection.query(
+            """
+            -- name: refusedByUndo
+            \(fragment: leftOut(scope, by: undoID, at: at))
+            SELECT line, original_transaction_id, sku, obstacle, state, told_at FROM left_out
+            ORDER BY line, original_transaction_id LIMIT \(limit)
+            """
+        ).map { row in
+            Refused(
+                line: try row.int64("line"),
+                originalTransactionID: try row.text("original_transaction_id"),
+                sku: try row.text("sku"), obstacle: try obstacle(row),
+                state: try row.text("state"), toldAt: try row.instant("told_at"))
+        }
+    }
+
+    /// The same, counted.
+    package static func refusedCounts(
+        _ scope: Scope, by undoID: String, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> [UndoObstacle: Int64] {
+        let rows = try connection.query(
+            """
+            -- name: refusedByUndoCounts
+            \(fragment: leftOut(scope, by: undoID, at: at))
+            SELECT obstacle, count(*) AS rows FROM left_out GROUP BY obstacle
+            """)
+        var counts: [UndoObstacle: Int64] = [:]
+        for row in rows { counts[try obstacle(row)] = try row.int64("rows") }
+        return counts
+    }
+
+    private static func leftOut(_ scope: Scope, by undoID: String, at: Int64) -> SQL {
+        """
+        WITH left_out AS (
+            SELECT u.* FROM repricer.undo_candidates(\(uuid: scope.batchID),
+                \(scope.subscription)::text, \(scope.sku)::text, \(timestamp: at)) u
+            WHERE u.obstacle IS NOT NULL AND NOT EXISTS (
+                SELECT FROM repricer.price_changes n
+                WHERE n.original_transaction_id = u.original_transaction_id
+                    AND n.undoes_change_id = u.change_id AND n.batch_id = \(uuid: undoID))
+        )
+        """
+    }
+
+    private static func obstacle(_ row: Row) throws -> UndoObstacle {
+        guard let obstacle = UndoObstacle(rawValue: try row.text("obstacle")) else {
+            throw LedgerError.unreadable("undo_candidates.obstacle")
+        }
+        return obstacle
+    }
+}

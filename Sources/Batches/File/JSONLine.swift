@@ -1,0 +1,70 @@
+import JSON
+
+/// A value of a batch line, as far as batches have values.
+enum BatchCell: Hashable {
+    case text(String)
+    /// A number as it was written.
+    case number(String)
+    case texts([String])
+    /// `true` or `false`: no column takes one.
+    case flag
+}
+
+/// Reads one NDJSON line: an object of texts, numbers and arrays of texts.
+enum JSONLine {
+    struct Malformed: Error, Hashable {
+        var message: String
+    }
+
+    /// The members; one that is null is left out, as if it were not there.
+    static func members(_ bytes: [UInt8]) throws(Malformed) -> [String: BatchCell] {
+        let line: JSONNode
+        do throws(JSONFault) {
+            line = try JSONDocument(bytes).root
+        } catch {
+            throw Malformed(message: "the line is no JSON: \(error)")
+        }
+        guard line.kind == .object else {
+            throw Malformed(message: "the line is not a JSON object")
+        }
+        var named: [(name: JSONNode, value: JSONNode)] = []
+        line.forEachMember { named.append(($0, $1)) }
+        var members: [String: BatchCell] = [:]
+        var names: Set<String> = []
+        for (name, value) in named {
+            let name = try text(name)
+            guard names.insert(name).inserted else {
+                throw Malformed(message: "\"\(name)\" is there twice")
+            }
+            members[name] = try cell(value, of: name)
+        }
+        return members
+    }
+
+    private static func cell(_ value: JSONNode, of name: String) throws(Malformed) -> BatchCell? {
+        switch value.kind {
+        case .null: return nil
+        case .boolean: return .flag
+        case .number: return .number(value.raw)
+        case .text: return .text(try text(value))
+        case .array:
+            var texts: [String] = []
+            for element in value.elements ?? [] {
+                guard element.kind == .text else {
+                    throw Malformed(message: "\"\(name)\" holds more than texts")
+                }
+                texts.append(try text(element))
+            }
+            return .texts(texts)
+        case .object:
+            throw Malformed(message: "\"\(name)\" has no value that a batch can hold")
+        }
+    }
+
+    private static func text(_ node: JSONNode) throws(Malformed) -> String {
+        guard let text = node.text else {
+            throw Malformed(message: "a text holds half a character (a lone surrogate)")
+        }
+        return text
+    }
+}

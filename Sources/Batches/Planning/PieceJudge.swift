@@ -1,0 +1,87 @@
+package import Facts
+package import Pricing
+
+/// Judges pieces of a batch, each row beside all rows of its subscription.
+struct PieceJudge: Sendable {
+    let judge: Judge
+    let connection: LedgerConnection
+    /// All rows of the batch that name a subscription, in the order of lines; may be empty for one row alone.
+    let company: @Sendable (String) -> [BatchMention]
+    /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
+    let claims: @Sendable (String) -> [DependentClaim]
+
+    func judge(_ entries: [BatchFileEntry]) async throws -> PlannedPiece {
+        var places: [String: [Int]] = [:]
+        places.reserveCapacity(entries.count)
+        var rows: [PlanRow] = []
+        rows.reserveCapacity(entries.count)
+        for (place, entry) in entries.enumerated() {
+            switch entry {
+            case .row(let row):
+                places[row.originalTransactionID, default: []].append(place)
+                // Its place; the verdict follows.
+                rows.append(PlanRow(line: row.line))
+            case .spoiled(let row): rows.append(row.plan)
+            }
+        }
+        // In the order of the index, which spares the server jumps.
+        let ids = places.keys.sorted()
+        let read = try await connection.read { try PlanQueries.facts(ids, on: $0) }
+        var known = try read.decoded()
+        try await addDependents(to: &known, entries)
+        for (id, indices) in places {
+            let batchRows = indices.compactMap { index -> BatchRow? in
+                guard case .row(let row) = entries[index] else { return nil }
+                return row
+            }
+            let found = known[id]
+            let judged = judge.judge(
+                rows: batchRows, company: company(id), facts: found?.facts,
+                context: found?.context ?? JudgeContext())
+            for (index, row) in zip(indices, judged) { rows[index] = row }
+        }
+        return PlannedPiece(entries: entries, rows: rows)
+    }
+}
+
+extension JudgeContext {
+    /// What the newest facts say of a dependent on another subscription, which the row names by its own name where
+    /// `name` is nil.
+    package mutating func note(
+        _ reference: DependentReference, as name: String? = nil,
+        on carrier: SubscriptionQueries.Carrier?, customer: String?
+    ) {
+        let name = name ?? reference.text
+        guard let carrier else { return }
+        if let customer, let other = carrier.customer,
+            customer.lowercased() != other.lowercased()
+        {
+            obstacles[name] = .foreign
+            return
+        }
+        if carrier.renewing.contains(reference.sku) { siblingSKUs.insert(name) }
+        if let part = carrier.roles[reference.sku] { obstacles[name] = part }
+    }
+
+    /// What the same batch says of it, in its rows of the other subscription.
+    mutating func note(
+        _ reference: DependentReference, as name: String, besides rows: [BatchMention]
+    ) {
+        guard obstacles[name] == nil else { return }
+        if let parent = rows.first(where: {
+            $0.sku == reference.sku && !$0.dependentSKUs.isEmpty
+        }) {
+            obstacles[name] = .parent(parent.dependentSKUs)
+        } else if rows.contains(where: { $0.dependentSKUs.contains(reference.sku) }) {
+            obstacles[name] = .dependent
+        }
+    }
+}
+
+extension JudgeContext.OpenChange {
+    package init(_ change: OpenChangeQueries.OpenChange) {
+        self.init(
+            changeID: change.changeID, sku: change.sku, newPrice: change.newPrice,
+            dependentSKUs: change.dependentSKUs, state: change.state)
+    }
+}

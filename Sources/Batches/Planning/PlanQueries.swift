@@ -1,0 +1,133 @@
+import Facts
+package import Postgres
+package import Pricing
+
+/// What a plan reads: of each subscription only what the judge looks at, thousands in one go.
+package enum PlanQueries {
+    /// The facts of subscriptions as the server sent them, to be decoded on any thread.
+    package struct FactRows: Sendable {
+        fileprivate let facts: Rows
+        fileprivate let open: Rows
+    }
+
+    /// Begins to read: until `endSnapshot` all queries see the database as it is at the first of them.
+    package static func beginSnapshot(on connection: isolated PostgresConnection) throws {
+        // A submission fills price_changes while its plan still reads: the plan of the first query, made when
+        // the table was small, would read ever more of it from end to end.
+        try connection.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off")
+    }
+
+    package static func endSnapshot(on connection: isolated PostgresConnection) throws {
+        try connection.script("COMMIT")
+    }
+
+    /// The facts and the open changes of subscriptions, of which none need exist. A subscription of which
+    /// nothing was folded yet is as good as unknown.
+    package static func facts(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> FactRows {
+        let facts = try connection.query(
+            """
+            -- name: planFacts
+            SELECT original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
+                period, app_account_token, original_purchase_at, recent_subscription_start_at,
+                purchased_at, expires_at, renewal_at, items, increases
+            FROM repricer.subscriptions
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+                AND folded_signed_at IS NOT NULL AND folded_evidence_id IS NOT NULL
+            """)
+        let open = try connection.query(
+            """
+            -- name: planOpenChanges
+            SELECT original_transaction_id, change_id, coalesce(current_sku, sku) AS sku,
+                new_price_milliunits, coalesce(current_dependent_skus, dependent_skus) AS dependent_skus,
+                state
+            FROM repricer.price_changes
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+                AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled',
+                    'pending_consent', 'accepted')
+                -- An undo that Apple has taken stands in nobody's way.
+                AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))
+            ORDER BY original_transaction_id, send_by, change_id
+            """)
+        return FactRows(facts: facts, open: open)
+    }
+}
+
+extension PlanQueries {
+    /// The open changes that name items of these subscriptions as their dependents, by `SUBSCRIPTION/SKU`.
+    package static func claims(
+        on ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: [DependentClaim]] {
+        let rows = try connection.query(
+            """
+            -- name: dependentClaims
+            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by,
+                coalesce(c.current_sku, c.sku) AS sku
+            FROM repricer.dependent_claims d
+            JOIN repricer.price_changes c
+                ON c.original_transaction_id = d.claimed_by AND c.change_id = d.change_id
+                AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                    'pending_consent', 'accepted')
+            WHERE d.original_transaction_id = ANY (\(ids)::text[])
+            ORDER BY name, d.claimed_by, d.change_id
+            """)
+        var claims: [String: [DependentClaim]] = [:]
+        for row in rows {
+            claims[try row.text("name"), default: []].append(
+                DependentClaim(
+                    originalTransactionID: try row.text("claimed_by"), sku: try row.text("sku")))
+        }
+        return claims
+    }
+}
+
+extension PlanQueries.FactRows {
+    /// One subscription and what the judge needs besides.
+    package struct Known: Sendable {
+        package var facts: SubscriptionFacts
+        package var context: JudgeContext
+    }
+
+    /// Decodes the rows, by original transaction id.
+    package func decoded() throws -> [String: Known] {
+        var known: [String: Known] = [:]
+        known.reserveCapacity(facts.count)
+        for row in facts {
+            let facts = try Self.read(row)
+            known[facts.originalTransactionID] = Known(
+                facts: facts, context: JudgeContext(increaseHistory: try Self.history(row)))
+        }
+        for row in open {
+            guard let state = ChangeState(rawValue: try row.text("state")) else {
+                throw LedgerError.unreadable("price_changes.state")
+            }
+            known[try row.text("original_transaction_id")]?.context.openChanges.append(
+                JudgeContext.OpenChange(
+                    changeID: try row.text("change_id"), sku: try row.text("sku"),
+                    newPrice: try row.int64("new_price_milliunits"),
+                    dependentSKUs: try row.texts("dependent_skus"), state: state))
+        }
+        return known
+    }
+
+    private static func read(_ row: Row) throws -> SubscriptionFacts {
+        SubscriptionFacts(
+            originalTransactionID: try row.text("original_transaction_id"),
+            status: try row.intOrNil("status"), autoRenews: try row.boolOrNil("auto_renews"),
+            isInBillingRetry: try row.bool("in_billing_retry"),
+            storefront: try row.textOrNil("storefront"), currency: try row.textOrNil("currency"),
+            period: try row.textOrNil("period"),
+            appAccountToken: try row.textOrNil("app_account_token"),
+            originalPurchaseAt: try row.instant("original_purchase_at"),
+            recentSubscriptionStartAt: try row.instant("recent_subscription_start_at"),
+            purchasedAt: try row.instant("purchased_at"),
+            expiresAt: try row.instant("expires_at"), renewalAt: try row.instant("renewal_at"),
+            items: try row.storedItems())
+    }
+
+    private static func history(_ row: Row) throws -> [PastIncrease] {
+        try row.storedIncreases().past
+    }
+}

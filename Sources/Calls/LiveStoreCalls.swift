@@ -1,0 +1,16 @@
+package import AppStore
+import Pricing
+
+/// The App Store client as the engine sees it: its outcomes in the words of `StoreAnswer`. Each kind of call adds its own.
+package struct LiveStoreCalls: StatusCalls {
+    package let client: AppStoreClient
+
+    package init(client: AppStoreClient) {
+        self.client = client
+    }
+
+    package func look(transactionID: String) async -> StoreAnswer {
+        let outcome = await client.subscriptionStatuses(transactionID: transactionID)
+        return StoreAnswer(outcome) { StoreWords($0.map(\.event)) }
+    }
+}

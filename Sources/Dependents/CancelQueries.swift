@@ -1,0 +1,88 @@
+package import Facts
+package import Postgres
+
+/// What the calls of Cancel a Subscription do to the dependents that they are made for.
+package enum CancelQueries {
+    /// The state of the call `r` for the engine: over when no dependent asks for it any more, held back while a batch of its
+    /// parents is paused.
+    package static func gate(endpoint: String, now: Int64) -> CallGate {
+        CallGate(
+            .cancel, endpoint: endpoint, now: now,
+            state: """
+                SELECT count(*) = 0 AS is_over, bool_or(b.is_paused) AS is_held
+                FROM repricer.dependent_cancellations c
+                JOIN repricer.batches b ON b.batch_id = c.batch_id
+                WHERE c.original_transaction_id = ANY (r.parents)
+                    AND c.cancel_reference_id = r.call_id AND c.state = 'cancel_sent'
+                """,
+            othersWait: SubjectWork.waits)
+    }
+
+    /// Marks the dependents that a new call cancels.
+    package static func claim(_ call: StoreCall, for dependents: [DependentQueries.Open]) -> SQL {
+        """
+        -- name: markCancelSent
+        WITH moved AS (
+            UPDATE repricer.dependent_cancellations d
+            SET state = 'cancel_sent', cancel_reference_id = \(uuid: call.callID), detail = NULL
+            FROM unnest(\(dependents.map(\.originalTransactionID))::text[],
+                \(uuids: dependents.map(\.changeID))::uuid[],
+                \(dependents.map(\.dependentSKU))::text[]) AS t (id, change_id, sku)
+            WHERE d.original_transaction_id = t.id AND d.change_id = t.change_id
+                AND d.dependent_sku = t.sku AND d.state = 'requested'
+            RETURNING d.*
+        )
+        \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+
+    private static func ofCall(_ call: StoreCall) -> SQL {
+        """
+        original_transaction_id = ANY (\(call.parents)::text[])
+            AND cancel_reference_id = \(uuid: call.callID) AND state = 'cancel_sent'
+        """
+    }
+
+    /// A statement shows that the subscription will not renew.
+    package static func confirm(
+        _ call: StoreCall, detail: String?, evidenceID: String?, at: Int64
+    ) -> SQL {
+        end(call, "confirmed", detail: detail, evidenceID: evidenceID, at: at)
+    }
+
+    /// A person must see: refused for good, or answered and still renewing.
+    package static func giveUp(_ call: StoreCall, detail: String, at: Int64) -> SQL {
+        end(call, "discrepancy", detail: detail, evidenceID: nil, at: at)
+    }
+
+    private static func end(
+        _ call: StoreCall, _ state: String, detail: String?, evidenceID: String?, at: Int64
+    ) -> SQL {
+        """
+        -- name: settleCancelledDependents
+        WITH moved AS (
+            UPDATE repricer.dependent_cancellations
+            SET state = \(state), detail = \(detail), settled_at = \(timestamp: at),
+                settled_by_evidence = \(evidenceID)
+            WHERE \(fragment: ofCall(call))
+            RETURNING *
+        )
+        \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+
+    /// Not applied by any attempt: judged anew, in real time, under a new id.
+    package static func requeue(_ call: StoreCall, reason: String, nextLookAt: Int64) -> SQL {
+        """
+        -- name: requeueDependents
+        WITH moved AS (
+            UPDATE repricer.dependent_cancellations
+            SET state = 'requested', detail = \(reason), cancel_reference_id = NULL,
+                next_look_at = \(timestamp: nextLookAt), looks = 0
+            WHERE \(fragment: ofCall(call))
+            RETURNING *
+        )
+        \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+}

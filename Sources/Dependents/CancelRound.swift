@@ -1,0 +1,227 @@
+import Calls
+import Facts
+import Foundation
+import Pricing
+import ServiceKit
+
+/// Prepares the cancellation of subscriptions that carry dependents of a parent on another one.
+///
+/// A dependent is placed (which subscription carries it), that subscription's status is read, and where all that
+/// renews there is to fall, the intent is committed with its `requestReferenceId` before the call. From then on it is a
+/// call like any other: `CancelKind`.
+struct CancelRound: Sendable {
+    let engine: CallEngine
+    let kind: CancelKind
+
+    // MARK: Which subscription
+
+    /// Finds the subscription that carries it, and keeps it. One that has none goes to a person: nil.
+    func place(_ open: DependentQueries.Open) async throws -> String? {
+        let now = engine.clock.nowMilliseconds()
+        let reason = try await engine.pool.withTransaction {
+            connection -> Result<String, DependentElsewhere.NoPlace> in
+            try SubscriptionQueries.lock([open.originalTransactionID], on: connection)
+            let parent = try SubscriptionQueries.load([open.originalTransactionID], on: connection)[
+                open.originalTransactionID]
+            let sku = DependentReference(open.dependentSKU).sku
+            let dependent = DependentElsewhere(sku: sku, customer: parent?.facts.appAccountToken)
+            let ids = try DependentQueries.places(
+                of: open, customer: parent?.facts.appAccountToken, on: connection)
+            let stored = try SubscriptionQueries.load(ids, on: connection)
+            var candidates: [DependentElsewhere.Candidate] = []
+            for one in ids.compactMap({ stored[$0] }) {
+                candidates.append(
+                    DependentElsewhere.Candidate(
+                        facts: one.facts, seenSKUs: one.seenSKUs,
+                        nameToday: try Self.nameToday(of: sku, in: one.facts, on: connection)))
+            }
+            switch dependent.place(among: candidates) {
+            case .failure(let none):
+                _ = try connection.pipeline([
+                    DependentQueries.giveUp(open, detail: none.reason.text, at: now)
+                ])
+                return .failure(none)
+            case .success(let facts):
+                let id = facts.originalTransactionID
+                let name = candidates.first { $0.facts.originalTransactionID == id }?.nameToday
+                let item = facts.items.first { $0.sku == name ?? sku }
+                _ = try connection.pipeline([
+                    DependentQueries.place(
+                        open, on: id,
+                        price: item?.currentPrice ?? item?.renewalPrice, currency: facts.currency)
+                ])
+                return .success(id)
+            }
+        }
+        switch reason {
+        case .success(let target): return target
+        case .failure(let none):
+            refuse(open, none.reason)
+            return nil
+        }
+    }
+
+    /// What an item that does not renew under its name is called by now. A rename that a renewal followed is in no fact
+    /// any more, so its subscription's statements are folded again.
+    private static func nameToday(
+        of sku: String, in facts: SubscriptionFacts, on connection: isolated LedgerConnection
+    ) throws -> String? {
+        guard facts.whyOver == nil, !facts.renewingSKUs.contains(sku) else { return nil }
+        let id = facts.originalTransactionID
+        let told = try EventQueries.all([id], on: connection)[id] ?? []
+        return Lifecycle.nameToday(of: sku, after: told)
+    }
+
+    private func refuse(_ open: DependentQueries.Open, _ reason: DependentElsewhere.Discrepancy) {
+        engine.metrics.increment(
+            "repricer_dependents_refused_total", labels: ["reason": reason.label])
+        engine.log.warning(
+            "a dependent is not cancelled",
+            [
+                "subscription": open.originalTransactionID, "dependent": open.dependentSKU,
+                "reason": reason.text,
+            ])
+    }
+
+    // MARK: The first attempt
+
+    /// Reads the status of the subscription that carries it and cancels that one, where it may.
+    func cancel(
+        _ open: DependentQueries.Open, on target: String,
+        _ controls: ServiceControlQueries.Everything,
+        _ out: CallsOut
+    ) async throws {
+        let answer = await kind.store.look(transactionID: target)
+        try await engine.heed(answer, kind.checkBudget, controls)
+        // Without the newest status nothing is cancelled; it is looked for again.
+        if let why = answer.whyUnreadable(target) {
+            guard open.looks >= Self.refusedLooksMax else { return }
+            return try await giveUp(open, .unreadable(why))
+        }
+        guard case .answered(let words, _) = answer else { return }
+        try Task.checkCancellation()
+        guard let claim = try await claim(open, on: target, told: words.statements) else { return }
+        engine.launch(
+            [claim.call], of: kind, slots: claim.slots, started: claim.asked,
+            isProbe: controls.isHalted, out: out)
+    }
+
+    /// Looks that a definite answer refuses, before a person is asked: what was refused for minutes will be.
+    static let refusedLooksMax = 10
+
+    private func giveUp(
+        _ open: DependentQueries.Open, _ reason: DependentElsewhere.Discrepancy
+    ) async throws {
+        let now = engine.clock.nowMilliseconds()
+        try await engine.pool.withTransaction { connection in
+            try SubscriptionQueries.lock([open.originalTransactionID], on: connection)
+            _ = try connection.pipeline([
+                DependentQueries.giveUp(open, detail: reason.text, at: now)
+            ])
+        }
+        refuse(open, reason)
+    }
+
+    private struct Claim: Sendable {
+        var call: StoreCall
+        var slots: CallSlots
+        /// Before it asked for pauses.
+        var asked: ContinuousClock.Instant
+    }
+
+    /// Judges under the locks of all subscriptions concerned, and writes the intent. nil: no call is to be made.
+    private func claim(
+        _ open: DependentQueries.Open, on target: String, told events: [SubscriptionEvent]
+    ) async throws -> Claim? {
+        let now = engine.clock.nowMilliseconds()
+        let realNow = engine.realClock.nowMilliseconds()
+        // Dependents of other parents that fall with the same subscription: their locks are needed too.
+        let company = try await engine.pool.withConnection { connection in
+            try await connection.read { try DependentQueries.falling(on: target, on: $0) }
+        }
+        let parents = Set(company.map(\.originalTransactionID)).union([open.originalTransactionID])
+        let (claim, refusal) = try await engine.pool.withTransaction {
+            connection -> (Claim?, DependentElsewhere.Discrepancy?) in
+            let ids = parents.union([target]).sorted()
+            try SubscriptionQueries.lock(ids, on: connection)
+            try SubscriptionFolder.fold(
+                events.filter { ids.contains($0.originalTransactionID) }, on: connection)
+            guard try DependentQueries.isStillRequested(open, on: connection) else {
+                return (nil, nil)
+            }
+            let falling = try DependentQueries.falling(on: target, on: connection)
+                .filter { parents.contains($0.originalTransactionID) }
+            let stored = try SubscriptionQueries.load(ids, on: connection)
+            guard let facts = stored[target]?.facts else { return (nil, nil) }
+            let sku = DependentReference(open.dependentSKU).sku
+            let verdict = DependentElsewhere(
+                sku: sku, customer: stored[open.originalTransactionID]?.facts.appAccountToken
+            ).verdict(
+                on: facts, falling: Set(falling.map { DependentReference($0.dependentSKU).sku }),
+                ownDependents: try DependentQueries.ownDependents(of: sku, target, on: connection),
+                nameToday: try Self.nameToday(of: sku, in: facts, on: connection))
+            switch verdict {
+            case .gone(let detail):
+                let evidence = stored[target]?.foldedThrough?.evidenceID ?? "none"
+                _ = try connection.pipeline([
+                    DependentQueries.confirm(open, detail: detail, evidenceID: evidence, at: now)
+                ])
+                return (nil, nil)
+            case .discrepancy(.company(let others))
+            where try DependentQueries.mayFall(
+                on: target, customer: facts.appAccountToken, on: connection
+            ).isSuperset(of: others):
+                // They are to fall as well, and wait for their turn to be placed.
+                let later = realNow + kind.notYetWait.milliseconds
+                _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+                return (nil, nil)
+            case .discrepancy(let reason):
+                _ = try connection.pipeline([
+                    DependentQueries.giveUp(open, detail: reason.text, at: now)
+                ])
+                return (nil, reason)
+            case .cancel:
+                let claim = try write(
+                    open, facts, falling, parents: parents, now: now, realNow: realNow,
+                    on: connection)
+                return (claim, nil)
+            }
+        }
+        if let refusal { refuse(open, refusal) }
+        return claim
+    }
+
+    private func write(
+        _ open: DependentQueries.Open, _ facts: SubscriptionFacts,
+        _ falling: [DependentQueries.Open], parents: Set<String>, now: Int64, realNow: Int64,
+        on connection: isolated LedgerConnection
+    ) throws -> Claim? {
+        let target = facts.originalTransactionID
+        let later = realNow + kind.notYetWait.milliseconds
+        let asked = ContinuousClock.now
+        let other = try DependentQueries.callInFlight(target, on: connection)
+        guard try !DependentQueries.isPaused(open, on: connection), !other.isInFlight else {
+            _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+            return nil
+        }
+        let slots = try kind.budget.lease(1, on: connection)
+        guard slots.granted > 0 else {
+            _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+            return nil
+        }
+        var random = SystemRandomNumberGenerator()
+        let intent = CancelIntent(
+            transactionID: target,
+            requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
+            consistencyToken: facts.consistencyToken, storefront: facts.storefront)
+        let served = falling.contains(open) ? falling : falling + [open]
+        let call = StoreCall(
+            .cancel, subject: target, callID: intent.requestReferenceID, bucket: other.bucket,
+            parents: Set(served.map(\.originalTransactionID)).sorted(),
+            intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+        _ = try connection.pipeline(
+            engine.intents([call], now: Instant(milliseconds: now))
+                + [CancelQueries.claim(call, for: served)])
+        return Claim(call: call, slots: slots, asked: asked)
+    }
+}

@@ -1,0 +1,238 @@
+import Facts
+package import Postgres
+import Pricing
+
+/// Dependents whose end is not proved yet.
+package enum DependentQueries {
+    /// One that is due for a look at the status of the subscription that carries it.
+    package struct Open: Sendable, Hashable {
+        /// The parent's subscription.
+        package var originalTransactionID: String
+        package var changeID: String
+        /// As the change names it; see `DependentReference`.
+        package var dependentSKU: String
+        package var looks: Int
+        package var isElsewhere: Bool
+    }
+
+    /// Takes those that are due and puts their next look off, so that two replicas don't look at once.
+    package static func takeDue(
+        realNow: Int64, nextLookAt: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Open] {
+        try connection.query(
+            """
+            -- name: takeDueDependents
+            WITH due AS (
+                SELECT original_transaction_id, change_id, dependent_sku
+                FROM repricer.dependent_cancellations
+                WHERE state = 'requested'
+                    AND (next_look_at IS NULL OR next_look_at <= \(timestamp: realNow))
+                ORDER BY requested_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            )
+            UPDATE repricer.dependent_cancellations d
+            SET looks = d.looks + 1, next_look_at = \(timestamp: nextLookAt)
+            FROM due
+            WHERE d.original_transaction_id = due.original_transaction_id
+                AND d.change_id = due.change_id AND d.dependent_sku = due.dependent_sku
+            RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.looks, d.is_elsewhere
+            """
+        ).map { row in
+            Open(
+                originalTransactionID: try row.text("original_transaction_id"),
+                changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
+                looks: try row.int("looks"), isElsewhere: try row.bool("is_elsewhere"))
+        }
+    }
+
+    /// Hands one over to a person: it can't be proved.
+    package static func giveUp(_ open: Open, detail: String, at: Int64) -> SQL {
+        """
+        -- name: giveUpDependent
+        WITH moved AS (
+            UPDATE repricer.dependent_cancellations
+            SET state = 'discrepancy', detail = \(detail), settled_at = \(timestamp: at)
+            WHERE \(fragment: isRequested(open))
+            RETURNING *
+        )
+        \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+
+    private static func isRequested(_ open: Open) -> SQL {
+        """
+        original_transaction_id = \(open.originalTransactionID)
+            AND change_id = \(uuid: open.changeID) AND dependent_sku = \(open.dependentSKU)
+            AND state = 'requested'
+        """
+    }
+
+    // MARK: On another subscription
+
+    /// The subscriptions that may carry it: the one that its name tells, else those of the same customer that ever
+    /// had an item of that name.
+    package static func places(
+        of open: Open, customer: String?, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        let reference = DependentReference(open.dependentSKU)
+        if let id = reference.originalTransactionID {
+            return try connection.query(
+                """
+                -- name: placeOfDependent
+                SELECT 1 FROM repricer.subscriptions WHERE original_transaction_id = \(id)
+                """
+            ).isEmpty ? [] : [id]
+        }
+        guard let customer else { return [] }
+        return try connection.query(
+            """
+            -- name: placesOfDependent
+            SELECT original_transaction_id FROM repricer.subscriptions
+            WHERE app_account_token = \(customer)
+                AND original_transaction_id <> \(open.originalTransactionID)
+                AND \(reference.sku) = ANY (seen_skus)
+            ORDER BY original_transaction_id LIMIT 20
+            """
+        ).map { try $0.text("original_transaction_id") }
+    }
+
+    /// Keeps where it was found and what it costs there.
+    package static func place(
+        _ open: Open, on target: String, price: Int64?, currency: String?
+    ) -> SQL {
+        """
+        -- name: placeDependent
+        UPDATE repricer.dependent_cancellations
+        SET target_transaction_id = \(target)::text,
+            price_milliunits = coalesce(\(price)::bigint, price_milliunits),
+            currency = coalesce(\(currency)::text, currency)
+        WHERE \(fragment: isRequested(open))
+        """
+    }
+
+    /// The dependents to be cancelled whose place is `target`, with what may hold their calls back.
+    package static func falling(
+        on target: String, on connection: isolated PostgresConnection
+    ) throws -> [Open] {
+        try connection.query(
+            """
+            -- name: fallingDependents
+            SELECT d.original_transaction_id, d.change_id, d.dependent_sku, d.looks, d.is_elsewhere
+            FROM repricer.dependent_cancellations d
+            WHERE d.target_transaction_id = \(target) AND d.state = 'requested' AND d.is_elsewhere
+            ORDER BY d.original_transaction_id, d.change_id, d.dependent_sku
+            """
+        ).map { row in
+            Open(
+                originalTransactionID: try row.text("original_transaction_id"),
+                changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
+                looks: try row.int("looks"), isElsewhere: try row.bool("is_elsewhere"))
+        }
+    }
+
+    /// The dependents to be cancelled that may turn out to live on `target`: named with it, or by the name alone and
+    /// hanging on the same customer's parents, and placed there or nowhere yet.
+    package static func mayFall(
+        on target: String, customer: String?, on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        let references = try connection.query(
+            """
+            -- name: dependentsThatMayFall
+            SELECT d.dependent_sku FROM repricer.dependent_cancellations d
+            JOIN repricer.subscriptions s USING (original_transaction_id)
+            WHERE d.state = 'requested' AND d.is_elsewhere
+                AND coalesce(d.target_transaction_id, \(target)) = \(target)
+                AND (s.app_account_token = \(customer)::text
+                    OR starts_with(d.dependent_sku, \(target + "/")))
+            """
+        ).map { DependentReference(try $0.text("dependent_sku")) }
+        return Set(
+            references.filter { ($0.originalTransactionID ?? target) == target }.map(\.sku))
+    }
+
+    /// Whether everything, or the batch of its parent, is paused.
+    package static func isPaused(
+        _ open: Open, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: isDependentPaused
+            SELECT (SELECT is_paused FROM repricer.service_controls) OR coalesce((
+                SELECT b.is_paused FROM repricer.price_changes c
+                JOIN repricer.batches b ON b.batch_id = c.batch_id
+                WHERE c.original_transaction_id = \(open.originalTransactionID)
+                    AND c.change_id = \(uuid: open.changeID)), false) AS is_paused
+            """
+        ).one().bool("is_paused")
+    }
+
+    /// Whether it still waits, asked for under the subscription's lock.
+    package static func isStillRequested(
+        _ open: Open, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: isStillRequested
+            SELECT 1 FROM repricer.dependent_cancellations WHERE \(fragment: isRequested(open))
+            """
+        ).isEmpty
+    }
+
+    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known; with its bucket.
+    /// Asked for under its lock.
+    package static func callInFlight(
+        _ id: String, on connection: isolated PostgresConnection
+    ) throws -> (isInFlight: Bool, bucket: Int) {
+        let row = try connection.query(
+            """
+            -- name: hasCallInFlight
+            SELECT s.bucket, \(fragment: StoreCallQueries.isInFlight("s.id", bucket: "s.bucket"))
+                AS is_in_flight
+            FROM (SELECT \(id)::text AS id, repricer.bucket_of(\(id)::text) AS bucket) s
+            """
+        ).one()
+        return (try row.bool("is_in_flight"), try row.int("bucket"))
+    }
+
+    /// What the open changes of an item would take along if it were declined.
+    package static func ownDependents(
+        of sku: String, _ id: String, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: ownDependents
+            SELECT DISTINCT u.sku FROM repricer.price_changes c
+            CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) u (sku)
+            WHERE c.original_transaction_id = \(id) AND coalesce(c.current_sku, c.sku) = \(sku)
+                AND c.state IN ('sending', 'unknown', 'scheduled', 'pending_consent')
+            ORDER BY u.sku
+            """
+        ).map { try $0.text("sku") }
+    }
+
+    /// Looked for again sooner or later; a look that was not made counts for none.
+    package static func lookAgain(_ open: Open, at: Int64) -> SQL {
+        """
+        -- name: lookAgainForDependent
+        UPDATE repricer.dependent_cancellations
+        SET next_look_at = \(timestamp: at), looks = greatest(looks - 1, 0)
+        WHERE \(fragment: isRequested(open))
+        """
+    }
+
+    /// It is gone by itself, and a statement on its subscription proves it.
+    package static func confirm(
+        _ open: Open, detail: String, evidenceID: String, at: Int64
+    ) -> SQL {
+        """
+        -- name: confirmDependent
+        WITH moved AS (
+            UPDATE repricer.dependent_cancellations
+            SET state = 'confirmed', detail = \(detail), settled_at = \(timestamp: at),
+                settled_by_evidence = \(evidenceID)
+            WHERE \(fragment: isRequested(open))
+            RETURNING *
+        )
+        \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+}

@@ -1,0 +1,89 @@
+package import Calls
+import PriceChanges
+import Pricing
+package import ServiceKit
+
+/// Extends renewal dates: one subscription at a time, all of a product at once, and what follows from it. Every
+/// request is a row that was committed before its call; a lost answer is settled by the same identifier again.
+package struct Extender: Service {
+    package let name = "extender"
+    private let engine: CallEngine
+    private let limits: Limits
+    private let singles: SingleExtensions
+    private let masses: MassExtensions
+    private let summaries: SummaryFolder
+    private let redater: Redater
+
+    package struct Limits: Sendable {
+        package var extendPerSecond = 20
+        /// Mass extensions, and checks of their status: Apple's limit.
+        package var massPerSecond = 1
+        package var statusPerSecond = 50
+        package var retry = Backoff(first: .seconds(2), max: .seconds(300))
+        /// Between two checks of a mass extension that is at work, by the business clock.
+        package var lookEvery: Duration = .seconds(900)
+        /// The same in real time at least, however fast the clock runs.
+        package var lookEveryMin: Duration = .seconds(2)
+        package var idleWait: Duration = .seconds(1)
+
+        package init() {}
+    }
+
+    package init(
+        _ engine: CallEngine, calls: any ExtensionCalls, store: any StatusCalls,
+        limits: Limits = Limits(), wait: @escaping CallBudget.Wait = CallBudget.sleep
+    ) {
+        self.engine = engine
+        self.limits = limits
+        func budget(_ endpoint: String, _ perSecond: Int) -> CallBudget {
+            CallBudget(
+                pool: engine.pool, endpoint: endpoint, perSecond: perSecond, clock: engine.clock,
+                wait: wait)
+        }
+        let policy = CallPolicy(retry: limits.retry)
+        singles = SingleExtensions(
+            engine: engine,
+            kind: ExtensionKind(
+                calls: calls, store: store, budget: budget("extend", limits.extendPerSecond),
+                checkBudget: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
+                policy: policy))
+        masses = MassExtensions(
+            engine: engine,
+            kind: MassExtensionKind(
+                calls: calls, budget: budget("extend_all", limits.massPerSecond), policy: policy,
+                checkEvery: max(
+                    engine.clock.realDuration(of: limits.lookEvery), limits.lookEveryMin)))
+        summaries = SummaryFolder(engine: engine)
+        redater = Redater(engine: engine)
+    }
+
+    package func run() async throws {
+        await engine.run(
+            failure: "extending failed; trying again", idleWait: limits.idleWait, step)
+    }
+
+    /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
+    package func round() async throws -> Int { try await engine.settled(step) }
+
+    /// Does what is due now; returns how much that was.
+    private func step(_ out: CallsOut) async throws -> Int {
+        try await engine.followClock()
+        let controls = try await engine.controls()
+        var done = try await summaries.round()
+        done += try await redater.round()
+        // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
+        guard !controls.isHalted || out.count == 0 else { return done }
+        let (ofMasses, ofSingles) = try await engine.pool.read { connection in
+            try connection.ask(engine.waiting(masses.kind), engine.waiting(singles.kind))
+        }
+        var calls = try await engine.resume(masses.kind, ofMasses, controls, out)
+        if !controls.isHalted || calls == 0 {
+            calls += try await engine.resume(singles.kind, ofSingles, controls, out)
+        }
+        // Each claim asks for pauses once more: a round may take long.
+        guard !controls.isPaused, !controls.isHalted || calls == 0 else { return done + calls }
+        calls += try await masses.round(controls, out)
+        guard !controls.isHalted || calls == 0 else { return done + calls }
+        return try await done + calls + singles.round(controls, out)
+    }
+}

@@ -1,0 +1,263 @@
+package import Facts
+package import Postgres
+package import Pricing
+
+/// The requests to extend one subscription each, and what their calls do to them.
+package enum ExtensionCallQueries {
+    package enum State: String, Sendable, CaseIterable {
+        case queued, sending, unknown, extended, refused, ineligible
+    }
+
+    /// One that is due, or that a call carries.
+    package struct Request: Sendable, Equatable {
+        package var originalTransactionID: String
+        package var extensionID: String
+        package var days: Int
+        package var reason: Int
+        /// An earlier call may have been applied though no check showed it.
+        package var isDoubtful: Bool
+        /// The business clock, UTC milliseconds: the first call.
+        package var calledAt: Int64?
+        package var renewalBefore: Instant?
+
+        init(_ row: Row) throws {
+            originalTransactionID = try row.text("original_transaction_id")
+            extensionID = try row.text("extension_id")
+            days = try row.int("extend_by_days")
+            reason = try row.int("reason_code")
+            isDoubtful = try row.bool("is_doubtful")
+            calledAt = try row.millisecondsOrNil("called_at")
+            renewalBefore = try row.instant("renewal_before")
+        }
+    }
+
+    /// The state of the call `r` for the engine: once a statement tells of the extension it is only checked.
+    package static func gate(endpoint: String, now: Int64) -> CallGate {
+        CallGate(
+            .renewalExtension, endpoint: endpoint, now: now,
+            state: """
+                SELECT EXISTS (
+                    SELECT 1 FROM repricer.attributed_extensions a
+                    WHERE a.original_transaction_id = r.subject AND a.extension_id = ANY (r.carries)
+                        AND a.outcome <> 'failed') AS is_over, false AS is_held
+                """,
+            othersWait: SubjectWork.waits)
+    }
+
+    /// The buckets with due requests.
+    package static func dueBuckets(
+        realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: extensionBuckets
+            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket), LATERAL (
+                SELECT 1 FROM repricer.extension_requests c
+                WHERE c.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow)) LIMIT 1) one
+            ORDER BY b.bucket
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    private static func isDue(realNow: Int64) -> SQL {
+        """
+        c.state = 'queued' AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+        """
+    }
+
+    /// Locks the subscriptions of due requests and returns them. One with a call in flight waits, and one with
+    /// notifications not yet folded: its facts are not the newest. None while everything is paused.
+    package static func lockDue(
+        bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Request] {
+        let isFree: SQL = """
+            NOT \(fragment: StoreCallQueries.isInFlight(
+                "c.original_transaction_id", bucket: "c.bucket"))
+            """
+        let due = try connection.query(
+            """
+            -- name: lockDueExtensions
+            SELECT c.* FROM repricer.extension_requests c
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+            WHERE c.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow))
+                AND NOT (SELECT is_paused FROM repricer.service_controls)
+                AND NOT EXISTS (
+                    SELECT 1 FROM repricer.inbox i
+                    WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
+                AND \(fragment: isFree)
+            ORDER BY c.next_attempt_at NULLS FIRST, c.original_transaction_id LIMIT \(limit)
+            FOR UPDATE OF s, c SKIP LOCKED
+            """
+        ).map { try Request($0) }
+        guard !due.isEmpty else { return [] }
+        // Asked for once more under the locks: another call may have begun before they were had.
+        let free = try connection.query(
+            """
+            -- name: freeExtensions
+            SELECT c.original_transaction_id FROM repricer.extension_requests c
+            WHERE c.original_transaction_id = ANY (\(due.map(\.originalTransactionID))::text[])
+                AND c.bucket = \(bucket)::smallint AND c.state = 'queued' AND \(fragment: isFree)
+            """
+        ).map { try $0.text("original_transaction_id") }
+        let isStillFree = Set(free)
+        return due.filter { isStillFree.contains($0.originalTransactionID) }
+    }
+
+    /// The requests that these calls carry, by call id.
+    package static func requests(
+        of calls: [StoreCall], on connection: isolated PostgresConnection
+    ) throws -> [String: Request] {
+        let rows = try connection.query(
+            """
+            -- name: requestsOfExtensionCalls
+            SELECT t.call, c.* FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[])
+                AS t (id, call)
+            JOIN repricer.extension_requests c
+                ON c.original_transaction_id = t.id AND c.call_id = t.call
+                    AND c.bucket = \(calls.first?.bucket ?? -1)::smallint
+            """)
+        var requests: [String: Request] = [:]
+        for row in rows { requests[try row.text("call")] = try Request(row) }
+        return requests
+    }
+
+    /// The new renewal date that a notification or a status told since a call was made, when nothing but the call
+    /// explains it.
+    package static func toldSince(
+        _ due: Request, on connection: isolated PostgresConnection
+    ) throws -> Instant? {
+        try connection.query(
+            """
+            -- name: extensionToldSince
+            SELECT renewal_at FROM repricer.attributed_extensions
+            WHERE original_transaction_id = \(due.originalTransactionID)
+                AND extension_id = \(uuid: due.extensionID)::uuid AND outcome <> 'failed'
+            ORDER BY told_at DESC LIMIT 1
+            """
+        ).oneOrNil()?.instant("renewal_at")
+    }
+
+    /// The days of each mass extension that may have moved this renewal beyond what was known of it when the call was
+    /// made; the newest eight. Word of one may be late for as long as Apple repeats a notification, which is a week.
+    package static func massesThatMayHaveMoved(
+        _ due: Request, on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: massesThatMayHaveMoved
+            SELECT m.extend_by_days FROM repricer.mass_extensions m
+            JOIN repricer.subscriptions s USING (product_id)
+            WHERE s.original_transaction_id = \(due.originalTransactionID)
+                AND m.called_at IS NOT NULL AND m.state <> 'refused'
+                AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
+                AND coalesce(m.completed_at + interval '8 days', 'infinity')
+                    >= \(timestamp: due.calledAt)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.attributed_extensions a
+                    WHERE a.original_transaction_id = s.original_transaction_id
+                        AND a.extension_id = m.extension_id
+                        AND a.renewal_at <= \(timestamp: due.renewalBefore?.milliseconds))
+            ORDER BY m.called_at DESC LIMIT 8
+            """
+        ).map { try $0.int("extend_by_days") }
+    }
+
+    /// Marks the request that a new call carries.
+    package static func claim(
+        _ due: Request, callID: String, renewalBefore: Instant?, now: Int64
+    ) -> SQL {
+        """
+        -- name: claimExtension
+        UPDATE repricer.extension_requests SET state = 'sending', call_id = \(uuid: callID)::uuid,
+            called_at = coalesce(called_at, \(timestamp: now)),
+            renewal_before = coalesce(renewal_before, \(timestamp: renewalBefore?.milliseconds)),
+            next_attempt_at = NULL
+        WHERE \(fragment: isOne(due))
+        """
+    }
+
+    /// How a request ended.
+    package struct Ending: Sendable {
+        package enum Source: String, Sendable {
+            case answer, notification, status, judgement
+        }
+
+        package var state: State
+        package var settledBy: Source
+        package var effectiveAt: Instant?
+        package var code: String?
+        package var detail: String?
+
+        package init(
+            _ state: State, by settledBy: Source, effectiveAt: Instant? = nil, code: String? = nil,
+            detail: String? = nil
+        ) {
+            self.state = state
+            self.settledBy = settledBy
+            self.effectiveAt = effectiveAt
+            self.code = code
+            self.detail = detail
+        }
+    }
+
+    /// Ends a request without a call, under its lock.
+    package static func settle(_ due: Request, _ ending: Ending, at: Int64) -> SQL {
+        settle(ending, at: at, where: isOne(due))
+    }
+
+    /// Ends the request that a call carries.
+    package static func settle(_ call: StoreCall, _ ending: Ending, at: Int64) -> SQL {
+        settle(ending, at: at, where: isCarried(by: call))
+    }
+
+    private static func settle(_ ending: Ending, at: Int64, where isTheOne: SQL) -> SQL {
+        """
+        -- name: settleExtension
+        UPDATE repricer.extension_requests SET state = \(ending.state.rawValue),
+            settled_at = \(timestamp: at), settled_by = \(ending.settledBy.rawValue),
+            effective_at = \(timestamp: ending.effectiveAt?.milliseconds), code = \(ending.code),
+            detail = \(ending.detail), next_attempt_at = NULL
+        WHERE \(fragment: isTheOne) AND state IN ('queued', 'sending', 'unknown')
+        """
+    }
+
+    /// Not applied, as far as is known: judged and called again at `nextAt`, real time.
+    package static func requeue(
+        _ call: StoreCall, reason: String, isDoubtful: Bool, nextAt: Int64?
+    ) -> SQL {
+        """
+        -- name: requeueExtension
+        UPDATE repricer.extension_requests SET state = 'queued', call_id = NULL, detail = \(reason),
+            is_doubtful = is_doubtful OR \(isDoubtful),
+            called_at = CASE WHEN is_doubtful OR \(isDoubtful) THEN called_at END,
+            renewal_before = CASE WHEN is_doubtful OR \(isDoubtful) THEN renewal_before END,
+            next_attempt_at = \(timestamp: nextAt)
+        WHERE \(fragment: isCarried(by: call))
+        """
+    }
+
+    /// Nobody knows whether Apple has it.
+    package static func leaveUnknown(_ call: StoreCall, reason: String) -> SQL {
+        """
+        -- name: leaveExtensionUnknown
+        UPDATE repricer.extension_requests SET state = 'unknown', detail = \(reason)
+        WHERE \(fragment: isCarried(by: call))
+        """
+    }
+
+    private static func isOne(_ due: Request) -> SQL {
+        """
+        original_transaction_id = \(due.originalTransactionID)
+            AND extension_id = \(uuid: due.extensionID)::uuid
+            AND bucket = repricer.bucket_of(\(due.originalTransactionID))
+        """
+    }
+
+    private static func isCarried(by call: StoreCall) -> SQL {
+        """
+        original_transaction_id = \(call.subject) AND bucket = \(call.bucket)::smallint
+            AND call_id = \(uuid: call.callID)::uuid
+        """
+    }
+}

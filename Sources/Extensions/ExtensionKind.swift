@@ -1,0 +1,199 @@
+import AppStore
+import Calls
+import Facts
+import Foundation
+import Pricing
+
+/// Calls of Extend a Subscription Renewal Date: one subscription each, under the identifier of the request.
+struct ExtensionKind: CallKind {
+    typealias Claimed = Never
+
+    let kind = StoreCall.Kind.renewalExtension
+    let calls: any ExtensionCalls
+    let store: any StatusCalls
+    let budget: CallBudget
+    let checkBudget: CallBudget
+    let policy: CallPolicy
+
+    /// What a call says, kept with it: a retry sends the very same words.
+    struct Intent: Codable {
+        var requestIdentifier: String
+        var days: Int
+        var reason: Int
+        /// An earlier call under this identifier may have been applied: a refusal may be its consequence.
+        var isRepeated: Bool
+    }
+
+    func gate(now: Int64) -> CallGate {
+        ExtensionCallQueries.gate(endpoint: budget.endpoint, now: now)
+    }
+
+    func send(
+        _ call: StoreCall, _ claimed: Never?, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        guard let intent = Self.intent(of: call) else {
+            return .unknown(reason: "the stored call can't be read", StoreReply())
+        }
+        guard let reason = ExtensionTerms.Reason(rawValue: intent.reason),
+            let terms = ExtensionTerms(days: intent.days, reason: reason)
+        else { return .badTerms("\(intent.days) days, reason \(intent.reason)") }
+        let request: ExtensionRequest
+        do {
+            request = try ExtensionRequest(terms, requestIdentifier: intent.requestIdentifier)
+        } catch {
+            return .badTerms("\(error)")
+        }
+        let outcome = await calls.extend(
+            originalTransactionID: call.subject, request, leavingBefore: leavingBefore)
+        if case .answered(let answer, let raw) = outcome, !answer.isSuccess {
+            return .refused(
+                StoreRefusal(code: raw.status, name: "not_extended", message: "", meaning: .reject),
+                StoreReply(httpStatus: raw.status, body: raw.body))
+        }
+        return StoreAnswer(outcome) { StoreWords(extendedTo: $0.effectiveAt) }
+    }
+
+    func check(_ call: StoreCall) async -> StoreAnswer {
+        await store.look(transactionID: call.subject)
+    }
+
+    static func intent(of call: StoreCall) -> Intent? {
+        // Unreadable: said by who asks.
+        try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
+    }
+
+    /// What shows that an extension was applied, by call id.
+    typealias Scene = [String: Resolution.Proof]
+
+    func lock(
+        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+    ) throws -> (Scene, Set<String>) {
+        let calls = attempts.map(\.call)
+        try SubscriptionQueries.lock(calls.map(\.subject).sorted(), on: connection)
+        return ([:], try connection.ask(StoreCallQueries.holding(calls)))
+    }
+
+    func fold(
+        _ attempts: [Attempt<Self>], into scene: inout Scene,
+        on connection: isolated LedgerConnection
+    ) throws {
+        try SubscriptionFolder.fold(
+            attempts.flatMap { $0.statements(of: [$0.call.subject]) }, on: connection)
+        for attempt in attempts where attempt.call.step == .send {
+            guard case .answered(let words, _) = attempt.answer else { continue }
+            scene[attempt.call.callID] = .init(extendedTo: words.extendedTo, source: .answer)
+        }
+        let checked = attempts.filter { $0.call.step == .check && $0.answer.isAnswered }.map(\.call)
+        guard !checked.isEmpty else { return }
+        let requests = try ExtensionCallQueries.requests(of: checked, on: connection)
+        let stored = try SubscriptionQueries.loadReadable(checked.map(\.subject), on: connection)
+            .stored
+        for call in checked {
+            guard let request = requests[call.callID] else { continue }
+            scene[call.callID] = try proof(
+                request, stored[call.subject]?.facts, on: connection)
+        }
+    }
+
+    private func proof(
+        _ request: ExtensionCallQueries.Request, _ facts: SubscriptionFacts?,
+        on connection: isolated LedgerConnection
+    ) throws -> Resolution.Proof? {
+        if let told = try ExtensionCallQueries.toldSince(request, on: connection) {
+            return .init(extendedTo: told, source: .notification)
+        }
+        let masses = try ExtensionCallQueries.massesThatMayHaveMoved(request, on: connection)
+        let movedTo = facts?.renewalMoved(
+            from: request.renewalBefore, days: request.days, besideMassesOf: masses)
+        return movedTo.map { .init(extendedTo: $0, source: .status) }
+    }
+
+    func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
+        if let proof = scene[attempt.call.callID] { return .applied(proof) }
+        var policy = policy
+        policy.checksRefusals = Self.intent(of: attempt.call)?.isRepeated ?? true
+        // No batch waits for what halts one.
+        return ResolutionTable(attempt.call, policy, wasRefusedBefore: true)
+            .resolve(attempt.answer)
+    }
+
+    func write(
+        _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
+    ) throws -> [LedgerStatement] {
+        endings.map { ending in
+            let call = ending.call
+            switch ending.resolution {
+            case .applied(let proof):
+                return ExtensionCallQueries.settle(
+                    call,
+                    .init(
+                        .extended, by: (proof.source ?? .answer).ending,
+                        effectiveAt: proof.extendedTo), at: now.milliseconds)
+            case .refused(let refusal, _):
+                return ExtensionCallQueries.settle(
+                    call,
+                    .init(
+                        .refused, by: refusal.isOurs ? .judgement : .answer,
+                        code: refusal.storedName, detail: refusal.storedMessage),
+                    at: now.milliseconds)
+            case .released(let release):
+                return ExtensionCallQueries.requeue(
+                    call, reason: release.reason, isDoubtful: release.isDoubtful,
+                    nextAt: ending.nextAt)
+            case .open(_, let reason, _, _):
+                return ExtensionCallQueries.leaveUnknown(call, reason: reason)
+            }
+        }
+    }
+}
+
+extension Resolution.Proof.Source {
+    fileprivate var ending: ExtensionCallQueries.Ending.Source {
+        switch self {
+        case .answer: .answer
+        case .notification: .notification
+        case .status: .status
+        }
+    }
+}
+
+extension StoreAnswer {
+    /// Our own terms can't be sent: refused here.
+    static func badTerms(_ text: String) -> StoreAnswer {
+        .refused(
+            StoreRefusal(code: 0, name: "bad_terms", message: text, meaning: .reject), StoreReply())
+    }
+
+    fileprivate var isAnswered: Bool {
+        switch self {
+        case .answered: true
+        case .refused, .throttled, .unknown, .notSent: false
+        }
+    }
+}
+
+extension StoreRefusal {
+    /// What a refused extension carries; a code that was kept while checks went on is named again.
+    var storedName: String {
+        name == refusedOnRetry ? APIErrorCode(rawValue: code).name ?? "\(code)" : name
+    }
+
+    var storedMessage: String { APIErrorCode(rawValue: code).meaning ?? message }
+}
+
+extension SubscriptionFacts {
+    /// The renewal, where it lies later than it did, in the same period, and only an extension by so many days
+    /// explains by how much: neither another program's nor mass extensions, of any of these days, explain it alone.
+    fileprivate func renewalMoved(
+        from before: Instant?, days: Int, besideMassesOf masses: [Int]
+    ) -> Instant? {
+        guard let renewalAt, let before, renewalAt > before, let purchasedAt, purchasedAt < before
+        else { return nil }
+        let day = Instant.millisecondsPerDay
+        // To the nearest day: a change of the clocks in between is not a day.
+        let moved = Int((renewalAt.milliseconds - before.milliseconds + day / 2) / day)
+        var byMasses: Set = [0]
+        for mass in masses { byMasses.formUnion(byMasses.map { $0 + mass }) }
+        return !byMasses.contains(moved) && byMasses.contains(moved - days) ? renewalAt : nil
+    }
+}

@@ -1,0 +1,164 @@
+import AppStore
+import Calls
+import Facts
+import Foundation
+import Pricing
+import ServiceKit
+
+/// Calls of Extend Subscription Renewal Dates for All Active Subscribers. One that was taken stays open, and its status is
+/// checked for hours until the App Store says that it is complete.
+struct MassExtensionKind: CallKind {
+    typealias Claimed = Never
+
+    let kind = StoreCall.Kind.massExtension
+    let calls: any ExtensionCalls
+    let budget: CallBudget
+    let policy: CallPolicy
+    /// Between two checks of one that is at work; real time.
+    let checkEvery: Duration
+
+    var checkBudget: CallBudget { budget }
+
+    struct Intent: Codable {
+        var productID: String
+        var storefronts: [String]?
+        var requestIdentifier: String
+        var days: Int
+        var reason: Int
+    }
+
+    func gate(now: Int64) -> CallGate {
+        MassExtensionQueries.gate(endpoint: budget.endpoint, now: now)
+    }
+
+    func subscriptions(of call: StoreCall) -> [String] { [] }
+
+    func send(
+        _ call: StoreCall, _ claimed: Never?, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        guard let intent = Self.intent(of: call) else { return Self.unreadable }
+        let request: MassExtensionRequest
+        do {
+            request = try Self.request(intent)
+        } catch {
+            return .badTerms("\(error)")
+        }
+        return StoreAnswer(await calls.extendAll(request, leavingBefore: leavingBefore)) { _ in [] }
+    }
+
+    func check(_ call: StoreCall) async -> StoreAnswer {
+        guard let intent = Self.intent(of: call) else { return Self.unreadable }
+        let outcome = await calls.extensionStatus(
+            productID: intent.productID, requestIdentifier: intent.requestIdentifier)
+        return StoreAnswer(outcome) { StoreWords(massExtension: $0) }
+    }
+
+    private static let unreadable = StoreAnswer.unknown(
+        reason: "the stored call can't be read", StoreReply())
+
+    private static func intent(of call: StoreCall) -> Intent? {
+        // Unreadable: said in the answer.
+        try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
+    }
+
+    private static func request(_ intent: Intent) throws(RequestFault) -> MassExtensionRequest {
+        guard let reason = ExtensionTerms.Reason(rawValue: intent.reason) else {
+            throw .unknownReason(intent.reason)
+        }
+        guard let terms = ExtensionTerms(days: intent.days, reason: reason) else {
+            throw .daysOutOfRange(intent.days)
+        }
+        return try MassExtensionRequest(
+            terms, productID: intent.productID, storefronts: intent.storefronts,
+            requestIdentifier: intent.requestIdentifier)
+    }
+
+    /// What the App Store answered about each, by call id: whether it is at work, or complete with its numbers.
+    typealias Scene = [String: StoreWords]
+
+    func lock(
+        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+    ) throws -> (Scene, Set<String>) {
+        ([:], try connection.ask(StoreCallQueries.holding(attempts.map(\.call))))
+    }
+
+    func fold(
+        _ attempts: [Attempt<Self>], into scene: inout Scene,
+        on connection: isolated LedgerConnection
+    ) throws {
+        for attempt in attempts {
+            if case .answered(let words, _) = attempt.answer { scene[attempt.call.callID] = words }
+        }
+    }
+
+    func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
+        let call = attempt.call
+        switch attempt.answer {
+        case .answered(let words, _):
+            // No numbers yet: taken, and at work.
+            return words.massExtension?.isComplete == true
+                ? .applied(Resolution.Proof())
+                : .open(
+                    .check, reason: "running", errorCode: ResolutionTable.answeredCode,
+                    after: .fixed(checkEvery))
+        case .refused(let refusal, _)
+        where call.step == .check && refusal.meaning != .haltService:
+            return Int64(refusal.code) == Self.notFoundCode
+                ? notFound(call, refusal) : checkLater(refusal, errorCode: call.errorCode)
+        case .refused, .throttled, .unknown, .notSent:
+            return ResolutionTable(call, policy, wasRefusedBefore: true).resolve(attempt.answer)
+        }
+    }
+
+    /// The App Store does not know it.
+    private func notFound(_ call: StoreCall, _ refusal: StoreRefusal) -> Resolution {
+        switch call.errorCode {
+        case nil: .open(.send, reason: refusal.name, errorCode: nil)
+        // It was taken: a person may give it up; until then the App Store may still learn of it.
+        case ResolutionTable.answeredCode, Self.notFoundCode:
+            checkLater(refusal, errorCode: Self.notFoundCode)
+        // It was never taken, and a later attempt was refused.
+        case .some(let code):
+            .refused(
+                StoreRefusal(
+                    code: Int(code), name: refusedOnRetry, message: refusal.message,
+                    meaning: .reject), isDoubtful: false)
+        }
+    }
+
+    private func checkLater(_ refusal: StoreRefusal, errorCode: Int64?) -> Resolution {
+        .open(
+            .check, reason: APIErrorCode(rawValue: refusal.code).meaning ?? refusal.codeAndName,
+            errorCode: errorCode, after: .fixed(checkEvery))
+    }
+
+    private static let notFoundCode = Int64(APIErrorCode.statusRequestNotFound.rawValue)
+
+    func write(
+        _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
+    ) throws -> [LedgerStatement] {
+        endings.compactMap { ending in
+            guard let id = ending.call.carries.first else { return nil }
+            let words = scene?[ending.call.callID]
+            switch ending.resolution {
+            case .applied:
+                let status = words?.massExtension
+                return MassExtensionQueries.complete(
+                    id, at: (status?.completedAt ?? now).milliseconds, succeeded: status?.succeeded,
+                    failed: status?.failed)
+            case .refused(let refusal, _):
+                return MassExtensionQueries.refuse(
+                    id, code: refusal.storedName, detail: refusal.storedMessage)
+            case .released(let release):
+                return MassExtensionQueries.requeue(
+                    id, detail: release.reason, nextAt: ending.nextAt)
+            case .open where words != nil: return MassExtensionQueries.run(id)
+            case .open(_, let reason, let errorCode, _):
+                return MassExtensionQueries.leaveUnknown(
+                    id,
+                    code: errorCode == Self.notFoundCode
+                        ? APIErrorCode.statusRequestNotFound.name : nil, detail: reason)
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+package import Facts
+package import Postgres
+
+/// Mass extensions on their way, and the summaries that end them.
+package enum MassExtensionQueries {
+    /// The state of the call `r` for the engine: one that is complete or given up is never sent again.
+    package static func gate(endpoint: String, now: Int64) -> CallGate {
+        CallGate(
+            .massExtension, endpoint: endpoint, now: now,
+            state: """
+                SELECT bool_or(m.state NOT IN ('sending', 'unknown', 'running')) AS is_over, false AS is_held
+                FROM repricer.mass_extensions m WHERE m.extension_id = ANY (r.carries)
+                """)
+    }
+
+    /// Takes an approved one that is due, if there is one, with its bucket. None while everything is paused.
+    package static func takeDue(
+        realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> (mass: ExtensionQueries.Mass, bucket: Int)? {
+        try connection.query(
+            """
+            -- name: takeDueMassExtension
+            SELECT m.*, b.bucket FROM repricer.mass_extensions m
+            CROSS JOIN LATERAL (SELECT repricer.bucket_of('product:' || m.product_id) AS bucket) b
+            WHERE m.state = 'queued' AND NOT (SELECT is_paused FROM repricer.service_controls)
+                AND (m.next_attempt_at IS NULL OR m.next_attempt_at <= \(timestamp: realNow))
+                AND NOT \(fragment: StoreCallQueries.isInFlight(
+                    "'product:' || m.product_id", bucket: "b.bucket"))
+            ORDER BY m.next_attempt_at NULLS FIRST LIMIT 1 FOR UPDATE OF m SKIP LOCKED
+            """
+        ).oneOrNil().map { (try ExtensionQueries.Mass($0), try $0.int("bucket")) }
+    }
+
+    /// Its call is written.
+    package static func claim(_ id: String, now: Int64) -> SQL {
+        """
+        -- name: claimMassExtension
+        UPDATE repricer.mass_extensions SET state = 'sending', next_attempt_at = NULL,
+            called_at = coalesce(called_at, \(timestamp: now))
+        WHERE extension_id = \(uuid: id)::uuid
+        """
+    }
+
+    /// Taken by the App Store, and at work.
+    package static func run(_ id: String) -> SQL {
+        """
+        -- name: runMassExtension
+        UPDATE repricer.mass_extensions SET state = 'running', code = NULL, detail = NULL
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown', 'running')
+        """
+    }
+
+    package static func refuse(_ id: String, code: String, detail: String) -> SQL {
+        """
+        -- name: refuseMassExtension
+        UPDATE repricer.mass_extensions SET state = 'refused', code = \(code), detail = \(detail)
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown')
+        """
+    }
+
+    /// Not taken: called again at `nextAt`, real time.
+    package static func requeue(_ id: String, detail: String, nextAt: Int64?) -> SQL {
+        """
+        -- name: requeueMassExtension
+        UPDATE repricer.mass_extensions SET state = 'queued', called_at = NULL, detail = \(detail),
+            next_attempt_at = \(timestamp: nextAt)
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown')
+        """
+    }
+
+    /// Nobody knows whether it was taken; one that runs goes on running. `code` is what a check was refused with; nil
+    /// leaves the one before.
+    package static func leaveUnknown(_ id: String, code: String?, detail: String) -> SQL {
+        """
+        -- name: leaveMassExtensionUnknown
+        UPDATE repricer.mass_extensions SET
+            state = CASE WHEN state = 'running' THEN state ELSE 'unknown' END,
+            code = coalesce(\(code)::text, code), detail = \(detail)
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown', 'running')
+        """
+    }
+
+    /// Complete by the status.
+    package static func complete(
+        _ id: String, at: Int64, succeeded: Int64?, failed: Int64?
+    ) -> SQL {
+        """
+        -- name: completeMassExtension
+        UPDATE repricer.mass_extensions SET state = 'complete',
+            completed_at = CASE WHEN state = 'given_up' THEN \(timestamp: at)
+                ELSE coalesce(completed_at, \(timestamp: at)) END,
+            status_succeeded = \(succeeded), status_failed = \(failed), next_attempt_at = NULL,
+            code = NULL, detail = NULL
+        WHERE extension_id = \(uuid: id)::uuid
+            AND state IN ('sending', 'unknown', 'running', 'complete', 'given_up')
+        """
+    }
+
+    /// A SUMMARY that waits to be read.
+    package struct WaitingSummary: Sendable {
+        package var notificationUUID: String
+        /// UTC milliseconds.
+        package var receivedAt: Int64
+        package var evidence: Evidence
+    }
+
+    package static func waitingSummaries(
+        limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [WaitingSummary] {
+        let rows = try connection.query(
+            """
+            -- name: waitingSummaries
+            WITH waiting AS (
+                SELECT notification_uuid, received_at FROM repricer.extension_summaries
+                WHERE folded_at IS NULL ORDER BY received_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            )
+            SELECT n.notification_uuid, n.received_at, \(unsafe: EvidenceQueries.evidenceColumns)
+            FROM waiting i JOIN repricer.notifications n
+                ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
+            """)
+        let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
+        return try zip(rows, evidence).map { row, evidence in
+            WaitingSummary(
+                notificationUUID: try row.text("notification_uuid"),
+                receivedAt: try row.milliseconds("received_at"), evidence: evidence)
+        }
+    }
+
+    /// What a SUMMARY says; each is nil where it doesn't.
+    package struct Summary: Sendable {
+        package var requestIdentifier: String?
+        package var productID: String?
+        package var storefronts: [String]?
+        package var succeeded: Int64?
+        package var failed: Int64?
+        package var signedAt: Int64
+
+        package init(
+            requestIdentifier: String?, productID: String?, storefronts: [String]?,
+            succeeded: Int64?, failed: Int64?, signedAt: Int64
+        ) {
+            self.requestIdentifier = requestIdentifier
+            self.productID = productID
+            self.storefronts = storefronts
+            self.succeeded = succeeded
+            self.failed = failed
+            self.signedAt = signedAt
+        }
+    }
+
+    /// Keeps what it says and ends the request that it names: one of ours, that was called. False where it is none
+    /// of ours: it is counted and changes nothing. Of several summaries of one request the last signed counts.
+    package static func fold(
+        _ waiting: WaitingSummary, _ summary: Summary, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        _ = try connection.execute(
+            """
+            -- name: foldSummary
+            UPDATE repricer.mass_extensions m SET state = 'complete',
+                completed_at = CASE WHEN m.state = 'given_up' THEN \(timestamp: summary.signedAt)
+                    ELSE coalesce(m.completed_at, \(timestamp: summary.signedAt)) END,
+                summary_evidence = \(waiting.notificationUUID), summary_succeeded = \(summary.succeeded),
+                summary_failed = \(summary.failed), next_attempt_at = NULL, code = NULL, detail = NULL
+            WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
+                AND m.product_id = \(summary.productID)::text AND m.called_at IS NOT NULL
+                AND NOT EXISTS (
+                    SELECT 1 FROM repricer.extension_summaries s
+                    WHERE s.notification_uuid = m.summary_evidence
+                        AND s.signed_at > \(timestamp: summary.signedAt))
+            """)
+        _ = try connection.execute(
+            """
+            -- name: closeCompleteMassExtension
+            UPDATE repricer.store_calls r SET state = 'answered', settled_at = \(timestamp: at)
+            FROM repricer.mass_extensions m
+            WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text) AND m.state = 'complete'
+                AND r.subject = 'product:' || m.product_id
+                AND r.bucket = repricer.bucket_of('product:' || m.product_id)
+                AND m.extension_id = ANY (r.carries) AND r.state IN ('sending', 'unknown')
+            """)
+        return try settle(waiting, summary, at: at, on: connection)
+    }
+
+    /// The request is found again here: a summary that came after a newer one is ours and changes nothing.
+    private static func settle(
+        _ waiting: WaitingSummary, _ summary: Summary, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: settleSummary
+            UPDATE repricer.extension_summaries SET folded_at = \(timestamp: at),
+                signed_at = \(timestamp: summary.signedAt),
+                request_identifier = \(summary.requestIdentifier), product_id = \(summary.productID),
+                storefronts = string_to_array(\(summary.storefronts?.joined(separator: ","))::text, ','),
+                succeeded = \(summary.succeeded), failed = \(summary.failed),
+                extension_id = (
+                    SELECT m.extension_id FROM repricer.mass_extensions m
+                    WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
+                        AND m.product_id = \(summary.productID)::text AND m.called_at IS NOT NULL)
+            WHERE notification_uuid = \(waiting.notificationUUID)
+            RETURNING extension_id IS NOT NULL AS is_ours
+            """
+        ).oneOrNil()?.bool("is_ours") ?? false
+    }
+
+    /// One whose evidence can't be read, so that it stops no other.
+    package static func setAside(_ waiting: WaitingSummary, detail: String, at: Int64) -> SQL {
+        """
+        -- name: setAsideSummary
+        UPDATE repricer.extension_summaries SET folded_at = \(timestamp: at), detail = \(detail)
+        WHERE notification_uuid = \(waiting.notificationUUID)
+        """
+    }
+}

@@ -1,0 +1,127 @@
+import Calls
+import Facts
+import Foundation
+import Pricing
+import ServiceKit
+
+/// Turns due requests into calls: judged on the newest facts, written down, committed.
+struct SingleExtensions: Sendable {
+    private typealias Request = ExtensionCallQueries.Request
+
+    let engine: CallEngine
+    let kind: ExtensionKind
+
+    private struct Claim: Sendable {
+        var judged = 0
+        var calls: [StoreCall] = []
+        var slots: CallSlots
+        /// Before the question that asks for pauses.
+        var asked: ContinuousClock.Instant
+    }
+
+    /// Judges what is due and starts its calls; returns how many were judged.
+    func round(_ controls: ServiceControlQueries.Everything, _ out: CallsOut) async throws -> Int {
+        let realNow = engine.realClock.nowMilliseconds()
+        let buckets = try await engine.pool.withConnection { connection in
+            try await connection.read {
+                try ExtensionCallQueries.dueBuckets(realNow: realNow, on: $0)
+            }
+        }
+        var judged = 0
+        for bucket in buckets {
+            try Task.checkCancellation()
+            let claim = try await claim(bucket: bucket, controls)
+            judged += claim.judged
+            if claim.slots.granted == 0 {
+                // None of the other buckets would get one now.
+                if claim.slots.lease.blockedUntil == nil {
+                    try await kind.budget.pause(after: claim.slots)
+                }
+                return judged
+            }
+            engine.launch(
+                claim.calls, of: kind, slots: claim.slots, started: claim.asked,
+                isProbe: controls.isHalted, out: out)
+            // One asks for all; the others wait for what it hears.
+            if controls.isHalted, !claim.calls.isEmpty { return judged }
+        }
+        return judged
+    }
+
+    /// What the transaction that locks them decides; nothing was called when it returns.
+    private func claim(
+        bucket: Int, _ controls: ServiceControlQueries.Everything
+    ) async throws -> Claim {
+        let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
+        let wanted = engine.callsMax(controls)
+        return try await engine.pool.withTransaction { connection in
+            let slots = try kind.budget.lease(wanted, on: connection)
+            var claim = Claim(slots: slots, asked: .now)
+            guard slots.granted > 0 else { return claim }
+            let due = try ExtensionCallQueries.lockDue(
+                bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
+            let ids = due.map(\.originalTransactionID)
+            let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
+            let extendedAt = try ExtensionQueries.extendedAt(
+                ids, now: now.milliseconds, on: connection)
+            claim.judged = due.count
+            var statements: [LedgerStatement] = []
+            for request in due {
+                let id = request.originalTransactionID
+                let facts = stored[id]?.facts
+                if let ending = try Self.ending(
+                    request, facts, extendedAt[id] ?? [], now: now, on: connection)
+                {
+                    statements.append(
+                        ExtensionCallQueries.settle(request, ending, at: now.milliseconds))
+                    engine.metrics.increment(
+                        "repricer_extensions_judged_total",
+                        labels: ["result": ending.state.rawValue])
+                    continue
+                }
+                let call = try Self.call(request, bucket: bucket, realNow: realNow)
+                statements.append(
+                    ExtensionCallQueries.claim(
+                        request, callID: call.callID, renewalBefore: facts?.renewalAt,
+                        now: now.milliseconds))
+                claim.calls.append(call)
+            }
+            statements += engine.intents(claim.calls, now: now)
+            statements.append(kind.budget.giveBack(slots, used: claim.calls.count))
+            _ = try connection.pipeline(statements)
+            return claim
+        }
+    }
+
+    private static func call(
+        _ request: Request, bucket: Int, realNow: Int64
+    ) throws -> StoreCall {
+        var random = SystemRandomNumberGenerator()
+        let intent = ExtensionKind.Intent(
+            requestIdentifier: request.extensionID, days: request.days, reason: request.reason,
+            isRepeated: request.isDoubtful)
+        return StoreCall(
+            .renewalExtension, subject: request.originalTransactionID,
+            callID: UUIDv7.make(nowMilliseconds: realNow, random: &random), bucket: bucket,
+            carries: [request.extensionID],
+            intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+    }
+
+    /// How it ends without a call: told of meanwhile, or not eligible. One that may have been applied is not judged
+    /// any more: its own extension could be in the way.
+    private static func ending(
+        _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant,
+        on connection: isolated LedgerConnection
+    ) throws -> ExtensionCallQueries.Ending? {
+        if request.isDoubtful {
+            return try ExtensionCallQueries.toldSince(request, on: connection).map {
+                .init(.extended, by: .notification, effectiveAt: $0)
+            }
+        }
+        let obstacle = ExtensionEligibility.obstacle(
+            facts, extendedAt: extendedAt, hasOpen: false, now: now)
+        return obstacle.map {
+            .init(.ineligible, by: .judgement, code: $0.rawValue, detail: $0.meaning)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import AppStore
+import Calls
+import Facts
+import Notifications
+import Pricing
+import ServiceKit
+
+/// Folds `RENEWAL_EXTENSION`/`SUMMARY`: it names a request and no subscription. One of no request of ours is kept,
+/// counted and changes nothing.
+struct SummaryFolder: Sendable {
+    let engine: CallEngine
+
+    private static let perRound = 100
+
+    func round() async throws -> Int {
+        let limit = Self.perRound
+        let now = engine.clock.nowMilliseconds()
+        let (folded, foreign) = try await engine.pool.withTransaction { connection in
+            let waiting = try MassExtensionQueries.waitingSummaries(limit: limit, on: connection)
+            var foreign: [String] = []
+            for one in waiting {
+                guard let summary = Self.summary(one) else {
+                    _ = try connection.pipeline([
+                        MassExtensionQueries.setAside(
+                            one, detail: "the stored summary can't be read", at: now)
+                    ])
+                    foreign.append(one.notificationUUID)
+                    continue
+                }
+                if try !MassExtensionQueries.fold(one, summary, at: now, on: connection) {
+                    foreign.append(summary.requestIdentifier ?? one.notificationUUID)
+                }
+            }
+            return (waiting.count, foreign)
+        }
+        for request in foreign {
+            engine.metrics.increment("repricer_foreign_summaries_total")
+            engine.log.warning(
+                "a summary of an extension that was never requested here; see report renewal_extension",
+                ["request": request])
+        }
+        return folded
+    }
+
+    private static func summary(
+        _ waiting: MassExtensionQueries.WaitingSummary
+    ) -> MassExtensionQueries.Summary? {
+        let receivedAt = Instant(milliseconds: waiting.receivedAt)
+        // Verified when it arrived; damaged bytes say nothing.
+        guard let told = try? waiting.evidence.decoded(receivedAt: receivedAt),
+            let summary = told.summary
+        else { return nil }
+        return MassExtensionQueries.Summary(
+            requestIdentifier: summary.requestIdentifier, productID: summary.productID,
+            storefronts: summary.storefronts.flatMap { $0.isEmpty ? nil : $0 },
+            succeeded: summary.succeeded, failed: summary.failed,
+            signedAt: told.signedAt.milliseconds)
+    }
+}

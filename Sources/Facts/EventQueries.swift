@@ -1,0 +1,197 @@
+import JSON
+package import Postgres
+package import Pricing
+
+/// The inbox, and the decoded statements that a fold reads.
+package enum EventQueries {
+    /// A notification that waits to be folded, with its evidence.
+    package struct Waiting: Sendable {
+        package var originalTransactionID: String
+        package var notificationUUID: String
+        /// UTC milliseconds: stands in for a `signedDate` that is missing.
+        package var receivedAt: Int64
+        package var evidence: Evidence
+    }
+
+    /// The buckets with work, so that an idle service asks one small question.
+    package static func bucketsWithWork(
+        on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: inboxBuckets
+            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket)
+            WHERE EXISTS (
+                SELECT 1 FROM repricer.inbox i
+                WHERE i.bucket = b.bucket::smallint AND i.error IS NULL)
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    /// The subscriptions of a bucket that have waited longest: those of its first `limit` notifications, and so
+    /// a small question however much waits.
+    package static func waitingSubscriptions(
+        bucket: Int, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: waitingSubscriptions
+            SELECT DISTINCT first.original_transaction_id FROM (
+                SELECT original_transaction_id FROM repricer.inbox
+                WHERE bucket = \(bucket)::smallint AND error IS NULL
+                ORDER BY received_at LIMIT \(limit)
+            ) first
+            """
+        ).map { try $0.text("original_transaction_id") }
+    }
+
+    /// What waits for these subscriptions, in the order of signing, so that a subscription with more than `limit`
+    /// is folded in pieces that follow one another.
+    package static func waiting(
+        _ ids: [String], limit: Int = 1000, on connection: isolated PostgresConnection
+    ) throws -> [Waiting] {
+        try waiting(
+            """
+            i.original_transaction_id = ANY (\(ids)::text[]) AND i.error IS NULL
+            ORDER BY i.original_transaction_id, i.signed_at LIMIT \(limit)
+            """, on: connection)
+    }
+
+    /// One of them, if it still waits.
+    package static func waiting(
+        _ id: String, uuid: String, on connection: isolated PostgresConnection
+    ) throws -> [Waiting] {
+        try waiting(
+            """
+            i.original_transaction_id = \(id) AND i.notification_uuid = \(uuid) AND i.error IS NULL
+            """, on: connection)
+    }
+
+    private static func waiting(
+        _ condition: SQL, on connection: isolated PostgresConnection
+    ) throws -> [Waiting] {
+        let rows = try connection.query(
+            """
+            -- name: waitingNotifications
+            SELECT i.original_transaction_id, i.notification_uuid, i.received_at,
+                \(unsafe: EvidenceQueries.evidenceColumns)
+            FROM repricer.inbox i
+            JOIN repricer.notifications n
+                ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
+            WHERE \(fragment: condition)
+            """)
+        let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
+        return try zip(rows, evidence).map { row, evidence in
+            Waiting(
+                originalTransactionID: try row.text("original_transaction_id"),
+                notificationUUID: try row.text("notification_uuid"),
+                receivedAt: try row.milliseconds("received_at"), evidence: evidence)
+        }
+    }
+
+    package static func deleteWaiting(_ ids: [String], uuids: [String]) -> SQL {
+        """
+        -- name: deleteWaiting
+        DELETE FROM repricer.inbox
+        WHERE original_transaction_id = ANY (\(ids)::text[])
+            AND notification_uuid = ANY (\(uuids)::text[])
+        """
+    }
+
+    /// Sets one aside with the reason, so that it never stops the ones behind it.
+    package static func setAside(_ id: String, uuid: String, error: String) -> SQL {
+        """
+        -- name: setAsideNotification
+        UPDATE repricer.inbox SET error = \(error)
+        WHERE original_transaction_id = \(id) AND notification_uuid = \(uuid)
+        """
+    }
+
+    /// Keeps the decoded statements, each once, and tells those not kept before.
+    ///
+    /// - Parameter areNew: None was kept before, nor stands here twice; one that was is refused, and all with it.
+    package static func inserting(
+        _ events: [SubscriptionEvent], areNew: Bool
+    ) -> Question<[SubscriptionEvent]> {
+        guard !areNew else {
+            return Question(
+                """
+                -- name: insertNewEvents
+                \(fragment: insert(events))
+                """
+            ) { _ in events }
+        }
+        return Question(
+            """
+            -- name: insertSubscriptionEvents
+            \(fragment: insert(events))
+            ON CONFLICT DO NOTHING
+            RETURNING original_transaction_id, signed_at, evidence_id
+            """
+        ) { try events.filter(isAmong($0)) }
+    }
+
+    private static func insert(_ events: [SubscriptionEvent]) -> SQL {
+        let statements = events.column { StatementText.text($0) }
+        return """
+            INSERT INTO repricer.subscription_events
+                (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement)
+            SELECT * FROM unnest(
+                \(events.column { $0.originalTransactionID })::text[],
+                \(timestamps: events.column { $0.key.signedAt.milliseconds })::timestamptz[],
+                \(events.column { $0.key.evidenceID })::text[],
+                \(events.column { $0.source.rawValue })::text[],
+                \(texts: events.sparseColumn { $0.type })::text[],
+                \(texts: events.sparseColumn { $0.subtype })::text[],
+                \(jsons: statements)::jsonb[])
+            """
+    }
+
+    /// Whether a statement is one of these rows; true once for each.
+    private static func isAmong(_ new: Rows) throws -> (SubscriptionEvent) -> Bool {
+        // Not told apart by position: the server may return them in another order.
+        var isNew: Set<Place> = []
+        isNew.reserveCapacity(new.count)
+        for row in new {
+            isNew.insert(
+                Place(
+                    id: try row.text("original_transaction_id"),
+                    signedAt: try row.milliseconds("signed_at"),
+                    evidenceID: try row.text("evidence_id")))
+        }
+        // Removed where found: one that arrived twice in one go is folded once.
+        return { event in
+            let place = Place(
+                id: event.originalTransactionID, signedAt: event.key.signedAt.milliseconds,
+                evidenceID: event.key.evidenceID)
+            return isNew.remove(place) != nil
+        }
+    }
+
+    private struct Place: Hashable {
+        var id: String
+        var signedAt: Int64
+        var evidenceID: String
+    }
+
+    /// All statements about these subscriptions, in the order of folding.
+    package static func all(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: [SubscriptionEvent]] {
+        let rows = try connection.query(
+            """
+            -- name: allSubscriptionEvents
+            SELECT original_transaction_id, statement FROM repricer.subscription_events
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+            """)
+        var events: [String: [SubscriptionEvent]] = [:]
+        for row in rows {
+            let event = try row.stored("statement") { statement throws(JSONRecord.Fault) in
+                try StatementText.event(JSONRecord(statement))
+            }
+            events[try row.text("original_transaction_id"), default: []].append(event)
+        }
+        // Sorted here and not by the server: its collation may order evidence ids in another way.
+        return events.mapValues { $0.sorted { $0.key < $1.key } }
+    }
+}

@@ -1,0 +1,130 @@
+package import Postgres
+
+/// Reads stored notifications back, packed or whole.
+package enum EvidenceQueries {
+    /// One stored notification.
+    package struct Stored: Hashable, Sendable {
+        package var notificationUUID: String
+        /// UTC milliseconds.
+        package var receivedAt: Int64
+        /// UTC milliseconds.
+        package var signedAt: Int64?
+        package var type: String?
+        package var subtype: String?
+        package var originalTransactionID: String?
+        package var understood: Bool
+        package var evidence: Evidence
+    }
+
+    /// When the notification with this id was first stored, UTC milliseconds; nil: never.
+    package static func storedAt(
+        _ uuid: String, on connection: isolated PostgresConnection
+    ) throws -> Int64? {
+        try connection.query(
+            """
+            -- name: storedAt
+            SELECT received_at FROM repricer.notification_ids WHERE notification_uuid = \(uuid)
+            """
+        ).oneOrNil()?.milliseconds("received_at")
+    }
+
+    /// The columns that `evidence(of:)` reads, of a table or alias `n`.
+    package static let evidenceColumns = "n.signed_payload, n.packed, n.header_digests"
+
+    /// The notification with this id; nil when it never came, or its evidence was dropped.
+    package static func stored(
+        _ uuid: String, on connection: isolated PostgresConnection
+    ) throws -> Stored? {
+        let rows = try connection.query(
+            """
+            -- name: storedNotification
+            SELECT n.notification_uuid, n.received_at, n.signed_at, n.type, n.subtype,
+                n.original_transaction_id, n.understood, \(unsafe: evidenceColumns)
+            FROM repricer.notifications n
+            WHERE n.notification_uuid = \(uuid)
+            ORDER BY n.received_at LIMIT 1
+            """)
+        return try stored(rows, on: connection).first
+    }
+
+    /// The notifications received from `since` until before `until` (UTC milliseconds), by id: the
+    /// first `limit` after the id `after`.
+    ///
+    /// By id and not by time, since that order needs no sort: a fold ends the same in any.
+    package static func stored(
+        since: Int64, until: Int64, after: String?, limit: Int,
+        on connection: isolated PostgresConnection
+    ) throws -> [Stored] {
+        let rows = try connection.query(
+            """
+            -- name: storedNotifications
+            SELECT n.notification_uuid, n.received_at, n.signed_at, n.type, n.subtype,
+                n.original_transaction_id, n.understood, \(unsafe: evidenceColumns)
+            FROM repricer.notifications n
+            WHERE n.received_at >= \(timestamp: since) AND n.received_at < \(timestamp: until)
+                AND n.notification_uuid > \(after ?? "")
+            ORDER BY n.notification_uuid
+            LIMIT \(limit)
+            """)
+        return try stored(rows, on: connection)
+    }
+
+    /// Rows with the columns of `Stored` and `evidenceColumns`.
+    package static func stored(
+        _ rows: Rows, on connection: isolated PostgresConnection
+    ) throws -> [Stored] {
+        let evidence = try evidence(of: rows, on: connection)
+        return try zip(rows, evidence).map { row, evidence in
+            Stored(
+                notificationUUID: try row.text("notification_uuid"),
+                receivedAt: try row.milliseconds("received_at"),
+                signedAt: try row.millisecondsOrNil("signed_at"),
+                type: try row.textOrNil("type"), subtype: try row.textOrNil("subtype"),
+                originalTransactionID: try row.textOrNil("original_transaction_id"),
+                understood: try row.bool("understood"), evidence: evidence)
+        }
+    }
+
+    /// The evidence of rows with `evidenceColumns`; asks once for all their headers.
+    ///
+    /// A header that is missing is left out with those after it: rebuilding that payload fails.
+    package static func evidence(
+        of rows: Rows, on connection: isolated PostgresConnection
+    ) throws -> [Evidence] {
+        let digests = try rows.map { row in
+            try row.bytesOrNil("header_digests").map(separate) ?? []
+        }
+        let headers = try headers(Set(digests.joined()), on: connection)
+        return try zip(rows, digests).map { row, digests in
+            guard let packed = try row.bytesOrNil("packed") else {
+                return .whole(try row.text("signed_payload"))
+            }
+            let found = digests.map { headers[$0] }
+            return .packed(packed, headers: found.prefix { $0 != nil }.compactMap { $0 })
+        }
+    }
+
+    private static func separate(_ digests: [UInt8]) -> [[UInt8]] {
+        stride(from: 0, to: digests.count, by: SigningHeader.digestBytes).map {
+            Array(digests[$0..<min($0 + SigningHeader.digestBytes, digests.count)])
+        }
+    }
+
+    private static func headers(
+        _ digests: Set<[UInt8]>, on connection: isolated PostgresConnection
+    ) throws -> [[UInt8]: SigningHeader] {
+        guard !digests.isEmpty else { return [:] }
+        let rows = try connection.query(
+            """
+            -- name: signingHeaders
+            SELECT digest, header FROM repricer.signing_headers
+            WHERE digest = ANY (\(blobs: Array(digests))::bytea[])
+            """)
+        var headers: [[UInt8]: SigningHeader] = [:]
+        for row in rows {
+            let digest = try row.bytes("digest")
+            headers[digest] = SigningHeader(digest: digest, text: try row.bytes("header"))
+        }
+        return headers
+    }
+}

@@ -1,0 +1,456 @@
+package import Postgres
+package import Pricing
+
+/// What a fold of many subscriptions writes: one statement a table, however many subscriptions and lines.
+package struct FoldWrites: Sendable {
+    /// By subscription, for nearly all: one pass over a fold, since it is large and the statements are many.
+    private var states: [SubscriptionState] = []
+    private var ended: [Moved] = []
+    private var open: [Moved] = []
+    private var lines: [Line] = []
+    /// As `SubscriptionFold.answered`: nearly all, and written without looking for what they could repeat.
+    private var answers: [Line] = []
+    /// Those with a change that moved, and the newest statement's instant.
+    private var touched: [(id: String, at: Instant?)] = []
+    /// Those with a change that ended, now or before.
+    private var freed: [String] = []
+    /// Those with a change whose call no statement answers.
+    private var unanswered: [String] = []
+    /// Those with more to write than this.
+    private var eventful: [SubscriptionFold] = []
+
+    fileprivate typealias Line = (id: String, line: Transition)
+    /// Large, and in several statements: shared, not copied.
+    fileprivate final class Moved: Sendable {
+        let id: String
+        let change: TrackedChange
+        let latest: Evidence?
+
+        init(_ id: String, _ change: TrackedChange, _ latest: Evidence?) {
+            self.id = id
+            self.change = change
+            self.latest = latest
+        }
+    }
+    /// Of the newest statement: what a correction names.
+    fileprivate typealias Evidence = (source: SubscriptionEvent.Source, id: String)
+
+    package init() {}
+
+    package mutating func append(_ one: SubscriptionFold) {
+        let id = one.id
+        states.append(one.state)
+        let latest = one.latest.map { (source: $0.source, id: $0.key.evidenceID) }
+        for change in one.moved {
+            if change.progress.state.isFinal {
+                ended.append(Moved(id, change, latest))
+            } else {
+                open.append(Moved(id, change, latest))
+            }
+        }
+        for line in one.transitions {
+            if one.answered.contains(line.changeID) {
+                answers.append((id, line))
+            } else {
+                lines.append((id, line))
+            }
+        }
+        if !one.moved.isEmpty {
+            touched.append((id, one.state.facts.signedAt))
+            if !one.reopened.isEmpty || one.moved.contains(where: { $0.progress.endedAt != nil }) {
+                freed.append(id)
+            }
+        }
+        if one.state.changes.contains(where: \.isUnanswered) { unanswered.append(id) }
+        if !one.isPlain { eventful.append(one) }
+    }
+
+    /// To be sent in one pipeline; in this order.
+    ///
+    /// - Parameter holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
+    package func statements(holdsCalls: Bool = false) -> [SQL] {
+        guard !states.isEmpty else { return [] }
+        var statements = [SubscriptionQueries.save(states)]
+        for one in eventful {
+            statements += one.state.renames.filter { $0.holds(in: one.state.facts) }
+                .flatMap { Self.renameUnsent(one.id, $0) }
+            statements += one.reopened.map {
+                Self.yield(one.id, to: $0, at: one.state.facts.signedAt)
+            }
+        }
+        // Ended ones first: an item has room for one open change.
+        for changes in [ended, open] where !changes.isEmpty {
+            statements.append(Self.saveChanges(changes))
+        }
+        if !answers.isEmpty { statements.append(Self.recordAnswers(answers)) }
+        if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
+        if !touched.isEmpty { statements.append(Self.correctHistory(ended + open)) }
+        let charges = eventful.flatMap { one in one.state.charges.map { (one.id, $0) } }
+        if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
+        for one in eventful {
+            for cancellation in one.cancellations {
+                statements.append(Self.correctCancellation(one.id, cancellation))
+                statements.append(Self.saveCancellation(one.id, cancellation))
+            }
+        }
+        for one in eventful {
+            statements += one.reenabled.map { Self.saveReenabled(one.id, $0) }
+        }
+        statements += ExtensionFoldQueries.save(eventful)
+        if !freed.isEmpty { statements.append(Self.releaseRoles(freed)) }
+        if !holdsCalls {
+            if !touched.isEmpty {
+                statements.append(
+                    StoreCallQueries.closeSettled(
+                        touched.map { (id: $0.id, at: $0.at?.milliseconds) }))
+            }
+            if !unanswered.isEmpty { statements.append(StoreCallQueries.reopen(unanswered)) }
+        }
+        for one in eventful {
+            statements += one.reopened.map { Self.restoreRoles(one.id, $0) }
+        }
+        return statements
+    }
+
+    /// An unsent change of an item whose earlier one turns out to be open: Apple has that one, so this one
+    /// can't go.
+    fileprivate static func yield(_ id: String, to reopened: TrackedChange, at: Instant?) -> SQL {
+        """
+        -- name: yieldToReopened
+        WITH moved AS (
+            UPDATE repricer.price_changes SET state = 'ineligible', reason = 'conflict_open_change',
+                ended_at = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
+                state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
+            WHERE original_transaction_id = \(id) AND coalesce(current_sku, sku) = \(reopened.sku)
+                AND change_id <> \(uuid: reopened.changeID)
+                AND undoes_change_id IS NULL
+                AND state IN ('awaiting_approval', 'queued')
+            RETURNING original_transaction_id, change_id, state, state_since, reason
+        )
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, change_id, state_since, state, 'judgement',
+            \("reopened " + reopened.changeID)::text, reason
+        FROM moved ON CONFLICT DO NOTHING
+        """
+    }
+
+    /// The parts that its SKUs play again, where no newer change has taken them.
+    fileprivate static func restoreRoles(_ id: String, _ reopened: TrackedChange) -> SQL {
+        """
+        -- name: restoreRoles
+        INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
+        SELECT \(id)::text, part.sku, part.role, \(uuid: reopened.changeID)::uuid
+        FROM (
+            SELECT \(reopened.sku)::text AS sku, 'parent' AS role
+            WHERE cardinality(\(reopened.dependentSKUs)::text[]) > 0
+            UNION ALL SELECT unnest(\(reopened.dependentSKUs)::text[]), 'dependent'
+        ) part
+        ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func saveChanges(_ changes: [Moved]) -> SQL {
+        """
+        -- name: saveChanges
+        UPDATE repricer.price_changes c SET
+            state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
+            consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
+            acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
+            state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
+            current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
+            former_skus = t.former_skus::text[],
+            planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
+                THEN t.planned_at END,
+            due_effective_at = coalesce(t.due_at, c.due_effective_at),
+            -- Applied after it was given up: that call is the one that Apple has.
+            sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
+                    'missed', 'aborted') THEN c.sent_at
+                WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
+                    THEN coalesce(c.doubtful_since, c.sent_at)
+                ELSE coalesce(c.sent_at, c.doubtful_since) END
+        FROM unnest(
+            \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
+            \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.sparseColumn { $0.change.progress.reason })::text[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.consentAskedAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.acceptedAt?.milliseconds })::timestamptz[],
+            \(texts: changes.sparseColumn { $0.change.progress.acceptance?.rawValue })::text[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.effectiveAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.endedAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.column { $0.change.progress.since.milliseconds })::timestamptz[],
+            \(changes.column { $0.change.sku })::text[],
+            \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
+            \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
+            \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
+            \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
+        ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
+            acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
+            former_skus, due_at, planned_at)
+        WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+        """
+    }
+
+    private static func recordAnswers(_ lines: [Line]) -> SQL {
+        """
+        -- name: recordAnswers
+        \(fragment: insert(lines))
+        """
+    }
+
+    private static func insertHistory(_ lines: [Line]) -> SQL {
+        """
+        -- name: insertHistory
+        \(fragment: insert(lines))
+        ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func insert(_ lines: [Line]) -> SQL {
+        """
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT * FROM unnest(
+            \(lines.column { $0.id })::text[],
+            \(uuids: lines.column { $0.line.changeID })::uuid[],
+            \(timestamps: lines.column { $0.line.at.milliseconds })::timestamptz[],
+            \(lines.column { $0.line.state.rawValue })::text[],
+            \(lines.column { $0.line.evidenceKind.rawValue })::text[],
+            \(lines.column { $0.line.evidenceID })::text[],
+            \(texts: lines.sparseColumn { $0.line.reason })::text[])
+        """
+    }
+
+    /// How far clocks may differ, milliseconds: a line may bear an earlier instant than a state that it contradicts.
+    private static let clocksDifferMax: Int64 = 86_400_000
+
+    /// No newest line of these changes is older (UTC milliseconds): a state has a line of its own instant or a later one.
+    private static func oldestNewestLine(of moved: [Moved]) -> Int64 {
+        (moved.lazy.map(\.change.progress.since.milliseconds).min() ?? 0) - clocksDifferMax
+    }
+
+    /// See `SubscriptionFold.correction`. Nothing where no line contradicts. Only the months since the oldest state are
+    /// opened: history is kept for ever, and each month that is opened costs the statement.
+    private static func correctHistory(_ moved: [Moved]) -> SQL {
+        """
+        -- name: correctHistory
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT t.id, t.change_id,
+            newest.occurred_at + interval '1 millisecond', t.state, t.evidence_kind, t.evidence_id,
+            \(SubscriptionFold.correctionReason)::text || newest.state
+        FROM unnest(
+            \(moved.column { $0.id })::text[], \(uuids: moved.column { $0.change.changeID })::uuid[],
+            \(moved.column { $0.change.progress.state.rawValue })::text[],
+            \(texts: moved.column { $0.latest?.source.rawValue })::text[],
+            \(texts: moved.column { $0.latest?.id })::text[]
+        ) AS t (id, change_id, state, evidence_kind, evidence_id)
+        -- One step of the index for nearly all: their newest line says their state.
+        JOIN LATERAL (
+            SELECT h.state FROM repricer.price_change_history h
+            WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                AND h.occurred_at >= \(timestamp: oldestNewestLine(of: moved))
+            ORDER BY h.occurred_at DESC LIMIT 1
+        ) line ON line.state <> t.state,
+        LATERAL (
+            SELECT h.occurred_at, h.state, bool_or(h.state = t.state) OVER () AS holds
+            FROM repricer.price_change_history h
+            WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                AND h.occurred_at = (
+                    SELECT max(m.occurred_at) FROM repricer.price_change_history m
+                    WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id
+                        AND m.occurred_at >= \(timestamp: oldestNewestLine(of: moved)))
+                AND h.occurred_at >= \(timestamp: oldestNewestLine(of: moved))
+            ORDER BY h.state LIMIT 1
+        ) newest
+        WHERE NOT newest.holds
+        ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func saveReenabled(_ id: String, _ cancel: OwnCancel) -> SQL {
+        """
+        -- name: saveReenabled
+        UPDATE repricer.store_calls SET reenabled_at = \(timestamp: cancel.reenabledAt?.milliseconds)
+        WHERE subject = \(id) AND call_id = \(uuid: cancel.requestReferenceID)
+            AND bucket = repricer.bucket_of(\(id))
+        """
+    }
+
+    private static func saveCharges(_ charges: [(id: String, charge: Charge)]) -> SQL {
+        """
+        -- name: saveCharges
+        INSERT INTO repricer.charges AS known
+            (original_transaction_id, transaction_id, sku, purchased_at, price_milliunits, currency,
+             revoked_at)
+        SELECT * FROM unnest(
+            \(charges.map(\.id))::text[],
+            \(charges.map(\.charge.transactionID))::text[],
+            \(charges.map(\.charge.sku))::text[],
+            \(timestamps: charges.map(\.charge.purchasedAt.milliseconds))::timestamptz[],
+            \(charges.map(\.charge.price))::bigint[],
+            \(charges.map(\.charge.currency))::text[],
+            \(timestamps: charges.map { $0.charge.revokedAt?.milliseconds })::timestamptz[])
+        ON CONFLICT (original_transaction_id, transaction_id, sku) DO UPDATE
+            SET purchased_at = EXCLUDED.purchased_at, price_milliunits = EXCLUDED.price_milliunits,
+                currency = EXCLUDED.currency, revoked_at = EXCLUDED.revoked_at
+            WHERE known IS DISTINCT FROM EXCLUDED
+        """
+    }
+
+    private static func saveCancellation(_ id: String, _ cancellation: DependentCancellation) -> SQL
+    {
+        """
+        -- name: saveCancellation
+        WITH moved AS (
+        INSERT INTO repricer.dependent_cancellations AS known
+            (original_transaction_id, change_id, dependent_sku, parent_sku, batch_id, cause, state,
+             price_milliunits, currency, requested_at, requested_by_evidence, settled_at,
+             settled_by_evidence, detail, is_elsewhere)
+        SELECT \(id)::text, c.change_id, \(cancellation.dependentSKU)::text,
+            \(cancellation.parentSKU)::text, c.batch_id, \(cancellation.cause)::text,
+            \(cancellation.state.rawValue)::text, \(cancellation.price), \(cancellation.currency)::text,
+            \(timestamp: cancellation.requestedAt.milliseconds),
+            \(cancellation.requestedByEvidence)::text,
+            \(timestamp: cancellation.settledAt?.milliseconds),
+            \(cancellation.settledByEvidence)::text, \(cancellation.detail)::text,
+            \(cancellation.isElsewhere)
+        FROM repricer.price_changes c
+        WHERE c.original_transaction_id = \(id) AND c.change_id = \(uuid: cancellation.changeID)
+        ON CONFLICT (original_transaction_id, change_id, dependent_sku) DO UPDATE SET
+            parent_sku = EXCLUDED.parent_sku, cause = EXCLUDED.cause, state = EXCLUDED.state,
+            price_milliunits = EXCLUDED.price_milliunits, requested_at = EXCLUDED.requested_at,
+            requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
+            settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail,
+            -- Asked for anew: looked for anew. A call that was made stays named.
+            target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested'
+                THEN known.target_transaction_id END,
+            cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
+                THEN known.cancel_reference_id END,
+            is_elsewhere = EXCLUDED.is_elsewhere, next_look_at = NULL, looks = 0
+        -- One given up stays a discrepancy until a statement settles it.
+        WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
+                IS DISTINCT FROM EXCLUDED.settled_by_evidence)
+            AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
+                AND known.settled_by_evidence IS NULL)
+        RETURNING *
+        )
+        \(fragment: OutboxQueries.tellDependents)
+        """
+    }
+
+    /// A late statement may tell of an earlier or another cause of what stands as it stood: no step, so no event.
+    private static func correctCancellation(
+        _ id: String, _ cancellation: DependentCancellation
+    ) -> SQL {
+        """
+        -- name: correctCancellation
+        UPDATE repricer.dependent_cancellations SET
+            parent_sku = \(cancellation.parentSKU), cause = \(cancellation.cause),
+            price_milliunits = \(cancellation.price),
+            requested_at = \(timestamp: cancellation.requestedAt.milliseconds),
+            requested_by_evidence = \(cancellation.requestedByEvidence),
+            is_elsewhere = \(cancellation.isElsewhere)
+        WHERE original_transaction_id = \(id) AND change_id = \(uuid: cancellation.changeID)
+            AND dependent_sku = \(cancellation.dependentSKU)
+            AND state = \(cancellation.state.rawValue)
+            AND settled_by_evidence IS NOT DISTINCT FROM \(cancellation.settledByEvidence)::text
+        """
+    }
+
+    /// A change that ended frees its SKUs for other batches.
+    package static func releaseRoles(_ ids: [String]) -> SQL {
+        """
+        -- name: releaseRoles
+        DELETE FROM repricer.dependency_roles d USING repricer.price_changes c
+        WHERE d.original_transaction_id = ANY (\(ids)::text[])
+            AND c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+            AND c.ended_at IS NOT NULL
+        """
+    }
+}
+
+extension FoldWrites {
+    /// An unsent change of a renamed item is about the same product: it is judged and sent under the new name.
+    fileprivate static func renameUnsent(_ id: String, _ told: ToldRename) -> [SQL] {
+        let (from, to) = (told.rename.from, told.rename.to)
+        return [
+            """
+            -- name: renameUnsentChanges
+            WITH renamed AS (
+                UPDATE repricer.price_changes SET
+                    current_sku = CASE WHEN coalesce(current_sku, sku) = \(from) THEN \(to)::text
+                        ELSE current_sku END,
+                    current_dependent_skus = CASE
+                        WHEN \(from) = ANY (coalesce(current_dependent_skus, dependent_skus))
+                        THEN array_replace(coalesce(current_dependent_skus, dependent_skus),
+                            \(from)::text, \(to)::text)
+                        ELSE current_dependent_skus END
+                WHERE original_transaction_id = \(id) AND state IN ('awaiting_approval', 'queued')
+                    AND (coalesce(current_sku, sku) = \(from)
+                        OR \(from) = ANY (coalesce(current_dependent_skus, dependent_skus)))
+                RETURNING change_id, state, current_sku
+            )
+            INSERT INTO repricer.price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT \(id)::text, change_id, \(timestamp: told.key.signedAt.milliseconds), state,
+                \(told.source.rawValue)::text, \(told.key.evidenceID)::text,
+                \("renamed from \(from) to \(to)")::text
+            FROM renamed WHERE current_sku = \(to) ON CONFLICT DO NOTHING
+            """,
+            // The part that the item plays is known by its new name from now on.
+            """
+            -- name: renameRoles
+            WITH former AS (
+                DELETE FROM repricer.dependency_roles
+                WHERE original_transaction_id = \(id) AND sku = \(from)
+                RETURNING role, change_id
+            )
+            INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
+            SELECT \(id)::text, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
+            """,
+            // Changes of other subscriptions go on naming it as they did, so both names are theirs.
+            """
+            -- name: renameClaims
+            INSERT INTO repricer.dependent_claims (original_transaction_id, sku, claimed_by, change_id)
+            SELECT original_transaction_id, \(to)::text, claimed_by, change_id FROM repricer.dependent_claims
+            WHERE original_transaction_id = \(id) AND sku = \(from) ON CONFLICT DO NOTHING
+            """,
+        ]
+    }
+}
+
+extension ToldRename {
+    /// Whether the newest facts still know the item by its new name only: a fold from the beginning meets old
+    /// renames again, and the old name may be another item's by now.
+    fileprivate func holds(in facts: SubscriptionFacts) -> Bool {
+        facts.items.contains { $0.sku == rename.to && $0.renews }
+            && !facts.items.contains { $0.sku == rename.from }
+    }
+}
+
+/// PostgreSQL's text form of a `text[]`, for an array of arrays: every element quoted.
+package func arrayText(_ elements: [String]) -> String {
+    let quoted = elements.map { element in
+        guard element.utf8.contains(where: { $0 == 0x22 || $0 == 0x5C }) else { return element }
+        return element.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
+    }
+    return quoted.isEmpty ? "{}" : "{\"" + quoted.joined(separator: "\",\"") + "\"}"
+}
+
+extension TrackedChange {
+    /// Called, and no statement says that it was applied.
+    package var isUnanswered: Bool {
+        progress.state == .sending || progress.state == .unknown
+    }
+}
+
+extension SubscriptionFold {
+    fileprivate var id: String { state.facts.originalTransactionID }
+
+    /// Nothing to write but facts, changes that moved and their lines.
+    fileprivate var isPlain: Bool {
+        !isAnew && reopened.isEmpty && cancellations.isEmpty && reenabled.isEmpty
+            && state.renames.isEmpty && state.charges.isEmpty && state.extensions.isEmpty
+    }
+}

@@ -1,0 +1,67 @@
+package import ServiceKit
+
+/// Work that one replica does at a time, while it holds the row of that name.
+package struct HeldLease: Sendable {
+    static let holdFor: Duration = .seconds(30)
+
+    package let name: String
+    package let owner: String
+    let pool: LedgerPool
+    let realClock: any WallClock
+
+    package init(name: String, pool: LedgerPool, realClock: any WallClock) {
+        self.name = name
+        self.pool = pool
+        self.realClock = realClock
+        var random = SystemRandomNumberGenerator()
+        owner = UUIDv7.make(nowMilliseconds: realClock.nowMilliseconds(), random: &random)
+    }
+
+    /// Takes it; false while another holds it or, with `now`, while the work is not due.
+    package func take(dueAt now: Int64?) async throws -> Bool {
+        let realNow = realClock.nowMilliseconds()
+        return try await pool.withTransaction { connection in
+            try LeaseQueries.take(
+                name, owner: owner, until: realNow + Self.holdFor.milliseconds, realNow: realNow,
+                now: now, on: connection)
+        }
+    }
+
+    /// Runs `body` with the lease in hand, renewed meanwhile, and gives it back.
+    package func whileRenewing<Value: Sendable>(
+        log: Log, nextRunAt: @escaping @Sendable () -> Int64?, now: @escaping @Sendable () -> Int64,
+        _ body: @Sendable () async throws -> Value
+    ) async throws -> Value {
+        let heart = Task { await keep(log) }
+        defer { heart.cancel() }
+        let result: Result<Value, any Error>
+        do { result = .success(try await body()) } catch { result = .failure(error) }
+        do {
+            _ = try await pool.withConnection { connection in
+                try await connection.pipeline([
+                    LeaseQueries.release(name, owner: owner, ranAt: now(), nextRunAt: nextRunAt())
+                ])
+            }
+        } catch {
+            // It ends by itself; what the body did or failed at matters more.
+            log.warning("a lease was not given back", ["error": String(describing: error)])
+        }
+        return try result.get()
+    }
+
+    private func keep(_ log: Log) async {
+        while !Task.isCancelled {
+            do {
+                try await Task.sleep(for: Self.holdFor / 4)
+                let until = realClock.nowMilliseconds() + Self.holdFor.milliseconds
+                _ = try await pool.withTransaction { connection in
+                    try LeaseQueries.renew(name, owner: owner, until: until, on: connection)
+                }
+            } catch is CancellationError {
+                return
+            } catch {
+                log.warning("a lease was not renewed", ["error": String(describing: error)])
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+package import Postgres
+
+/// Events for other programs: rows of `repricer.outbox` in the shape that Debezium's outbox router reads, and how far
+/// each came as a webhook.
+package enum OutboxQueries {
+    /// What `aggregatetype` says: the events of one subscription are in order.
+    static let aggregateType = "subscription"
+
+    /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`: an event for each, named
+    /// after the state that it reached. The writer holds the subscription's lock, so positions never cross.
+    package static let tellDependents: SQL = """
+        , told AS (
+            INSERT INTO repricer.outbox (aggregateid, position, aggregatetype, type, payload)
+            SELECT m.original_transaction_id,
+                greatest(repricer.rate_clock(), (
+                    SELECT max(o.position) + 1 FROM repricer.outbox o
+                    WHERE o.aggregateid = m.original_transaction_id))
+                    + row_number() OVER (
+                        PARTITION BY m.original_transaction_id ORDER BY m.change_id, m.dependent_sku) - 1,
+                \(aggregateType), 'dependent_cancellation.' || m.state,
+                jsonb_build_object(
+                    'original_transaction_id', m.original_transaction_id, 'change_id', m.change_id,
+                    'batch_id', m.batch_id, 'parent_sku', m.parent_sku,
+                    'dependent_sku', CASE WHEN m.is_elsewhere
+                        THEN regexp_replace(m.dependent_sku, '^[0-9]+/', '') ELSE m.dependent_sku END,
+                    'dependent_transaction_id', CASE WHEN m.is_elsewhere
+                        THEN m.target_transaction_id ELSE m.original_transaction_id END,
+                    'cause', m.cause, 'state', m.state, 'lost_per_period_milliunits', m.price_milliunits,
+                    'currency', m.currency, 'period', CASE WHEN m.is_elsewhere THEN (
+                        SELECT s.period FROM repricer.subscriptions s
+                        WHERE s.original_transaction_id = m.target_transaction_id)
+                        ELSE (SELECT c.period FROM repricer.price_changes c
+                            WHERE c.original_transaction_id = m.original_transaction_id
+                                AND c.change_id = m.change_id) END,
+                    'requested_at', m.requested_at,
+                    'requested_by_evidence', m.requested_by_evidence, 'settled_at', m.settled_at,
+                    'settled_by_evidence', m.settled_by_evidence,
+                    'cancel_reference_id', m.cancel_reference_id, 'detail', m.detail)
+            FROM moved m
+            RETURNING aggregateid, position
+        )
+        INSERT INTO repricer.webhook_deliveries (aggregateid, position)
+        SELECT aggregateid, position FROM told
+        """
+}

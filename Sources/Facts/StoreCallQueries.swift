@@ -1,0 +1,322 @@
+package import Postgres
+
+/// The one table of calls to the App Store, for every kind of call.
+///
+/// "One call in flight a subscription" is its unique index `store_calls_one_in_flight`: who would begin another, of
+/// whatever kind, finds the first. Every statement but `waiting` names one bucket.
+package enum StoreCallQueries {
+    /// Whether the subject `id` has a call that is out, or whose outcome is not known.
+    package static func isInFlight(_ id: SQL, bucket: SQL) -> SQL {
+        // OFFSET 0: asked for each subject by itself, never of all at once.
+        """
+        EXISTS (
+            SELECT 1 FROM repricer.store_calls o
+            WHERE o.subject = \(fragment: id) AND o.bucket = \(fragment: bucket)
+                AND o.state IN ('sending', 'unknown') OFFSET 0)
+        """
+    }
+
+    /// Writes the intents of one claim; all or none.
+    ///
+    /// - Parameter flightTime: In milliseconds: so long after its lease a call may still be on its way.
+    package static func insert(
+        _ calls: [StoreCall], owner: String, leaseUntil: Int64, flightTime: Int64, now: Int64
+    ) -> SQL {
+        """
+        -- name: insertCalls
+        INSERT INTO repricer.store_calls
+            (bucket, subject, call_id, kind, carries, parents, intent, lease_owner, lease_until,
+             in_flight_until, prepared_at)
+        SELECT t.bucket, t.subject, t.call, t.kind, t.carries::uuid[], t.parents::text[], t.intent::jsonb,
+            \(uuid: owner)::uuid, \(timestamp: leaseUntil)::timestamptz,
+            \(timestamp: leaseUntil + flightTime)::timestamptz, \(timestamp: now)::timestamptz
+        FROM unnest(\(calls.column { Int64($0.bucket) })::bigint[], \(calls.column { $0.subject })::text[],
+            \(uuids: calls.column { $0.callID })::uuid[], \(calls.column { $0.kind.rawValue })::text[],
+            \(calls.column { arrayText($0.carries) })::text[],
+            \(calls.column { arrayText($0.parents) })::text[], \(calls.column { $0.intent })::text[]
+        ) AS t (bucket, subject, call, kind, carries, parents, intent)
+        """
+    }
+
+    /// What open calls of a kind wait for.
+    package struct Waiting: Sendable {
+        /// The buckets with calls that are to be sent once more.
+        package var sends: [Int] = []
+        /// The buckets with calls whose status is to be checked.
+        package var checks: [Int] = []
+        /// UTC milliseconds: no lease of an open call ends earlier; nil when none is open.
+        package var firstLease: Int64?
+    }
+
+    /// The buckets in which open calls wait for a step. `floor` (UTC milliseconds): no open call's lease ends before it.
+    package static func waiting(
+        _ gate: CallGate, from floor: Int64?, realNow: Int64
+    ) -> Question<Waiting> {
+        Question(
+            """
+            -- name: waitingCalls
+            WITH first AS MATERIALIZED (
+                SELECT lease_until FROM repricer.store_calls
+                WHERE kind = \(gate.kind.rawValue) AND settled_at IS NULL
+                    AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
+                ORDER BY lease_until LIMIT 1
+            )
+            SELECT first.lease_until, due.bucket, due.is_check
+            FROM first LEFT JOIN LATERAL (
+                SELECT DISTINCT d.bucket, d.is_check
+                FROM (
+                    \(fragment: due(gate, realNow: realNow))
+                        AND r.lease_until >= (SELECT lease_until FROM first)
+                ) d
+                WHERE d.is_check OR NOT d.waits
+            ) due ON true
+            ORDER BY due.bucket
+            """
+        ) { rows in
+            var waiting = Waiting()
+            for row in rows {
+                waiting.firstLease = try row.millisecondsOrNil("lease_until")
+                guard let bucket = try row.int64OrNil("bucket").map({ Int($0) }) else { continue }
+                if try row.bool("is_check") {
+                    waiting.checks.append(bucket)
+                } else {
+                    waiting.sends.append(bucket)
+                }
+            }
+            return waiting
+        }
+    }
+
+    /// A silence of its endpoint, in milliseconds of the business clock, that other work of the subject does not wait for.
+    private static let silenceMax: Int64 = 120_000
+    /// Attempts in vain that other work of the subject waits for.
+    private static let attemptsMax = 20
+
+    /// Open calls whose holder is gone, or whose next step is due, with what may be done about them.
+    ///
+    /// One that is over, or was opened again, is only checked. One that is held back waits, for the same id is the safest
+    /// thing to send; but where other work of its subject waits for it, it is checked until it was seen applied or can't be
+    /// any more, and so is one whose endpoint is silent, or that was sent in vain again and again. Checks wait for nobody.
+    private static func due(_ gate: CallGate, realNow: Int64) -> SQL {
+        """
+        SELECT r.subject, r.call_id, r.bucket, r.lease_until,
+            r.next_step = 'check' OR r.is_reopened OR g.is_over OR g.is_awaited AS is_check,
+            r.next_step = 'send' AND NOT r.is_reopened AND g.is_held AS waits,
+            g.is_over OR g.is_awaited OR r.is_reopened AS is_over
+        FROM repricer.store_calls r
+        CROSS JOIN LATERAL (\(fragment: gate.state)) k
+        CROSS JOIN LATERAL (
+            SELECT coalesce(k.is_over, false) AS is_over,
+                coalesce(k.is_held, false) OR (SELECT is_paused FROM repricer.service_controls) AS is_held,
+                NOT (SELECT is_paused FROM repricer.service_controls)
+                    AND (coalesce(k.is_held, false) OR r.attempts >= \(attemptsMax)
+                        OR EXISTS (
+                            SELECT 1 FROM repricer.rate_limits l
+                            WHERE l.endpoint = \(gate.endpoint)
+                                AND l.blocked_until > \(timestamp: gate.now + silenceMax)::timestamptz))
+                    AND (\(fragment: gate.othersWait)) AS is_awaited
+        ) g
+        WHERE r.kind = \(gate.kind.rawValue) AND r.settled_at IS NULL
+            AND r.lease_until <= \(timestamp: realNow)
+            AND (r.next_attempt_at IS NULL OR r.next_attempt_at <= \(timestamp: realNow))
+        """
+    }
+
+    /// Takes over due calls of one bucket: to check their subjects, or to send them once more.
+    package static func takeOver(
+        _ gate: CallGate, _ step: StoreCall.Step, bucket: Int, owner: String, leaseUntil: Int64,
+        flightTime: Int64, realNow: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [StoreCall] {
+        let isCheck = step == .check
+        return try connection.query(
+            """
+            -- name: takeOverCalls
+            WITH due AS (
+                SELECT d.* FROM (
+                    \(fragment: due(gate, realNow: realNow)) AND r.bucket = \(bucket)::smallint
+                ) d
+                JOIN repricer.store_calls r
+                    ON r.subject = d.subject AND r.call_id = d.call_id AND r.bucket = \(bucket)::smallint
+                WHERE d.is_check = \(isCheck) AND (d.is_check OR NOT d.waits)
+                    AND r.settled_at IS NULL AND r.lease_until <= \(timestamp: realNow)
+                ORDER BY r.lease_until LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
+            )
+            UPDATE repricer.store_calls r
+            SET lease_owner = \(uuid: owner), lease_until = \(timestamp: leaseUntil),
+                fence = r.fence + 1, state = 'unknown', next_attempt_at = NULL,
+                next_step = CASE WHEN due.is_check THEN 'check' ELSE 'send' END,
+                in_flight_until = CASE WHEN due.is_check THEN r.in_flight_until
+                    ELSE greatest(r.in_flight_until, \(timestamp: leaseUntil + flightTime)) END,
+                attempts = r.attempts + CASE WHEN due.is_check THEN 0 ELSE 1 END,
+                checks = r.checks + CASE WHEN due.is_check THEN 1 ELSE 0 END
+            FROM due
+            WHERE r.subject = due.subject AND r.call_id = due.call_id AND r.bucket = \(bucket)::smallint
+            RETURNING r.*, due.is_over, r.in_flight_until > \(timestamp: realNow) AS is_in_flight
+            """
+        ).map { try call($0) }
+    }
+
+    /// The buckets with calls of a kind of unknown outcome that nobody is busy with, whether their next step is due or not.
+    package static func unknownBuckets(
+        _ kind: StoreCall.Kind, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: unknownCallBuckets
+            SELECT DISTINCT r.bucket FROM repricer.store_calls r
+            WHERE r.kind = \(kind.rawValue) AND \(fragment: isFree(realNow: realNow)) ORDER BY r.bucket
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    /// Takes over calls of unknown outcome of one bucket to check them, whether their next step is due or not; those
+    /// checked since `before`, real time, are passed over.
+    package static func takeOverUnknown(
+        _ gate: CallGate, bucket: Int, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
+        besides seen: [String], on connection: isolated PostgresConnection
+    ) throws -> [StoreCall] {
+        try connection.query(
+            """
+            -- name: takeOverUnknownCalls
+            WITH open AS (
+                SELECT r.subject, r.call_id, coalesce(k.is_over, false) OR r.is_reopened AS is_over
+                FROM repricer.store_calls r CROSS JOIN LATERAL (\(fragment: gate.state)) k
+                WHERE r.kind = \(gate.kind.rawValue) AND r.bucket = \(bucket)::smallint
+                    AND r.call_id <> ALL (\(uuids: seen)::uuid[]) AND \(fragment: isFree(realNow: realNow))
+                ORDER BY r.subject LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
+            )
+            UPDATE repricer.store_calls r
+            SET lease_owner = \(uuid: owner), lease_until = \(timestamp: leaseUntil),
+                fence = r.fence + 1, state = 'unknown', next_attempt_at = NULL, next_step = 'check',
+                checks = r.checks + 1
+            FROM open
+            WHERE r.subject = open.subject AND r.call_id = open.call_id AND r.bucket = \(bucket)::smallint
+            RETURNING r.*, open.is_over, r.in_flight_until > \(timestamp: realNow) AS is_in_flight
+            """
+        ).map { try call($0) }
+    }
+
+    /// Its holder is gone, or it waits for its next step. One whose call is on its way has no next attempt.
+    private static func isFree(realNow: Int64) -> SQL {
+        """
+        r.settled_at IS NULL AND (r.lease_until <= \(timestamp: realNow)
+            OR (r.state = 'unknown' AND r.next_attempt_at IS NOT NULL))
+        """
+    }
+
+    private static func call(_ row: Row) throws -> StoreCall {
+        guard let kind = StoreCall.Kind(rawValue: try row.text("kind")),
+            let step = StoreCall.Step(rawValue: try row.text("next_step"))
+        else { throw LedgerError.unreadable("store_calls.kind or next_step") }
+        return StoreCall(
+            kind, subject: try row.text("subject"), callID: try row.text("call_id"),
+            bucket: try row.int("bucket"), carries: try row.texts("carries"),
+            parents: try row.texts("parents"), intent: try row.text("intent"),
+            fence: try row.int64("fence"), attempts: try row.int("attempts"),
+            checks: try row.int("checks"), step: step, errorCode: try row.int64OrNil("error_code"),
+            isOver: try row.bool("is_over"), isInFlight: try row.bool("is_in_flight"))
+    }
+
+    // MARK: Leases
+
+    /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left
+    /// alone; so is one that somebody is just writing, since waiting for several could lock up with who settles
+    /// several.
+    package static func renew(_ calls: [StoreCall], until: Int64) -> SQL {
+        """
+        -- name: renewLeases
+        WITH free AS (
+            SELECT r.subject, r.call_id, r.bucket
+            FROM \(fragment: fenced(calls))
+            CROSS JOIN LATERAL (
+                SELECT r.subject, r.call_id, r.bucket
+                FROM repricer.store_calls r
+                WHERE \(fragment: isHeld(calls)) AND r.next_attempt_at IS NULL
+                FOR UPDATE SKIP LOCKED
+            ) r
+        )
+        UPDATE repricer.store_calls r SET lease_until = \(timestamp: until)
+        FROM free
+        WHERE r.subject = free.subject AND r.call_id = free.call_id AND \(fragment: isInBucket(of: calls))
+        """
+    }
+
+    /// Which of these calls this process still holds, by their ids; taken with the locks of what they change, before any
+    /// result is written. A holder whose lease was taken over writes nothing.
+    package static func holding(_ calls: [StoreCall]) -> Question<Set<String>> {
+        Question(
+            """
+            -- name: heldCalls
+            SELECT r.call_id
+            FROM (SELECT * FROM \(fragment: fenced(calls)) ORDER BY subject) t
+            CROSS JOIN LATERAL (
+                SELECT r.call_id FROM repricer.store_calls r
+                WHERE \(fragment: isHeld(calls))
+                FOR UPDATE
+            ) r
+            """
+        ) { rows in Set(try rows.map { try $0.text("call_id") }) }
+    }
+
+    private static func fenced(_ calls: [StoreCall]) -> SQL {
+        """
+        unnest(\(calls.column { $0.subject })::text[], \(uuids: calls.column { $0.callID })::uuid[],
+            \(calls.column { $0.fence })::bigint[]) AS t (subject, call, fence)
+        """
+    }
+
+    /// The call `r` is open, and its lease is `t`'s. Asked for each `t` by itself, so that it is found by its key: how many
+    /// are open changes faster than statistics, and a plan that starts from them reads all that ended since the last vacuum.
+    private static func isHeld(_ calls: [StoreCall]) -> SQL {
+        """
+        r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
+            AND r.state IN ('sending', 'unknown') AND \(fragment: isInBucket(of: calls))
+        """
+    }
+
+    /// Calls that are held together are of one bucket.
+    package static func isInBucket(of calls: [StoreCall]) -> SQL {
+        "r.bucket = \(calls.first?.bucket ?? -1)::smallint"
+    }
+}
+
+/// What a kind of call says of its open calls, in SQL, so that the engine asks for all kinds alike.
+package struct CallGate: Sendable {
+    package var kind: StoreCall.Kind
+    /// The endpoint that its calls are sent to, as `rate_limits` names it.
+    package var endpoint: String
+    /// The business clock, UTC milliseconds.
+    package var now: Int64
+    /// One row about the call `r`: `is_over` (it may be checked and is never sent again; null: it is not) and `is_held`
+    /// (it is not sent now).
+    package var state: SQL
+    /// Whether other work of the subject of `r` waits for its outcome.
+    package var othersWait: SQL
+
+    package init(
+        _ kind: StoreCall.Kind, endpoint: String, now: Int64, state: SQL,
+        othersWait: SQL = "false"
+    ) {
+        self.kind = kind
+        self.endpoint = endpoint
+        self.now = now
+        self.state = state
+        self.othersWait = othersWait
+    }
+}
+
+extension StoreCallQueries {
+    /// Whether a call is over.
+    package static func isSettled(
+        _ call: StoreCall, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: isCallSettled
+            SELECT 1 FROM repricer.store_calls
+            WHERE subject = \(call.subject) AND call_id = \(uuid: call.callID)
+                AND bucket = \(call.bucket)::smallint AND settled_at IS NOT NULL
+            """
+        ).isEmpty
+    }
+}

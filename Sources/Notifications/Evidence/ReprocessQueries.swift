@@ -1,0 +1,180 @@
+package import Facts
+package import Postgres
+
+/// What `reprocess` reads and mends. Evidence itself is never touched.
+package enum ReprocessQueries {
+    /// Where a page ended: the next one begins after it.
+    package struct Place: Hashable, Sendable {
+        package var receivedAt: Int64
+        package var notificationUUID: String
+    }
+
+    /// A stored notification, and what is kept about it beside its evidence.
+    package struct Candidate: Sendable {
+        package var stored: EvidenceQueries.Stored
+        package var unknown: [String]
+        /// Set aside by the fold: why.
+        package var error: String?
+
+        package var place: Place {
+            Place(
+                receivedAt: stored.receivedAt, notificationUUID: stored.notificationUUID)
+        }
+    }
+
+    /// What today's code reads of it.
+    package struct Reading: Sendable {
+        package var signedAtMilliseconds: Int64?
+        package var type: String?
+        package var subtype: String?
+        package var originalTransactionID: String?
+        package var understood: Bool
+        package var unknown: [String]
+
+        package init(
+            signedAtMilliseconds: Int64?, type: String?, subtype: String?,
+            originalTransactionID: String?, understood: Bool, unknown: [String]
+        ) {
+            self.signedAtMilliseconds = signedAtMilliseconds
+            self.type = type
+            self.subtype = subtype
+            self.originalTransactionID = originalTransactionID
+            self.understood = understood
+            self.unknown = unknown
+        }
+    }
+
+    /// Received since then (UTC milliseconds), and not understood, or not in every part; the first
+    /// `limit` after `place`.
+    package static func notUnderstood(
+        since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Candidate] {
+        let after = place ?? Place(receivedAt: since, notificationUUID: "")
+        return try candidates(
+            try connection.query(
+                """
+                -- name: notificationsToReprocess
+                SELECT \(unsafe: columns)
+                FROM repricer.notifications n
+                LEFT JOIN repricer.inbox i
+                    ON i.original_transaction_id = n.original_transaction_id
+                    AND i.notification_uuid = n.notification_uuid
+                WHERE (NOT n.understood OR n.unknown IS NOT NULL)
+                    AND (n.received_at, n.notification_uuid)
+                        > (\(timestamp: after.receivedAt), \(after.notificationUUID))
+                ORDER BY n.received_at, n.notification_uuid
+                LIMIT \(limit)
+                """), on: connection)
+    }
+
+    /// Received since then, and set aside by the fold; the first `limit` after `place`.
+    package static func setAside(
+        since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Candidate] {
+        let after = place ?? Place(receivedAt: since, notificationUUID: "")
+        return try candidates(
+            try connection.query(
+                """
+                -- name: setAsideToReprocess
+                SELECT \(unsafe: columns)
+                FROM repricer.inbox i
+                JOIN repricer.notifications n
+                    ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
+                WHERE i.error IS NOT NULL
+                    AND (i.received_at, i.notification_uuid)
+                        > (\(timestamp: after.receivedAt), \(after.notificationUUID))
+                ORDER BY i.received_at, i.notification_uuid
+                LIMIT \(limit)
+                """), on: connection)
+    }
+
+    /// All received since then, by id, for that order needs no sort: the first `limit` after
+    /// `place`.
+    package static func all(
+        since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Candidate] {
+        try candidates(
+            try connection.query(
+                """
+                -- name: notificationsToReadAnew
+                SELECT \(unsafe: columns)
+                FROM repricer.notifications n
+                LEFT JOIN repricer.inbox i
+                    ON i.original_transaction_id = n.original_transaction_id
+                    AND i.notification_uuid = n.notification_uuid
+                WHERE n.received_at >= \(timestamp: since)
+                    AND n.notification_uuid > \(place?.notificationUUID ?? "")
+                ORDER BY n.notification_uuid
+                LIMIT \(limit)
+                """), on: connection)
+    }
+
+    private static let columns = """
+        n.notification_uuid, n.received_at, n.signed_at, n.type, n.subtype,
+        n.original_transaction_id, n.understood, n.unknown, i.error,
+        \(EvidenceQueries.evidenceColumns)
+        """
+
+    private static func candidates(
+        _ rows: Rows, on connection: isolated PostgresConnection
+    ) throws -> [Candidate] {
+        let stored = try EvidenceQueries.stored(rows, on: connection)
+        return try zip(rows, stored).map { row, stored in
+            Candidate(
+                stored: stored, unknown: try row.textsOrNil("unknown") ?? [],
+                error: try row.textOrNil("error"))
+        }
+    }
+
+    /// Keeps what today's code reads of a notification.
+    package static func correct(_ candidate: Candidate, _ reading: Reading) -> SQL {
+        """
+        -- name: correctNotification
+        UPDATE repricer.notifications
+        SET signed_at = \(timestamp: reading.signedAtMilliseconds), type = \(reading.type)::text,
+            subtype = \(reading.subtype)::text,
+            original_transaction_id = \(reading.originalTransactionID)::text,
+            understood = \(reading.understood),
+            unknown = nullif(\(reading.unknown)::text[], '{}')
+        WHERE notification_uuid = \(candidate.stored.notificationUUID)
+            AND received_at = \(timestamp: candidate.stored.receivedAt)
+        """
+    }
+
+    /// Puts a notification into the inbox as if it had just come, and forgets the statement that was
+    /// read of it before. Its subscription counts as folded to the end of time, so that whatever
+    /// comes next is late and makes it fold from the beginning. The caller holds the locks of `id`
+    /// and of the subscription that it was taken for before.
+    package static func putBack(
+        _ candidate: Candidate, under id: String, signedAtMilliseconds: Int64?
+    ) -> [SQL] {
+        let uuid = candidate.stored.notificationUUID
+        let ids = Array(Set([candidate.stored.originalTransactionID, id].compactMap { $0 }))
+        return [
+            """
+            -- name: forgetStatement
+            DELETE FROM repricer.subscription_events
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND evidence_id = \(uuid)
+                AND source IN ('notification', 'legacy')
+            """,
+            """
+            -- name: unfoldSubscriptions
+            UPDATE repricer.subscriptions
+            SET folded_signed_at = '9999-12-31T00:00:00Z', folded_evidence_id = ''
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND folded_signed_at IS NOT NULL
+            """,
+            """
+            -- name: takeOutOfInbox
+            DELETE FROM repricer.inbox
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND notification_uuid = \(uuid)
+            """,
+            """
+            -- name: putIntoInbox
+            INSERT INTO repricer.inbox
+                (original_transaction_id, notification_uuid, received_at, signed_at)
+            VALUES (\(id), \(uuid), \(timestamp: candidate.stored.receivedAt),
+                \(timestamp: signedAtMilliseconds))
+            """,
+        ]
+    }
+}

@@ -1,0 +1,52 @@
+package import AppStore
+import Facts
+import Pricing
+
+/// The check that Apple's own notifications must pass.
+package func appStoreCheck(_ verifier: NotificationVerifier) -> NotificationCheck {
+    let packer = PayloadPacker()
+    return { signedPayload, now throws(NotificationRefusal) in
+        do throws(NotificationError) {
+            let notification = try verifier.verify(
+                signedPayload: signedPayload, nowMilliseconds: now)
+            return arrival(notification, packedBy: packer)
+        } catch {
+            throw refusal(error)
+        }
+    }
+}
+
+private func arrival(
+    _ notification: VerifiedNotification, packedBy packer: PayloadPacker
+) -> Arrival {
+    Arrival(
+        notificationUUID: notification.notificationUUID,
+        signedAtMilliseconds: notification.signedAt.milliseconds,
+        type: notification.type, subtype: notification.subtype,
+        originalTransactionID: notification.originalTransactionID,
+        understood: notification.understood, isWork: notification.isWork,
+        unknown: notification.unknown.map(\.description),
+        evidence: Evidence(packing: notification.rawSignedPayload, by: packer))
+}
+
+extension Evidence {
+    /// Whole where it would not come back to the byte.
+    init(packing signedPayload: String, by packer: PayloadPacker) {
+        if let packed = packer.pack(signedPayload) {
+            self = .packed(
+                packed.bytes,
+                headers: packed.headers.map { SigningHeader(digest: $0.digest, text: $0.text) })
+        } else {
+            self = .whole(signedPayload)
+        }
+    }
+}
+
+private func refusal(_ error: NotificationError) -> NotificationRefusal {
+    let kind: NotificationRefusal.Kind =
+        switch error {
+        case .malformed: .malformed
+        case .refused: .forbidden
+        }
+    return NotificationRefusal(kind, code: error.code, message: error.detail)
+}

@@ -1,0 +1,35 @@
+import JSON
+
+/// `{"signedPayload":"…"}`: the body of a notification, and a line of a file.
+enum Envelope {
+    /// The most that a body or a line may hold, and nothing of the envelope is deep.
+    private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)
+    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
+    /// The payload, or why there is none; never quotes the input.
+    ///
+    /// Two payloads are refused: which one the sender meant is a guess, and another program on the
+    /// way may have looked at the other.
+    static func payload(in bytes: some Sequence<UInt8>) -> Result<String, NotificationRefusal> {
+        var text = Array(bytes)
+        // RFC 8259 section 8.1 lets a reader ignore it, and some senders' libraries write one.
+        if text.starts(with: byteOrderMark) { text.removeFirst(byteOrderMark.count) }
+        guard let json = JSONDocument.read(text, limits: limits) else {
+            return refusal("not_json", "the body is not a JSON object in UTF-8")
+        }
+        guard let payload = json["signedPayload"]?.text else {
+            return refusal(
+                "no_signed_payload", "the JSON object must carry the text signedPayload")
+        }
+        guard json.count(of: "signedPayload") == 1 else {
+            return refusal("two_signed_payloads", "the JSON object carries signedPayload twice")
+        }
+        return .success(payload)
+    }
+
+    private static func refusal(
+        _ code: String, _ message: String
+    ) -> Result<String, NotificationRefusal> {
+        .failure(NotificationRefusal(.malformed, code: code, message: message))
+    }
+}

@@ -1,0 +1,227 @@
+import ServiceKit
+
+/// What became of the lines of a file. The five counts add up to `lines`.
+package struct IngestSummary: Hashable, Sendable {
+    package struct Problem: Hashable, Sendable {
+        /// From 1.
+        package let line: Int
+        package let refusal: NotificationRefusal
+    }
+
+    /// Problems that are kept one by one; the counts hold all.
+    package static let problemsMax = 1000
+
+    /// Lines that are not blank.
+    package internal(set) var lines = 0
+    package internal(set) var new = 0
+    package internal(set) var duplicate = 0
+    /// New, kept as evidence only.
+    package internal(set) var notUnderstood = 0
+    package internal(set) var malformed = 0
+    /// By code: signature, chain, bundle, app or environment.
+    package internal(set) var refused: [String: Int] = [:]
+    /// In the order of the lines, malformed ones included.
+    package internal(set) var problems: [Problem] = []
+
+    package var refusedCount: Int { refused.values.reduce(0, +) }
+    /// Whether every line is stored now: exit code 0, else 3.
+    package var isClean: Bool { malformed == 0 && refusedCount == 0 }
+
+    mutating func add(_ outcome: IntakeOutcome, line: Int) {
+        switch outcome {
+        case .stored(isNew: false, _): duplicate += 1
+        case .stored(isNew: true, understood: true): new += 1
+        case .stored(isNew: true, understood: false): notUnderstood += 1
+        case .refused(let refusal):
+            switch refusal.kind {
+            case .malformed: malformed += 1
+            case .forbidden: refused[refusal.code, default: 0] += 1
+            }
+            if problems.count < Self.problemsMax {
+                problems.append(Problem(line: line, refusal: refusal))
+            }
+        case .unavailable: return
+        }
+        lines += 1
+    }
+}
+
+/// Why reading stopped before the end. Reading the whole file again is safe: what was stored counts
+/// as duplicate.
+package enum IngestError: Error, Sendable, CustomStringConvertible {
+    /// The database is away; everything before `line` is settled.
+    case unavailable(line: Int, why: String, soFar: IngestSummary)
+    /// The file cannot be read; everything before `line` is settled.
+    case unreadable(line: Int, why: String, soFar: IngestSummary)
+
+    package var description: String {
+        switch self {
+        case .unavailable(let line, let why, _): "stopped at line \(line): \(why); run it again"
+        case .unreadable(_, let why, _): why
+        }
+    }
+
+    package var soFar: IngestSummary {
+        switch self {
+        case .unavailable(_, _, let summary), .unreadable(_, _, let summary): summary
+        }
+    }
+}
+
+/// Reads NDJSON lines `{"signedPayload":"…"}` into the same intake as HTTP.
+///
+/// One thread reads and takes lines apart, others verify, and the intake commits what comes
+/// together: none of the three waits for another while the file has lines.
+package struct IngestReader: Sendable {
+    /// As for a body over HTTP.
+    package static let lineBytesMax = 1 << 20
+    /// Lines that are verified and stored at the same time: enough for two full batches.
+    private static let flyingMax = 2 * NotificationStore.batchMax
+    private static let flyingBytesMax = 8 << 20
+
+    private let intake: NotificationIntake
+    private let threads: Int
+
+    /// `threads` verify; best the number of cores.
+    package init(intake: NotificationIntake, threads: Int) {
+        self.intake = intake
+        self.threads = max(1, threads)
+    }
+
+    /// Takes every line; `nextChunk` gives bytes in any cut, nil at the end.
+    package func ingest(_ nextChunk: @escaping () throws -> [UInt8]?) async throws(IngestError)
+        -> IngestSummary
+    {
+        let workers = (0..<threads).map { ThreadExecutor(name: "ingest-\($0)") }
+        defer { for worker in workers { worker.shutdown() } }
+        var reader = LineReader(limit: Self.lineBytesMax, nextChunk: nextChunk)
+        var ledger = OutcomesInOrder()
+        var end = End.none
+        await withTaskGroup(of: Flight.self) { group in
+            var flying = 0
+            var bytes = 0
+            while case .none = end {
+                let line: NumberedLine?
+                do {
+                    line = try Self.nextLine(&reader)
+                } catch {
+                    end = .failed(error)
+                    break
+                }
+                guard let line else { break }
+                while flying > 0,
+                    flying >= Self.flyingMax || bytes + line.bytes.count > Self.flyingBytesMax
+                {
+                    guard let landed = await group.next() else { break }
+                    flying -= 1
+                    bytes -= landed.bytes
+                    ledger.settle(landed)
+                }
+                if ledger.firstUnavailable != nil { break }
+                let order = ledger.open()
+                flying += 1
+                bytes += line.bytes.count
+                group.addTask(executorPreference: workers[order % workers.count]) {
+                    await self.take(line, order: order)
+                }
+            }
+            for await landed in group { ledger.settle(landed) }
+        }
+        return try ledger.result(end, nextLine: reader.number + 1)
+    }
+
+    fileprivate enum End {
+        case none
+        case failed(any Error)
+    }
+
+    /// One line on its way; `order` counts the lines that are not blank, from 0.
+    fileprivate struct Flight: Sendable {
+        let order: Int
+        let line: Int
+        let bytes: Int
+        let outcome: IntakeOutcome
+    }
+
+    private struct NumberedLine: Sendable {
+        let number: Int
+        /// Empty when it was too long.
+        let bytes: ArraySlice<UInt8>
+    }
+
+    /// The next line that is not blank.
+    private static func nextLine(_ reader: inout LineReader) throws -> NumberedLine? {
+        while let line = try reader.next() {
+            switch line {
+            case .tooLong: return NumberedLine(number: reader.number, bytes: [])
+            case .bytes(let content):
+                let text = reader.number == 1 ? withoutByteOrderMark(content) : content[...]
+                let isBlank = text.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
+                if !isBlank { return NumberedLine(number: reader.number, bytes: text) }
+            }
+        }
+        return nil
+    }
+
+    private func take(_ line: NumberedLine, order: Int) async -> Flight {
+        Flight(
+            order: order, line: line.number, bytes: line.bytes.count, outcome: await take(line))
+    }
+
+    private func take(_ line: NumberedLine) async -> IntakeOutcome {
+        guard !line.bytes.isEmpty else {
+            return intake.count(
+                .refused(
+                    NotificationRefusal(
+                        .malformed, code: "line_too_long",
+                        message: "longer than \(Self.lineBytesMax) bytes")))
+        }
+        switch Envelope.payload(in: line.bytes) {
+        case .failure(let refusal): return intake.count(.refused(refusal))
+        case .success(let payload): return await intake.take(payload)
+        }
+    }
+
+    private static func withoutByteOrderMark(_ line: [UInt8]) -> ArraySlice<UInt8> {
+        line.starts(with: [0xEF, 0xBB, 0xBF]) ? line[3...] : line[...]
+    }
+}
+
+/// Puts outcomes that come in any order back into the order of their lines.
+private struct OutcomesInOrder {
+    private var opened = 0
+    private var counted = 0
+    private var early: [Int: IngestReader.Flight] = [:]
+    private var summary = IngestSummary()
+    private(set) var firstUnavailable: (line: Int, why: String)?
+
+    mutating func open() -> Int {
+        defer { opened += 1 }
+        return opened
+    }
+
+    mutating func settle(_ flight: IngestReader.Flight) {
+        early[flight.order] = flight
+        while firstUnavailable == nil, let next = early.removeValue(forKey: counted) {
+            if case .unavailable(let why) = next.outcome {
+                firstUnavailable = (next.line, why)
+            } else {
+                summary.add(next.outcome, line: next.line)
+            }
+            counted += 1
+        }
+    }
+
+    func result(
+        _ end: IngestReader.End, nextLine: Int
+    ) throws(IngestError) -> IngestSummary {
+        if let (line, why) = firstUnavailable {
+            throw .unavailable(line: line, why: why, soFar: summary)
+        }
+        switch end {
+        case .none: return summary
+        case .failed(let error):
+            throw .unreadable(line: nextLine, why: "\(error)", soFar: summary)
+        }
+    }
+}

@@ -1,0 +1,87 @@
+import AppStore
+package import Pricing
+package import ServiceKit
+
+/// The way in of V1 notifications: the shared secret, app and environment, then the same inbox.
+///
+/// The secret is in every body. What is kept and deduplicated is the body without it; it is never
+/// logged, and a body with a wrong one is not kept at all.
+package struct LegacyIntake: Sendable {
+    /// Asks for the status of a subscription, durably: what a V1 notification hints at is then read
+    /// where it is signed. Asking again changes nothing.
+    package typealias AskForStatus =
+        @Sendable (_ originalTransactionID: String, _ at: Int64) async throws -> Void
+
+    private let intake: NotificationIntake
+    private let secret: SharedSecret
+    private let bundleID: String
+    private let environment: StoreEnvironment
+    private let clock: any WallClock
+    private let askForStatus: AskForStatus
+
+    package init(
+        intake: NotificationIntake, secret: SharedSecret, bundleID: String,
+        environment: StoreEnvironment, clock: any WallClock,
+        askForStatus: @escaping AskForStatus
+    ) {
+        self.intake = intake
+        self.secret = secret
+        self.bundleID = bundleID
+        self.environment = environment
+        self.clock = clock
+        self.askForStatus = askForStatus
+    }
+
+    /// Returns `stored` only once the notification is durable, and the look that it asks for too.
+    func take(_ body: [UInt8]) async -> IntakeOutcome {
+        let notification: LegacyNotification
+        do throws(NotificationRefusal) {
+            notification = try check(body)
+        } catch {
+            return intake.count(.refused(error))
+        }
+        let receivedAt = clock.nowMilliseconds()
+        let redacted = notification.redacted()
+        let id = LegacyNotification.id(ofRedacted: redacted)
+        let event = notification.event(id: id, receivedAt: Instant(milliseconds: receivedAt))
+        let outcome = await intake.keep(
+            Arrival(
+                notificationUUID: id, signedAtMilliseconds: event?.key.signedAt.milliseconds,
+                type: notification.type, originalTransactionID: notification.originalTransactionID,
+                understood: notification.kind != nil, isWork: event != nil,
+                unknown: notification.unknown.map(\.description), evidence: .whole(redacted)))
+        // For a repetition too: the first time may have ended between the two.
+        guard case .stored = outcome, notification.kind != .consumptionRequest,
+            let subscription = notification.originalTransactionID
+        else { return outcome }
+        do {
+            try await askForStatus(subscription, receivedAt)
+            return outcome
+        } catch {
+            return .unavailable("\(error)")
+        }
+    }
+
+    private func check(_ body: [UInt8]) throws(NotificationRefusal) -> LegacyNotification {
+        let notification: LegacyNotification
+        do throws(LegacyFault) {
+            notification = try LegacyNotification(body)
+        } catch {
+            throw NotificationRefusal(.malformed, code: error.code, message: error.description)
+        }
+        guard secret.isEqual(to: notification.password ?? []) else {
+            throw NotificationRefusal(
+                .forbidden, code: "wrong_shared_secret",
+                message: "password is not the app's shared secret")
+        }
+        guard notification.bundleID == bundleID else {
+            throw NotificationRefusal(
+                .forbidden, code: "wrong_bundle", message: "the bundle id is not ours")
+        }
+        guard notification.environment == environment else {
+            throw NotificationRefusal(
+                .forbidden, code: "wrong_environment", message: "the environment is not ours")
+        }
+        return notification
+    }
+}

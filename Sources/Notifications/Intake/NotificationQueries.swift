@@ -1,0 +1,158 @@
+package import Facts
+package import Postgres
+
+/// One verified notification, as it is kept: evidence, and work for the projector where it is
+/// understood.
+package struct Arrival: Hashable, Sendable {
+    package var notificationUUID: String
+    /// `signedDate`, UTC milliseconds.
+    package var signedAtMilliseconds: Int64?
+    package var type: String?
+    package var subtype: String?
+    package var originalTransactionID: String?
+    /// Whether the product knows what to do with it; if not, it is evidence only.
+    package var understood: Bool
+    /// Whether the projector has something to fold: it goes to the inbox, if its subscription is
+    /// known.
+    package var isWork: Bool
+    /// What of it the product does not know, each as `kind:name`, without line breaks.
+    package var unknown: [String]
+    /// What the App Store signed, to the byte.
+    package var evidence: Evidence
+
+    package init(
+        notificationUUID: String, signedAtMilliseconds: Int64? = nil, type: String? = nil,
+        subtype: String? = nil, originalTransactionID: String? = nil, understood: Bool,
+        isWork: Bool? = nil, unknown: [String] = [], evidence: Evidence
+    ) {
+        self.notificationUUID = notificationUUID
+        self.signedAtMilliseconds = signedAtMilliseconds
+        self.type = type
+        self.subtype = subtype
+        self.originalTransactionID = originalTransactionID
+        self.understood = understood
+        self.isWork = isWork ?? understood
+        self.unknown = unknown
+        self.evidence = evidence
+    }
+}
+
+/// Why arrivals were not stored. Nothing of the call is kept then, unless the answer itself was
+/// lost: storing the same arrivals again is always safe.
+package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The database is away, full, read-only or closed to us: try again later.
+    case unavailable(String)
+    /// The server gave the batch up for a reason that may lie in one arrival or in a race with
+    /// others (a deadlock, an internal error): each by itself may succeed.
+    case disturbed(String)
+    /// PostgreSQL cannot hold a value of some arrival: the same arrivals will be refused again.
+    case refused(String)
+
+    package var description: String {
+        switch self {
+        case .unavailable(let why), .disturbed(let why): "not stored, try again later: \(why)"
+        case .refused(let why): "cannot be stored: \(why)"
+        }
+    }
+}
+
+/// Keeps notifications, each once.
+package struct NotificationStore: Sendable {
+    /// Most arrivals of one call: about 300 KB of real-sized payloads, packed.
+    package static let batchMax = 100
+
+    /// Of one batch, where partitions change under it.
+    private static let attemptsMax = 4
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// nil when arrivals can be stored: the database answers and has the schema of this program;
+    /// else the reason.
+    package func obstacle() async -> String? {
+        do {
+            let version = try await pool.withConnection { try await schemaVersion($0) }
+            guard version != expectedSchemaVersion else { return nil }
+            return
+                "the schema is at version \(version), this program needs \(expectedSchemaVersion)"
+        } catch let error as PostgresError {
+            return "the database is away: \(reason(error))"
+        } catch {
+            return "the database is away: \(error)"
+        }
+    }
+
+    /// Stores the arrivals in one transaction and one round trip; true where an arrival was new, in
+    /// their order.
+    ///
+    /// `receivedAt` is UTC milliseconds. When it returns, everything is durable.
+    package func storeArrivals(
+        _ arrivals: [Arrival], receivedAt: Int64
+    ) async throws(ArrivalError) -> [Bool] {
+        guard !arrivals.isEmpty else { return [] }
+        let batch = ArrivalBatch(arrivals)
+        let statements = batch.statements(receivedAt: receivedAt)
+        for _ in 1..<Self.attemptsMax {
+            do {
+                return try await store(batch, statements)
+            } catch let error as PostgresError where error.isAboutPartition {
+                continue
+            } catch {
+                throw arrivalError(error)
+            }
+        }
+        do {
+            return try await store(batch, statements)
+        } catch {
+            throw arrivalError(error)
+        }
+    }
+
+    private func store(_ batch: ArrivalBatch, _ statements: [SQL]) async throws -> [Bool] {
+        let results = try await pool.withConnection { connection in
+            try await connection.pipeline(statements)
+        }
+        guard let ids = results.last else { throw ArrivalError.unavailable("no answer") }
+        return try batch.isNew(ids)
+    }
+}
+
+extension PostgresError {
+    /// The row's month got its partition while the statement was on its way to the default one: the
+    /// same statement finds it the next time. No check of ours failed, for those have names.
+    fileprivate var isAboutPartition: Bool { sqlState == .checkViolation && constraint == nil }
+}
+
+private func arrivalError(_ error: any Error) -> ArrivalError {
+    if let error = error as? ArrivalError { return error }
+    guard let error = error as? PostgresError else { return .unavailable("\(error)") }
+    return arrivalError(error)
+}
+
+private func arrivalError(_ error: PostgresError) -> ArrivalError {
+    if error.isAboutPartition { return .unavailable(error.description) }
+    if error.isAboutData { return .refused(error.description) }
+    // Class 40: deadlock and its like; XX: internal, as of a damaged page.
+    switch error.sqlState?.classCode {
+    case "40", "XX": return .disturbed(reason(error))
+    case nil, .some: return .unavailable(reason(error))
+    }
+}
+
+/// Where nobody could be reached libpq alone knows why: a wrong host, a refused password. It names host and
+/// user, and never the password.
+private func reason(_ error: PostgresError) -> String {
+    switch error.code {
+    case .cannotConnect, .connectionLost:
+        [error.description, error.message].compactMap { $0 }
+            .filter { !$0.isEmpty }.joined(separator: ": ")
+    case .badConnectionString, .commitOutcomeUnknown, .server, .closed, .transactionMisused,
+        .transactionAborted, .nulInText, .unrepresentableValue, .tooLarge, .wrongCall,
+        .missingColumn,
+        .unexpectedNull, .undecodableColumn, .unexpectedRowCount, .poolTimedOut, .poolClosed:
+        error.description
+    }
+}

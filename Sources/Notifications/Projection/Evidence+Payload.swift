@@ -1,0 +1,28 @@
+package import AppStore
+package import Facts
+package import Pricing
+
+extension Evidence {
+    /// The `signedPayload`, to the byte. Who only wants to know what it says takes `decoded`.
+    package func signedPayload() throws(PackedPayload.Damage) -> String {
+        switch self {
+        case .whole(let text): text
+        case .packed(let bytes, let headers):
+            try PackedPayload(bytes: bytes, headers: headers.map(\.text)).text()
+        }
+    }
+
+    /// What it says; it was verified when it was stored.
+    ///
+    /// - Parameter receivedAt: Stands in where the payload has no time of its own.
+    package func decoded(receivedAt: Instant) throws(PackedPayload.Damage) -> VerifiedNotification {
+        switch self {
+        case .whole(let text):
+            NotificationVerifier.decode(signedPayload: text, receivedAt: receivedAt)
+        case .packed(let bytes, let headers):
+            try NotificationVerifier.decode(
+                packed: PackedPayload(bytes: bytes, headers: headers.map(\.text)),
+                receivedAt: receivedAt)
+        }
+    }
+}

@@ -1,0 +1,50 @@
+package import Facts
+package import ServiceKit
+
+/// Keeps partitions of evidence and of the history of changes ready for the months to come. Without one nothing
+/// is lost: the default partition takes what no month does.
+package struct MonthsAhead: Service {
+    /// Months after the running one that must be ready.
+    package static let count = 3
+
+    package let name = "months ahead"
+    private let pool: LedgerPool
+    private let clock: any WallClock
+    private let log: Log
+
+    package init(pool: LedgerPool, clock: any WallClock, log: Log) {
+        self.pool = pool
+        self.clock = clock
+        self.log = log
+    }
+
+    package func run() async throws {
+        // Of the business clock, but no faster than a busy database bears.
+        let pause = max(.milliseconds(200), clock.realDuration(of: .seconds(86_400)))
+        while !Task.isCancelled {
+            do {
+                try await prepareOnce()
+            } catch is CancellationError {
+                return
+            } catch {
+                log.warning(
+                    "the months to come are not prepared; trying again",
+                    ["error": String(describing: error)])
+            }
+            try await Task.sleep(for: min(pause, .seconds(3600)))
+        }
+    }
+
+    /// Returns how many partitions were missing.
+    @discardableResult
+    package func prepareOnce() async throws -> Int {
+        let now = clock.nowMilliseconds()
+        let made = try await pool.withConnection { connection in
+            try await connection.read {
+                try MonthPartitions.prepareAll(now: now, monthsAhead: Self.count, on: $0)
+            }
+        }
+        if made > 0 { log.info("months prepared", ["partitions": String(made)]) }
+        return made
+    }
+}

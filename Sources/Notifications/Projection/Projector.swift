@@ -1,0 +1,252 @@
+import AppStore
+package import Facts
+import Pricing
+package import ServiceKit
+
+/// Folds the inbox into facts and states: one subscription at a time, many subscriptions a transaction.
+package struct Projector: Service {
+    package let name = "projector"
+    private let pool: LedgerPool
+    private let log: Log
+    private let metrics: Metrics
+    private let limits: Limits
+
+    package struct Limits: Sendable {
+        /// Notifications a transaction: about 4 MB of packed evidence.
+        package var notificationsPerFold = 1000
+        /// Buckets folded at the same time, each on a connection of its own.
+        package var workers = 2
+        /// Wait of an idle projector; a poll, since no wake-up is ever needed.
+        package var idleWait: Duration = .milliseconds(50)
+        package var failureWait: Duration = .seconds(1)
+
+        package init() {}
+    }
+
+    package init(pool: LedgerPool, log: Log, metrics: Metrics, limits: Limits = Limits()) {
+        self.pool = pool
+        self.log = log
+        self.metrics = metrics
+        self.limits = limits
+    }
+
+    package func run() async throws {
+        while !Task.isCancelled {
+            do {
+                if try await foldOnce() == 0 { try await Task.sleep(for: limits.idleWait) }
+            } catch is CancellationError {
+                return
+            } catch {
+                log.error("folding failed; trying again", ["error": String(describing: error)])
+                metrics.increment("repricer_fold_failures_total")
+                try await Task.sleep(for: limits.failureWait)
+            }
+        }
+    }
+
+    /// Folds what waits now; returns the number of notifications folded or set aside. A bucket that fails
+    /// doesn't stop those after it, unless the database is away; the first failure is told at the end.
+    package func foldOnce() async throws -> Int {
+        let buckets = try await pool.withConnection { connection in
+            try await connection.read { try EventQueries.bucketsWithWork(on: $0) }
+        }
+        // Each worker takes every n-th bucket: two never ask for the same subscriptions.
+        let workers = max(1, min(limits.workers, buckets.count))
+        return try await withThrowingTaskGroup(of: Progress.self) { group in
+            for worker in 0..<workers {
+                group.addTask {
+                    try await fold(
+                        buckets: stride(from: worker, to: buckets.count, by: workers)
+                            .map { buckets[$0] })
+                }
+            }
+            var all = Progress()
+            for try await one in group {
+                all.folded += one.folded
+                all.failure = all.failure ?? one.failure
+            }
+            if let failure = all.failure { throw failure }
+            return all.folded
+        }
+    }
+
+    private struct Progress: Sendable {
+        var folded = 0
+        var failure: (any Error)?
+    }
+
+    private func fold(buckets: [Int]) async throws -> Progress {
+        var progress = Progress()
+        for bucket in buckets {
+            do {
+                progress.folded += try await fold(bucket: bucket)
+            } catch let error as LedgerDatabaseError where !error.isConnectionLoss {
+                progress.failure = progress.failure ?? error
+            }
+        }
+        return progress
+    }
+
+    private struct Outcome {
+        var folded = 0
+        var setAside = 0
+
+        static func += (sum: inout Outcome, more: Outcome) {
+            sum.folded += more.folded
+            sum.setAside += more.setAside
+        }
+    }
+
+    private func fold(bucket: Int) async throws -> Int {
+        var outcome: Outcome
+        do {
+            outcome = try await foldTogether(bucket: bucket)
+        } catch  where isDataFault(error) {
+            // One of many can't be stored, and took its transaction along: which one shows when each has its own.
+            outcome = try await foldApart(bucket: bucket)
+        }
+        metrics.increment("repricer_folded_total", by: outcome.folded)
+        if outcome.setAside > 0 {
+            metrics.increment("repricer_set_aside_total", by: outcome.setAside)
+            log.error(
+                "notifications set aside; see report notification_health",
+                ["count": String(outcome.setAside)])
+        }
+        return outcome.folded + outcome.setAside
+    }
+
+    private func foldTogether(bucket: Int) async throws -> Outcome {
+        let limits = limits
+        return try await pool.withTransaction { connection in
+            let waiting = try EventQueries.waitingSubscriptions(
+                bucket: bucket, limit: limits.notificationsPerFold, on: connection)
+            guard !waiting.isEmpty else { return Outcome() }
+            return try Self.fold(
+                waiting, limit: limits.notificationsPerFold, on: connection)
+        }
+    }
+
+    /// Folds each subscription in a transaction of its own, and where one fails each of its notifications; sets
+    /// aside those that can't be folded.
+    private func foldApart(bucket: Int) async throws -> Outcome {
+        let limit = limits.notificationsPerFold
+        let ids = try await pool.withConnection { connection in
+            try await connection.read {
+                try EventQueries.waitingSubscriptions(bucket: bucket, limit: limit, on: $0)
+            }
+        }
+        var outcome = Outcome()
+        for id in ids.sorted() {
+            do {
+                outcome += try await pool.withTransaction {
+                    try Self.fold([id], limit: limit, on: $0)
+                }
+            } catch  where isDataFault(error) {
+                outcome += try await foldEach(of: id)
+            }
+        }
+        return outcome
+    }
+
+    private func foldEach(of id: String) async throws -> Outcome {
+        let limit = limits.notificationsPerFold
+        let waiting = try await pool.withConnection { connection in
+            try await connection.read { try EventQueries.waiting([id], limit: limit, on: $0) }
+        }
+        var outcome = Outcome()
+        for notification in waiting {
+            outcome += try await foldAlone(notification)
+        }
+        return outcome
+    }
+
+    private func foldAlone(_ notification: EventQueries.Waiting) async throws -> Outcome {
+        let id = notification.originalTransactionID
+        let uuid = notification.notificationUUID
+        do {
+            return try await pool.withTransaction { connection in
+                try SubscriptionQueries.create([id], on: connection)
+                guard try !SubscriptionQueries.lockFree([id], on: connection).isEmpty else {
+                    return Outcome()
+                }
+                // Another projector may have folded it meanwhile.
+                return try Self.fold(
+                    try EventQueries.waiting(id, uuid: uuid, on: connection), on: connection)
+            }
+        } catch  where isDataFault(error) {
+            let why = "can't be folded: \(error)"
+            log.error("a notification can't be folded", ["notification": uuid, "error": why])
+            _ = try await pool.withConnection { connection in
+                try await connection.pipeline([EventQueries.setAside(id, uuid: uuid, error: why)])
+            }
+            return Outcome(setAside: 1)
+        }
+    }
+
+    /// Folds what waits for those of the subscriptions that nobody else holds.
+    private static func fold(
+        _ waiting: [String], limit: Int, on connection: isolated LedgerConnection
+    ) throws -> Outcome {
+        try SubscriptionQueries.create(waiting, on: connection)
+        let ids = try SubscriptionQueries.lockFree(waiting, on: connection)
+        return try fold(
+            try EventQueries.waiting(ids, limit: limit, on: connection), on: connection)
+    }
+
+    /// Folds notifications of locked subscriptions and takes them out of the inbox.
+    private static func fold(
+        _ notifications: [EventQueries.Waiting], on connection: isolated LedgerConnection
+    ) throws -> Outcome {
+        let (events, faults) = decode(notifications)
+        try SubscriptionFolder.fold(events, on: connection)
+        var statements = faults.map {
+            EventQueries.setAside($0.id, uuid: $0.uuid, error: $0.why)
+        }
+        statements.append(
+            EventQueries.deleteWaiting(
+                Set(events.map(\.originalTransactionID)).sorted(),
+                uuids: events.map(\.key.evidenceID)))
+        try connection.sendLater(statements)
+        return Outcome(folded: events.count, setAside: faults.count)
+    }
+
+    private struct Fault {
+        var id: String
+        var uuid: String
+        var why: String
+    }
+
+    private static func decode(
+        _ notifications: [EventQueries.Waiting]
+    ) -> ([SubscriptionEvent], [Fault]) {
+        var events: [SubscriptionEvent] = []
+        var faults: [Fault] = []
+        for waiting in notifications {
+            let receivedAt = Instant(milliseconds: waiting.receivedAt)
+            // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
+            let signed = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
+            let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
+            var why = "the stored payload no longer reads as a statement on this subscription"
+            if let event, event.originalTransactionID == waiting.originalTransactionID {
+                do {
+                    events.append(try event.storable())
+                    continue
+                } catch {
+                    why = "can't be folded: \(error)"
+                }
+            }
+            faults.append(
+                Fault(
+                    id: waiting.originalTransactionID, uuid: waiting.notificationUUID, why: why))
+        }
+        return (events, faults)
+    }
+}
+
+extension EventQueries.Waiting {
+    /// What a V1 notification says, which is kept without the secret that vouched for it.
+    fileprivate func legacyEvent(receivedAt: Instant) -> SubscriptionEvent? {
+        guard case .whole(let text) = evidence else { return nil }
+        return LegacyNotification.storedEvent(text, id: notificationUUID, receivedAt: receivedAt)
+    }
+}

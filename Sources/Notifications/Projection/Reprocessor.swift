@@ -1,0 +1,236 @@
+import AppStore
+package import Facts
+import Pricing
+package import ServiceKit
+
+/// Reads stored notifications anew after an upgrade: what was not understood, or not in every part,
+/// and what the fold set aside. What reads differently today goes into the inbox again.
+///
+/// A page is one transaction that holds the locks of its subscriptions, so the service may run
+/// meanwhile. Running it again finds nothing left to do.
+package struct Reprocessor: Sendable {
+    /// Notifications of a transaction: at 20 KB each some 4 MB.
+    private static let pageSize = 200
+
+    private let pool: LedgerPool
+    private let log: Log
+
+    /// What became of the notifications that were read; the last four add up to `read`.
+    package struct Summary: Hashable, Sendable {
+        package var read = 0
+        /// Waiting to be folded again.
+        package var putBack = 0
+        /// Known now, and without anything to fold.
+        package var corrected = 0
+        /// Read as before.
+        package var unchanged = 0
+        /// Not to be rebuilt from what is stored.
+        package var damaged = 0
+        /// Of those read: still of a type, subtype or body that is not known.
+        package var stillNotUnderstood = 0
+
+        package init(
+            read: Int = 0, putBack: Int = 0, corrected: Int = 0, unchanged: Int = 0,
+            damaged: Int = 0, stillNotUnderstood: Int = 0
+        ) {
+            self.read = read
+            self.putBack = putBack
+            self.corrected = corrected
+            self.unchanged = unchanged
+            self.damaged = damaged
+            self.stillNotUnderstood = stillNotUnderstood
+        }
+    }
+
+    private struct Page: Sendable {
+        var summary = Summary()
+        var count = 0
+        var end: ReprocessQueries.Place?
+    }
+
+    private typealias Reader =
+        @Sendable (ReprocessQueries.Place?, isolated LedgerConnection) throws ->
+        [ReprocessQueries.Candidate]
+
+    package init(pool: LedgerPool, log: Log) {
+        self.pool = pool
+        self.log = log
+    }
+
+    /// Reads what was received since then (UTC milliseconds). `all` also reads what was understood,
+    /// and folds it again. `progress` hears of each page.
+    package func run(
+        since: Int64, all: Bool = false, progress: (Summary) -> Void = { _ in }
+    ) async throws -> Summary {
+        var summary = Summary()
+        var readers: [Reader] = [
+            { try ReprocessQueries.setAside(since: since, after: $0, limit: Self.pageSize, on: $1) }
+        ]
+        if all {
+            readers.append {
+                try ReprocessQueries.all(since: since, after: $0, limit: Self.pageSize, on: $1)
+            }
+        } else {
+            readers.append {
+                try ReprocessQueries.notUnderstood(
+                    since: since, after: $0, limit: Self.pageSize, on: $1)
+            }
+        }
+        for reader in readers {
+            var place: ReprocessQueries.Place?
+            var isAtEnd = false
+            while !isAtEnd {
+                try Task.checkCancellation()
+                let page = try await page(after: place, isForced: all, reader)
+                summary.add(page.summary)
+                place = page.end
+                isAtEnd = page.count < Self.pageSize
+                if page.count > 0 { progress(summary) }
+            }
+        }
+        return summary
+    }
+
+    private func page(
+        after place: ReprocessQueries.Place?, isForced: Bool, _ reader: @escaping Reader
+    ) async throws -> Page {
+        let log = log
+        return try await pool.withTransaction { connection in
+            let candidates = try reader(place, connection)
+            var page = Page(count: candidates.count, end: candidates.last?.place)
+            let items = candidates.map { Item($0) }
+            let subscriptions = Set(items.flatMap { $0.subscriptions(isForced: isForced) }).sorted()
+            try SubscriptionQueries.create(subscriptions, on: connection)
+            try SubscriptionQueries.lock(subscriptions, on: connection)
+            var statements: [LedgerStatement] = []
+            for item in items {
+                if item.verdict(isForced: isForced) == .damaged {
+                    log.error(
+                        "evidence can't be rebuilt",
+                        ["notification": item.candidate.stored.notificationUUID])
+                }
+                statements += item.statements(isForced: isForced)
+                page.summary.add(item, isForced: isForced)
+            }
+            if !statements.isEmpty { _ = try connection.pipeline(statements) }
+            return page
+        }
+    }
+}
+
+/// One notification, as it was kept and as today's code reads it.
+private struct Item {
+    enum Verdict {
+        case putBack, corrected, unchanged, damaged
+    }
+
+    let candidate: ReprocessQueries.Candidate
+    /// nil where it can't be rebuilt, or reads as another notification.
+    let reading: ReprocessQueries.Reading?
+    let isWork: Bool
+
+    init(_ candidate: ReprocessQueries.Candidate) {
+        self.candidate = candidate
+        let today = Self.legacy(candidate.stored) ?? Self.signed(candidate.stored)
+        reading = today?.reading
+        isWork = today?.isWork ?? false
+    }
+
+    private typealias Today = (reading: ReprocessQueries.Reading, isWork: Bool)
+
+    private static func signed(_ stored: EvidenceQueries.Stored) -> Today? {
+        let receivedAt = Instant(milliseconds: stored.receivedAt)
+        // Why it can't be rebuilt is a matter for `repricer evidence`.
+        guard let today = try? stored.evidence.decoded(receivedAt: receivedAt),
+            today.notificationUUID == stored.notificationUUID
+        else { return nil }
+        let reading = ReprocessQueries.Reading(
+            signedAtMilliseconds: today.signedAt.milliseconds, type: today.type,
+            subtype: today.subtype, originalTransactionID: today.originalTransactionID,
+            understood: today.understood, unknown: today.unknown.map(\.description))
+        return (reading, today.isWork)
+    }
+
+    /// nil for what is no V1 notification.
+    private static func legacy(_ stored: EvidenceQueries.Stored) -> Today? {
+        guard stored.notificationUUID.hasPrefix(LegacyNotification.idPrefix),
+            case .whole(let text) = stored.evidence,
+            // What does not read as one any more is taken for a signed one, and fails there.
+            let today = try? LegacyNotification(Array(text.utf8))
+        else { return nil }
+        let event = LegacyNotification.storedEvent(
+            text, id: stored.notificationUUID,
+            receivedAt: Instant(milliseconds: stored.receivedAt))
+        let reading = ReprocessQueries.Reading(
+            signedAtMilliseconds: event?.key.signedAt.milliseconds, type: today.type, subtype: nil,
+            originalTransactionID: today.originalTransactionID, understood: today.kind != nil,
+            unknown: today.unknown.map(\.description))
+        return (reading, event != nil)
+    }
+
+    func verdict(isForced: Bool) -> Verdict {
+        guard let reading else { return .damaged }
+        let isOther = isOther(reading)
+        if isWork, reading.originalTransactionID != nil,
+            isForced || isOther || candidate.error != nil
+        {
+            return .putBack
+        }
+        return isOther ? .corrected : .unchanged
+    }
+
+    /// Whether it reads differently today. The time of signing is left out: where it is missing, the
+    /// time of receiving stands in for it.
+    private func isOther(_ reading: ReprocessQueries.Reading) -> Bool {
+        let stored = candidate.stored
+        return reading.type != stored.type || reading.subtype != stored.subtype
+            || reading.originalTransactionID != stored.originalTransactionID
+            || reading.understood != stored.understood || reading.unknown != candidate.unknown
+    }
+
+    /// Those that must be locked.
+    func subscriptions(isForced: Bool) -> [String] {
+        switch verdict(isForced: isForced) {
+        case .putBack:
+            [candidate.stored.originalTransactionID, reading?.originalTransactionID]
+                .compactMap { $0 }
+        case .corrected, .unchanged, .damaged: []
+        }
+    }
+
+    func statements(isForced: Bool) -> [LedgerStatement] {
+        guard let reading else { return [] }
+        var statements: [LedgerStatement] = []
+        if isOther(reading) { statements.append(ReprocessQueries.correct(candidate, reading)) }
+        switch verdict(isForced: isForced) {
+        case .putBack:
+            guard let id = reading.originalTransactionID else { break }
+            statements += ReprocessQueries.putBack(
+                candidate, under: id, signedAtMilliseconds: reading.signedAtMilliseconds)
+        case .corrected, .unchanged, .damaged: break
+        }
+        return statements
+    }
+}
+
+extension Reprocessor.Summary {
+    fileprivate mutating func add(_ item: Item, isForced: Bool) {
+        read += 1
+        switch item.verdict(isForced: isForced) {
+        case .putBack: putBack += 1
+        case .corrected: corrected += 1
+        case .unchanged: unchanged += 1
+        case .damaged: damaged += 1
+        }
+        if item.reading?.understood == false { stillNotUnderstood += 1 }
+    }
+
+    fileprivate mutating func add(_ other: Self) {
+        read += other.read
+        putBack += other.putBack
+        corrected += other.corrected
+        unchanged += other.unchanged
+        damaged += other.damaged
+        stillNotUnderstood += other.stillNotUnderstood
+    }
+}

@@ -1,0 +1,198 @@
+package import Facts
+package import ServiceKit
+
+/// One event on its way to the receiver of webhooks.
+package struct WebhookMessage: Sendable, Hashable {
+    package var eventID: String
+    package var type: String
+    package var body: [UInt8]
+    /// The value of `WebhookSignature.header`.
+    package var signature: String
+}
+
+/// What came of a delivery. A 2xx is one; everything else is tried again, a redirect too, for it is not followed.
+package enum WebhookAnswer: Sendable, Hashable {
+    case status(Int)
+    case failed(String)
+}
+
+/// Where webhooks go. The live one is an HTTPS client; tests script theirs.
+package protocol WebhookPosting: Sendable {
+    func post(_ message: WebhookMessage) async -> WebhookAnswer
+}
+
+/// Delivers the events of the outbox: one after another for each subscription, many subscriptions side by side, any
+/// number of replicas. One that fails is tried again with growing waits for three days and holds up its
+/// subscription alone. A receiver may see an event twice, when its answer was lost; the id tells.
+package struct WebhookSender: Service {
+    package let name = "webhooks"
+    private let pool: LedgerPool
+    private let target: Target?
+    private let realClock: any WallClock
+    private let sharedClock: SharedClock?
+    private let log: Log
+    private let metrics: Metrics
+    private let limits: Limits
+
+    package struct Target: Sendable {
+        package var posting: any WebhookPosting
+        package var secret: [UInt8]
+
+        package init(posting: any WebhookPosting, secret: [UInt8]) {
+            self.posting = posting
+            self.secret = secret
+        }
+    }
+
+    package struct Limits: Sendable {
+        package var eventsPerRound = 16
+        /// Of one event; longer than a request may take.
+        package var leaseFor: Duration = .seconds(20)
+        /// From the lease: an event whose turn comes later is left for another round.
+        package var leavesWithin: Duration = .seconds(5)
+        package var retry = Backoff(first: .seconds(1), max: .seconds(3600))
+        package var triedFor: Duration = .seconds(3 * 86_400)
+        /// Of what is delivered or given up.
+        package var keptFor: Duration = .seconds(30 * 86_400)
+        package var pruneEvery: Duration = .seconds(600)
+        package var prunedPerRound = 1000
+        package var idleWait: Duration = .seconds(1)
+        package var errorCharactersMax = 300
+
+        package init() {}
+    }
+
+    /// Without a target nothing is sent, and what waits is given up after the three days.
+    package init(
+        pool: LedgerPool, target: Target?, realClock: any WallClock = SystemClock(), log: Log,
+        metrics: Metrics, limits: Limits = Limits()
+    ) {
+        self.pool = pool
+        self.target = target
+        sharedClock = realClock is SystemClock ? SharedClock() : nil
+        self.realClock = sharedClock ?? realClock
+        self.log = log
+        self.metrics = metrics
+        self.limits = limits
+    }
+
+    package func run() async throws {
+        var prunedAt: ContinuousClock.Instant?
+        await Rounds(
+            log: log, failure: "delivering webhooks failed; trying again",
+            idleWait: limits.idleWait
+        ).run {
+            if prunedAt.map({ ContinuousClock.now - $0 > limits.pruneEvery }) ?? true {
+                try await prune()
+                prunedAt = ContinuousClock.now
+            }
+            return try await round()
+        }
+    }
+
+    /// Delivers what is due once; returns how many events were tried.
+    package func round() async throws -> Int {
+        guard let target else { return 0 }
+        if let sharedClock {
+            try await pool.withConnection { connection in
+                try await connection.read { try sharedClock.follow($0) }
+            }
+        }
+        let realNow = realClock.nowMilliseconds()
+        let limits = limits
+        let started = ContinuousClock.now
+        let held = try await pool.withTransaction { connection in
+            try WebhookQueries.takeDue(
+                realNow: realNow, leaseUntil: realNow + limits.leaseFor.milliseconds,
+                limit: limits.eventsPerRound, on: connection)
+        }
+        // Not cancelled with the service: what was answered is written down before the process ends.
+        try await Task {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for event in held {
+                    group.addTask { try await deliver(event, to: target, started: started) }
+                }
+                var failure: (any Error)?
+                while let result = await group.nextResult() {
+                    if case .failure(let error) = result { failure = failure ?? error }
+                }
+                if let failure { throw failure }
+            }
+        }.value
+        return held.count
+    }
+
+    private func deliver(
+        _ event: WebhookQueries.Held, to target: Target, started: ContinuousClock.Instant
+    ) async throws {
+        let fate: WebhookQueries.Fate
+        if ContinuousClock.now - started < limits.leavesWithin {
+            let body = Array(event.body.utf8)
+            let answer = await target.posting.post(
+                WebhookMessage(
+                    eventID: event.eventID, type: event.type, body: body,
+                    signature: WebhookSignature.value(
+                        of: body, at: realClock.nowMilliseconds(), secret: target.secret)))
+            fate = self.fate(of: event, answer)
+        } else {
+            fate = .retried(at: realClock.nowMilliseconds(), error: "its turn did not come")
+        }
+        let now = realClock.nowMilliseconds()
+        _ = try await pool.withConnection { connection in
+            try await connection.pipeline([WebhookQueries.settle(event, fate, at: now)])
+        }
+        tell(event, fate)
+    }
+
+    private func fate(
+        of event: WebhookQueries.Held, _ answer: WebhookAnswer
+    ) -> WebhookQueries.Fate {
+        let error: String
+        switch answer {
+        case .status(let status) where (200...299).contains(status): return .delivered
+        case .status(let status) where (300...399).contains(status):
+            error = "answered \(status), a redirect: not followed"
+        case .status(let status): error = "answered \(status)"
+        case .failed(let reason): error = String(reason.prefix(limits.errorCharactersMax))
+        }
+        let now = realClock.nowMilliseconds()
+        guard now - event.dueSince < limits.triedFor.milliseconds else {
+            return .givenUp(error: error)
+        }
+        var random = SystemRandomNumberGenerator()
+        let delay = limits.retry.delay(attempt: event.attempts, random: &random)
+        return .retried(at: now + delay.milliseconds, error: error)
+    }
+
+    private func tell(_ event: WebhookQueries.Held, _ fate: WebhookQueries.Fate) {
+        let label: String
+        switch fate {
+        case .delivered: label = "delivered"
+        case .retried: label = "failed"
+        case .givenUp(let error):
+            label = "given_up"
+            log.error(
+                "a webhook is given up; `repricer outbox replay --given-up` sends it again",
+                ["event": event.eventID, "error": error])
+        }
+        metrics.increment("repricer_webhooks_total", labels: ["result": label])
+    }
+
+    /// Deletes old events, and gives up what no webhook is configured for.
+    package func prune() async throws {
+        let now = realClock.nowMilliseconds()
+        let limits = limits
+        let isIdle = target == nil
+        _ = try await pool.withTransaction { connection in
+            if isIdle {
+                _ = try connection.pipeline([
+                    WebhookQueries.giveUpUndelivered(
+                        dueBefore: now - limits.triedFor.milliseconds, at: now)
+                ])
+            }
+            return try WebhookQueries.prune(
+                before: now - limits.keptFor.milliseconds, limit: limits.prunedPerRound,
+                on: connection)
+        }
+    }
+}

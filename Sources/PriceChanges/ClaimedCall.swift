@@ -1,0 +1,49 @@
+import Batches
+import Facts
+import Pricing
+
+/// A call that was just claimed. Large, and handed on often: shared, not copied.
+package final class ClaimedCall: Sendable {
+    /// What it says.
+    let intent: PriceChangeIntent
+    /// nil: read when the call is settled.
+    let subscription: ClaimedSubscription?
+
+    init(_ intent: PriceChangeIntent, _ subscription: ClaimedSubscription?) {
+        self.intent = intent
+        self.subscription = subscription
+    }
+}
+
+/// A subscription as a claim left it, so that the settlement need not read it once more. It stands until somebody writes
+/// the subscription, which every fold does before it moves a change that was called.
+struct ClaimedSubscription: Sendable {
+    let stored: SubscriptionQueries.Stored
+    let version: SubscriptionQueries.Version
+    /// Those that Apple has, had or may have: the ones of this call, in the order of their ids.
+    let changes: [TrackedChange]
+
+    /// nil where the rows say more than the claim read: of a change that was called before, and of dependents.
+    init?(
+        _ stored: SubscriptionQueries.Stored, _ version: SubscriptionQueries.Version?,
+        calling changes: [OpenChangeQueries.OpenChange], by requestReferenceID: String,
+        at now: Instant
+    ) {
+        guard let version, changes.allSatisfy(\.dependentSKUs.isEmpty) else { return nil }
+        self.stored = stored
+        self.version = version
+        self.changes = changes.map { $0.called(by: requestReferenceID, at: now) }
+            .sorted { $0.changeID < $1.changeID }
+    }
+}
+
+extension OpenChangeQueries.OpenChange {
+    /// As the claim of its first call leaves its row.
+    fileprivate func called(by requestReferenceID: String, at now: Instant) -> TrackedChange {
+        let progress = ChangeProgress(state: .sending, dueAt: dueEffectiveAt, since: now)
+        return TrackedChange(
+            changeID: changeID, sku: sku, oldPrice: currentPrice, newPrice: newPrice,
+            requestReferenceID: requestReferenceID, sentAt: now, callProgress: progress,
+            progress: progress, undoes: undoes)
+    }
+}

@@ -1,0 +1,264 @@
+import Batches
+import Calls
+import Facts
+import Pricing
+import ServiceKit
+
+/// Turns due changes into intents: locks their subscriptions, judges them on the newest facts, writes the
+/// intent and the claim in one transaction. Nothing has been called when it returns.
+struct Claimer: Sendable {
+    let engine: CallEngine
+    private let rules = RuleCache()
+
+    init(engine: CallEngine) { self.engine = engine }
+
+    /// Of the business clock: a call may take so long to be applied. One that could be later than its last instant
+    /// is judged as of then, for it would take effect a renewal later than the ledger says. The periods of the other
+    /// environments are too short for such care.
+    private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
+    /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
+    static let unreadableWait: Int64 = 60_000
+
+    struct Claim: Sendable {
+        var calls: [StoreCall] = []
+        /// What was read for them, by their ids.
+        var claimed: [String: ClaimedCall] = [:]
+        /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
+        var judged = 0
+    }
+
+    /// Claims at most `limit` calls of one bucket.
+    func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claim {
+        try await engine.pool.withTransaction { connection in
+            let (locked, revision) = try connection.ask(
+                DueQueries.locking(
+                    turn.due, until: turn.until, limit: limit,
+                    realNow: engine.realClock.nowMilliseconds()),
+                RuleQueries.revision)
+            guard !locked.ids.isEmpty else { return Claim() }
+            // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
+            let now = engine.now
+            let realNow = engine.realClock.nowMilliseconds()
+            let (stored, unreadable) = (locked.stored, locked.unreadable)
+            let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
+            let (open, siblings) = try connection.ask(
+                OpenChangeQueries.claimable(locked.ids, bucket: turn.bucket),
+                SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
+            let carriers = try carriers(of: open, on: connection)
+            let inForce = try rules.inForce(at: now, revision: revision, on: connection)
+            let judge = Judge(rules: inForce, environment: engine.environment, now: now)
+            let late = Judge(
+                rules: inForce, environment: engine.environment, now: now.advanced(by: callTime))
+            var claim = Claim()
+            // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
+            var statements = unreadable.keys.sorted().map {
+                OpenChangeQueries.putOff($0, until: realNow + Self.unreadableWait)
+            }
+            claim.judged += unreadable.count
+            for id in locked.ids {
+                guard let found = open[id], let subscription = stored[id] else { continue }
+                let judged = judged(
+                    found.changes, subscription, siblings, carriers, by: judge, late)
+                claim.judged += judged.count
+                let moves = judged.flatMap { $0.statements(now: now) }
+                statements += moves
+                guard
+                    let (call, intent, changes) = call(
+                        of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
+                else { continue }
+                claim.calls.append(call)
+                claim.claimed[call.callID] = ClaimedCall(
+                    intent,
+                    found.wasCalled || !moves.isEmpty
+                        ? nil
+                        : ClaimedSubscription(
+                            subscription, locked.versions[id], calling: changes,
+                            by: call.callID, at: now))
+            }
+            statements += engine.intents(claim.calls, now: now)
+            statements += PriceCallQueries.claim(claim.calls, now: now.milliseconds)
+            try connection.sendLater(statements)
+            return claim
+        }
+    }
+
+    /// The subscriptions that these changes name for their dependents.
+    private func carriers(
+        of open: [String: OpenChangeQueries.Claimable], on connection: isolated LedgerConnection
+    ) throws -> [String: SubscriptionQueries.Carrier] {
+        let ids = Set(
+            open.values.flatMap(\.changes).flatMap(\.named).compactMap(\.originalTransactionID)
+        ).sorted()
+        return ids.isEmpty ? [:] : try SubscriptionQueries.carriers(ids, on: connection)
+    }
+
+    private func judged(
+        _ changes: [OpenChangeQueries.OpenChange], _ stored: SubscriptionQueries.Stored,
+        _ siblings: [String: Set<String>], _ carriers: [String: SubscriptionQueries.Carrier],
+        by judge: Judge, _ late: Judge
+    ) -> [JudgedChange] {
+        var context = JudgeContext(
+            openChanges: changes.map(JudgeContext.OpenChange.init),
+            siblingSKUs: stored.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
+            increaseHistory: stored.increases.past)
+        for reference in changes.flatMap(\.named) {
+            context.note(
+                reference, on: reference.originalTransactionID.flatMap { carriers[$0] },
+                customer: stored.facts.appAccountToken)
+        }
+        return changes.filter { $0.state == .queued && $0.isReady && !$0.isHeld }.map { change in
+            let verdict = verdict(on: change, stored.facts, context, by: judge)
+            guard case .send(let plan) = verdict, let sendBy = plan.sendBy, sendBy < late.now
+            else { return JudgedChange(change: change, verdict: verdict) }
+            return JudgedChange(
+                change: change, verdict: self.verdict(on: change, stored.facts, context, by: late))
+        }
+    }
+
+    private func verdict(
+        on change: OpenChangeQueries.OpenChange, _ facts: SubscriptionFacts,
+        _ context: JudgeContext,
+        by judge: Judge
+    ) -> SendingVerdict {
+        guard change.undoes != nil else {
+            return judge.judgeForSending(StoredChange(change), facts: facts, context: context)
+        }
+        return judge.judgeUndo(
+            StoredChange(change), sendBy: change.sendBy, effectiveAt: change.dueEffectiveAt,
+            facts: facts)
+    }
+
+    /// One call a subscription and claim: the group of the most urgent change.
+    private func call(
+        of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
+    ) -> (StoreCall, PriceChangeIntent, [OpenChangeQueries.OpenChange])? {
+        let sendable = judged.filter(\.isSendable)
+        guard let first = sendable.first else { return nil }
+        let key = sendable.count > 1 ? first.groupKey : nil
+        let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
+        var random = SystemRandomNumberGenerator()
+        // Most carry no dependents: then nobody asks what renews.
+        let renewing = group.allSatisfy(\.change.dependentSKUs.isEmpty) ? [] : facts.renewingSKUs
+        let intent = PriceChangeIntent(
+            originalTransactionID: facts.originalTransactionID,
+            transactionID: facts.originalTransactionID,
+            requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
+            consistencyToken: facts.consistencyToken, currency: first.change.currency,
+            storefront: first.change.storefront,
+            // The App Store cancels a parent's dependents that renew with it, and knows no others: one that leaves here
+            // is another subscription's.
+            items: group.map {
+                PriceChangeIntent.Item(
+                    sku: $0.change.sku, price: $0.change.newPrice,
+                    dependentSKUs: $0.change.dependentSKUs.filter(renewing.contains))
+            })
+        let call = StoreCall(
+            .priceChange, subject: intent.originalTransactionID, callID: intent.requestReferenceID,
+            bucket: bucket, carries: group.map(\.change.changeID), intent: intent.text)
+        return (call, intent, group.map(\.change))
+    }
+}
+
+/// A due change and what the newest facts say of it. Large, and handed on often: shared, not copied.
+private final class JudgedChange {
+    let change: OpenChangeQueries.OpenChange
+    let verdict: SendingVerdict
+
+    init(change: OpenChangeQueries.OpenChange, verdict: SendingVerdict) {
+        self.change = change
+        self.verdict = verdict
+    }
+
+    var isSendable: Bool {
+        switch verdict {
+        case .send: true
+        case .wait, .ineligible: false
+        }
+    }
+
+    var plan: PlanRow? {
+        switch verdict {
+        case .send(let plan): plan
+        case .wait, .ineligible: nil
+        }
+    }
+
+    /// The same for those that share a call; nil for one that goes alone.
+    var groupKey: String? {
+        guard !change.goesAlone, let plan, let consent = plan.consent,
+            let effectiveAt = plan.effectiveAt,
+            let key = RequestGroup.key(
+                change.grouping, consent: consent, effectiveAt: effectiveAt, sku: change.sku)
+        else { return nil }
+        // What takes back does not travel with what changes.
+        guard change.undoes == nil else { return "undo/\(change.batchID)" }
+        switch change.grouping {
+        case .announced, .item: return key
+        // What another batch says of its rows is not this one's to change.
+        case .subscription: return "\(change.batchID)/\(key)"
+        }
+    }
+
+    /// A change that its renewal went by moves to the next one. When there is none, since the subscription ended
+    /// or its renewal is off, it was missed; until its deadline the same fault makes it ineligible.
+    private func endState(because fault: RowFault, now: Instant) -> ChangeState {
+        let hasNoNextRenewal = fault.code == .notActive || fault.code == .autoRenewOff
+        return hasNoNextRenewal && now > change.sendBy ? .missed : .ineligible
+    }
+
+    func statements(now: Instant) -> [LedgerStatement] {
+        let id = change.originalTransactionID
+        switch verdict {
+        case .ineligible(let fault):
+            let end = endState(because: fault, now: now)
+            return [
+                OpenChangeQueries.end(
+                    id, change.changeID, end, reason: fault.code.rawValue, at: now.milliseconds),
+                OpenChangeQueries.history(
+                    id, [change.changeID], end, at: now.milliseconds, kind: "judgement",
+                    evidenceID: "at \(now.milliseconds)",
+                    reason: "\(fault.code.rawValue): \(fault.message)"),
+                OpenChangeQueries.releaseRoles(of: id),
+            ]
+        case .wait(let until):
+            return [
+                OpenChangeQueries.replan(
+                    id, change.changeID, sendAfter: until, sendBy: change.sendBy,
+                    effectiveAt: change.dueEffectiveAt, isReady: false)
+            ]
+        case .send(let plan):
+            guard let effectiveAt = plan.effectiveAt, let sendBy = plan.sendBy,
+                effectiveAt != change.dueEffectiveAt
+            else { return [] }
+            return [
+                OpenChangeQueries.replan(
+                    id, change.changeID, sendAfter: nil, sendBy: sendBy, effectiveAt: effectiveAt,
+                    isReady: true),
+                OpenChangeQueries.history(
+                    id, [change.changeID], .queued, at: now.milliseconds, kind: "judgement",
+                    evidenceID: "at \(now.milliseconds)",
+                    reason:
+                        "moved from the renewal of \(change.dueEffectiveAt.text) to \(effectiveAt.text)"
+                ),
+            ]
+        }
+    }
+}
+
+extension OpenChangeQueries.OpenChange {
+    /// Dependents named with their subscription.
+    fileprivate var named: [DependentReference] {
+        dependentSKUs.map { DependentReference($0) }.filter { $0.originalTransactionID != nil }
+    }
+}
+
+extension StoredChange {
+    init(_ change: OpenChangeQueries.OpenChange) {
+        self.init(
+            changeID: change.changeID, originalTransactionID: change.originalTransactionID,
+            sku: change.sku, newPrice: change.newPrice, currentPrice: change.currentPrice,
+            currency: change.currency, storefront: change.storefront, period: change.period,
+            consent: change.forecastConsent, dependentSKUs: change.dependentSKUs,
+            effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) })
+    }
+}

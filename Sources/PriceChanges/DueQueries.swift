@@ -1,0 +1,214 @@
+package import Facts
+import Postgres
+
+/// What there is to do. Asked many times a second, so a look costs as much as is due and never as much as waits.
+///
+/// Due changes stand in queues, one a bucket, batch and wave, each in the order of its deadlines in the index. One of a
+/// paused batch or of a wave to come costs a probe, however long it is; and a floor keeps out the dead entries that a
+/// transaction left open for hours keeps alive at the beginning of a queue.
+package enum DueQueries {
+    package struct Queue: Hashable, Sendable {
+        package var bucket: Int
+        package var batchID: String
+        package var wave: Int
+
+        package init(bucket: Int, batchID: String, wave: Int = 0) {
+            self.bucket = bucket
+            self.batchID = batchID
+            self.wave = wave
+        }
+    }
+
+    /// A queue with changes that may be claimed now.
+    package struct Due: Hashable, Sendable {
+        package var queue: Queue
+        /// UTC milliseconds: the earliest deadline among them.
+        package var sendBy: Int64
+
+        package init(_ queue: Queue, sendBy: Int64) {
+            self.queue = queue
+            self.sendBy = sendBy
+        }
+    }
+
+    /// Subscriptions with their facts, read under the lock.
+    package struct Locked: Sendable {
+        /// The most urgent first.
+        package var ids: [String] = []
+        package var stored: [String: SubscriptionQueries.Stored] = [:]
+        package var versions: [String: SubscriptionQueries.Version] = [:]
+        /// Why a row can't be read: one must not stop the others.
+        package var unreadable: [String: String] = [:]
+    }
+
+    /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
+    /// are known to be awake.
+    package static func waking(from floor: Int64?, now: Int64, limit: Int) -> Question<Int> {
+        Question(
+            """
+            -- name: wakeParkedChanges
+            UPDATE repricer.price_changes c SET is_ready = true
+            FROM (
+                SELECT original_transaction_id, change_id FROM repricer.price_changes
+                WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
+                    AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
+                ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            ) due
+            WHERE c.original_transaction_id = due.original_transaction_id
+                AND c.change_id = due.change_id
+            """
+        ) { $0.affected }
+    }
+
+    /// The queue `q` of the batch `b` may be served.
+    private static let isLive: SQL = """
+        b.batch_id = q.batch_id AND b.state = 'approved' AND NOT b.is_paused AND q.wave <= b.released_wave
+        """
+
+    /// The queues with ready changes: one step of the index each, however long they are.
+    private static let ready: SQL = """
+        ready AS (
+            (SELECT bucket, batch_id, wave FROM repricer.price_changes
+            WHERE stage = 'queued' AND is_ready AND NOT is_held
+            ORDER BY bucket, batch_id, wave LIMIT 1)
+            UNION ALL
+            SELECT n.* FROM ready q, LATERAL (
+                SELECT bucket, batch_id, wave FROM repricer.price_changes
+                WHERE stage = 'queued' AND is_ready AND NOT is_held
+                    AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
+                ORDER BY bucket, batch_id, wave LIMIT 1
+            ) n
+        )
+        """
+
+    private static func queue(_ row: Row) throws -> Queue {
+        Queue(
+            bucket: try row.int("bucket"), batchID: try row.text("batch_id"),
+            wave: try row.int("wave"))
+    }
+
+    /// All queues with changes that may be claimed, earliest deadline first: two steps of the index each.
+    package static func earliest(realNow: Int64) -> Question<[Due]> {
+        Question(
+            """
+            -- name: earliestDueOfAll
+            WITH RECURSIVE \(fragment: ready)
+            \(fragment: earliest(of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow))
+            """, read)
+    }
+
+    /// Of these queues those with changes that may be claimed, earliest deadline first: one step of the index
+    /// each. `floor` (UTC milliseconds; nil: none) is a deadline before which the queue has no change.
+    package static func earliest(
+        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64
+    ) -> Question<[Due]> {
+        guard !queues.isEmpty else { return .answered([]) }
+        return Question(
+            """
+            -- name: earliestDue
+            \(fragment: earliest(of: list(queues), realNow: realNow))
+            """, read)
+    }
+
+    private static func earliest(of queues: SQL, realNow: Int64) -> SQL {
+        """
+        SELECT q.bucket, q.batch_id, q.wave, first.send_by
+        FROM \(fragment: queues)
+        JOIN repricer.batches b ON \(fragment: isLive),
+        LATERAL (
+            SELECT c.send_by FROM repricer.price_changes c
+            WHERE \(fragment: isClaimable(realNow: realNow))
+                AND c.send_by >= coalesce(q.floor, '-infinity')
+            ORDER BY c.send_by LIMIT 1
+        ) first
+        ORDER BY first.send_by
+        """
+    }
+
+    private static func read(_ rows: Rows) throws -> [Due] {
+        try rows.map { row in Due(try queue(row), sendBy: try row.milliseconds("send_by")) }
+    }
+
+    private static func list(_ queues: [(queue: Queue, floor: Int64?)]) -> SQL {
+        """
+        unnest(\(queues.map { Int64($0.queue.bucket) })::bigint[],
+            \(uuids: queues.map(\.queue.batchID))::uuid[],
+            \(queues.map { Int64($0.queue.wave) })::bigint[],
+            \(timestamps: queues.map(\.floor))::timestamptz[]) AS q (bucket, batch_id, wave, floor)
+        """
+    }
+
+    /// The change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a halted storefront leave their
+    /// queue; those that were put back since are passed over.
+    private static func isClaimable(realNow: Int64) -> SQL {
+        """
+        c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
+            AND c.stage = 'queued' AND c.state <> 'sending' AND c.is_ready AND NOT c.is_held
+            AND NOT b.halted_storefronts ? c.storefront
+            AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+        """
+    }
+
+    /// How many changes are looked at beyond those that are wanted. Where a large claim finds more locked, what it
+    /// misses is claimed in the next round.
+    private static func spare(_ limit: Int) -> Int { min(limit, 50) }
+
+    /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
+    /// while everything is paused, and none where another claim of the bucket is being made: to read over all that it
+    /// locks takes longer than to claim of the next bucket. A subscription with a call in flight, of whatever kind, or
+    /// with notifications not yet folded, waits: its facts are not the newest.
+    package static func locking(
+        _ due: [Due], until: Int64?, limit: Int, realNow: Int64
+    ) -> Question<Locked> {
+        Question(
+            """
+            -- name: lockDueSubscriptions
+            WITH claim AS MATERIALIZED (
+                SELECT true AS is_ours FROM repricer.bucket_turns
+                WHERE bucket = \(due.first.map { Int64($0.queue.bucket) })::smallint
+                FOR UPDATE SKIP LOCKED
+            )
+            SELECT s.*, s.xmin::text AS version
+            FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
+            JOIN repricer.batches b ON \(fragment: isLive)
+            CROSS JOIN LATERAL (
+                SELECT c.original_transaction_id, c.bucket, c.send_by FROM repricer.price_changes c
+                WHERE \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
+                    AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
+                    -- OFFSET 0: asked for each change by itself, never of all at once. And compared with 0, which the
+                    -- planner believes of nearly all: where it expects few it reads the whole queue, and sorts it.
+                    AND (
+                        NOT \(fragment: StoreCallQueries.isInFlight(
+                            "c.original_transaction_id", bucket: "c.bucket"))
+                        AND NOT EXISTS (
+                            SELECT 1 FROM repricer.inbox i
+                            WHERE i.original_transaction_id = c.original_transaction_id
+                                AND i.error IS NULL OFFSET 0)
+                    )::integer <> 0
+                -- More than wanted: another process may have locked some.
+                ORDER BY c.send_by LIMIT \(limit + spare(limit))
+            ) c
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+            WHERE (SELECT is_ours FROM claim) AND NOT (SELECT is_paused FROM repricer.service_controls)
+            ORDER BY c.send_by LIMIT \(limit)
+            FOR UPDATE OF s SKIP LOCKED
+            """, locked)
+    }
+
+    private static func locked(_ rows: Rows) throws -> Locked {
+        var locked = Locked()
+        for row in rows {
+            let id = try row.text("original_transaction_id")
+            guard locked.stored[id] == nil && locked.unreadable[id] == nil else { continue }
+            locked.ids.append(id)
+            do {
+                locked.stored[id] = try SubscriptionQueries.read(row)
+                locked.versions[id] = try row.text("version")
+            } catch  where isDataFault(error) {
+                locked.unreadable[id] = "\(error)"
+            }
+        }
+        return locked
+    }
+}

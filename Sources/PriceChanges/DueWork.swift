@@ -1,0 +1,148 @@
+import Calls
+import Facts
+import Synchronization
+
+/// What one process finds to do, and what it remembers of that.
+///
+/// A transaction left open for hours keeps every index entry of finished work alive, and a look from the beginning of
+/// an index then steps over all of them. So when such a look gets slow, the next ones begin where the last one found
+/// the first live entry, and a look at everything takes a twentieth of the time at most. What comes back below a
+/// floor waits for that look.
+final class DueWork: Sendable {
+    /// A look at everything that takes no longer is always one.
+    private static let cheap: Duration = .milliseconds(3)
+    private static let share = 20
+    private static let pauseMax: Duration = .seconds(10)
+    /// Milliseconds by which a row may have been written later than its instants say.
+    private static let writingTime: Int64 = 30_000
+
+    struct Found: Sendable {
+        /// While everything is paused nothing is claimed and nothing sent again.
+        var controls: ServiceControlQueries.Everything
+        var open: StoreCallQueries.Waiting
+        /// Earliest deadline first.
+        var due: [DueQueries.Due]
+    }
+
+    private struct Memory {
+        var floors: [DueQueries.Queue: Int64] = [:]
+        var wakeFloor: Int64?
+        var leaseFloor: Int64?
+        var everythingAt: ContinuousClock.Instant?
+        var isPaused = false
+    }
+
+    private let memory = Mutex(Memory())
+    private let engine: CallEngine
+    private let kind: PriceChangeKind
+
+    init(engine: CallEngine, kind: PriceChangeKind) {
+        self.engine = engine
+        self.kind = kind
+    }
+
+    /// Wakes what is due and looks at what there is to do, as a rule in one round trip. `isThorough` looks at everything,
+    /// whatever it costs.
+    func look(wakes: Int, isThorough: Bool) async throws -> Found {
+        try await engine.pool.read { connection in
+            if let clock = engine.sharedClock, !clock.isKnown { try clock.follow(connection) }
+            return try look(wakes: wakes, isThorough: isThorough, on: connection)
+        }
+    }
+
+    func look(
+        wakes: Int, isThorough: Bool, on connection: isolated LedgerConnection
+    ) throws -> Found {
+        let now = engine.clock.nowMilliseconds()
+        let realNow = engine.realClock.nowMilliseconds()
+        let started = ContinuousClock.now
+        let known = memory.withLock { $0 }
+        var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
+        let floors = everything ? nil : known
+        var (awoken, controls, open, due, _) = try connection.ask(
+            DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
+            ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
+            // While everything is paused nobody looks for changes.
+            known.isPaused ? .answered([]) : earliest(from: floors, realNow: realNow),
+            engine.sharedClock?.following ?? .answered(()))
+        let isPaused = controls.isPaused
+        if awoken > 0, !everything {
+            // What woke may lie below every floor.
+            everything = true
+            (open, due) = try connection.ask(
+                engine.waiting(kind),
+                isPaused ? .answered([]) : earliest(from: nil, realNow: realNow))
+        } else if known.isPaused, !isPaused {
+            due = try connection.ask(earliest(from: floors, realNow: realNow))
+        }
+        if isPaused { due = [] }
+        let took = ContinuousClock.now - started
+        memory.withLock { memory in
+            memory.isPaused = isPaused
+            if !isPaused {
+                memory.floors = Dictionary(due.map { ($0.queue, $0.sendBy) }) { first, _ in first }
+            }
+            if awoken < wakes { memory.wakeFloor = now - Self.writingTime }
+            let written = realNow - Self.writingTime
+            memory.leaseFloor = min(open.firstLease ?? written, written)
+            guard everything else { return }
+            memory.everythingAt =
+                took <= Self.cheap || isPaused
+                ? nil : ContinuousClock.now + min(took * Self.share, Self.pauseMax)
+        }
+        return Found(controls: controls, open: open, due: due)
+    }
+
+    private func earliest(from floors: Memory?, realNow: Int64) -> Question<[DueQueries.Due]> {
+        guard let floors else { return DueQueries.earliest(realNow: realNow) }
+        return DueQueries.earliest(
+            floors.floors.map { (queue: $0.key, floor: $0.value) }, realNow: realNow)
+    }
+}
+
+/// The order in which due queues are served.
+struct DueOrder: Sendable {
+    /// A bucket's queues, earliest deadline first.
+    struct Turn: Sendable {
+        var due: [DueQueries.Due]
+        /// UTC milliseconds: only changes with a deadline until then; nil: whichever.
+        var until: Int64?
+
+        var bucket: Int { due.first?.queue.bucket ?? -1 }
+    }
+
+    /// Changes whose deadlines lie this close together are as urgent as one another.
+    static let closeMin: Int64 = 60_000
+    /// Of the time that is left: what is due in sixteen days may be overtaken by what is due a day later.
+    static let closeShare: Int64 = 16
+    /// As many as there are buckets.
+    static let places = 64
+
+    /// First the turns of what is as urgent as the most urgent change; then, for slots that this leaves, all others.
+    /// `place` of `places` on the way round is where a lane begins while there is time: far from where others do, since
+    /// a bucket that was served moves to the end, and its neighbours to its place.
+    static func turns(_ due: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
+        guard let first = due.first?.sendBy else { return [] }
+        let close = max(closeMin, (first - now) / closeShare)
+        let until = max(first, now) + close
+        let urgent = byBucket(due.filter { $0.sendBy <= until })
+        // Where time is short all begin with the most urgent: who finds it taken goes on to the next.
+        let start = close == closeMin ? 0 : urgent.count * (place % places) / places
+        return (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
+            + byBucket(due).map { Turn(due: $0, until: nil) }
+    }
+
+    private static func byBucket(_ due: [DueQueries.Due]) -> [[DueQueries.Due]] {
+        var places: [Int: Int] = [:]
+        var turns: [[DueQueries.Due]] = []
+        for one in due {
+            if let index = places[one.queue.bucket] {
+                turns[index].append(one)
+            } else {
+                places[one.queue.bucket] = turns.count
+                turns.append([one])
+            }
+        }
+        return turns
+    }
+}

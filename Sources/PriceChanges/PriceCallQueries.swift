@@ -1,0 +1,268 @@
+package import Facts
+package import Postgres
+
+/// What the calls of price changes do to their changes.
+package enum PriceCallQueries {
+    /// The state of the call `r` for the engine. Nothing of it is sent any more when its batch was withdrawn, its last
+    /// instant has passed (`send_by`: sent now, it would take effect a renewal later), a notification has settled its
+    /// changes, or one of them is held back and another is not. While its batch is paused or its storefront halted it is
+    /// held back.
+    package static func gate(endpoint: String, now: Int64) -> CallGate {
+        CallGate(
+            .priceChange, endpoint: endpoint, now: now,
+            state: """
+                SELECT coalesce(bool_or(p.is_over) OR bool_or(p.is_held) AND NOT bool_and(p.is_held), true)
+                        AS is_over,
+                    bool_or(p.is_held) AS is_held
+                FROM (
+                    SELECT b.state <> 'approved' OR p.send_by < \(timestamp: now) AS is_over,
+                        b.is_paused OR b.halted_storefronts ? p.storefront AS is_held
+                    FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
+                    WHERE p.original_transaction_id = r.subject AND p.request_reference_id = r.call_id
+                        AND p.bucket = r.bucket AND p.state IN ('sending', 'unknown')
+                ) p
+                """,
+            othersWait: SubjectWork.waits)
+    }
+
+    /// Marks the changes that calls carry as sending; in two statements however many they are. A line that names a call
+    /// that is new stands nowhere yet.
+    package static func claim(_ calls: [StoreCall], now: Int64) -> [SQL] {
+        guard let bucket = calls.first?.bucket else { return [] }
+        let changes = calls.flatMap { call in call.carries.map { (call.subject, $0, call.callID) } }
+        return [
+            """
+            -- name: claimChanges
+            UPDATE repricer.price_changes c SET state = 'sending', reason = NULL,
+                request_reference_id = t.call, sent_at = \(timestamp: now)::timestamptz,
+                state_since = \(timestamp: now)::timestamptz, next_attempt_at = NULL,
+                planned_effective_at = NULL, called_sku = c.current_sku,
+                called_dependent_skus = c.current_dependent_skus, former_skus = NULL
+            FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
+                \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
+            WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+                AND c.bucket = \(bucket)::smallint AND c.state = 'queued'
+            """,
+            """
+            -- name: recordClaims
+            INSERT INTO repricer.price_change_history
+                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT t.id, t.change_id, \(timestamp: now)::timestamptz, 'sending', 'request',
+                t.call::text, NULL
+            FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
+                \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
+            """,
+        ]
+    }
+
+    /// Those whose changes a fold has settled, by call id.
+    package static func settled(
+        among calls: [StoreCall], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        let rows = try connection.query(
+            """
+            -- name: settledCalls
+            SELECT t.call FROM unnest(\(calls.map(\.subject))::text[],
+                \(uuids: calls.map(\.callID))::uuid[]) AS t (id, call)
+            WHERE NOT EXISTS (
+                SELECT 1 FROM repricer.price_changes c
+                WHERE c.original_transaction_id = t.id AND c.request_reference_id = t.call
+                    AND c.bucket = \(calls.first?.bucket ?? -1)::smallint
+                    AND c.state IN ('sending', 'unknown')
+                OFFSET 0)
+            """)
+        return Set(try rows.map { try $0.text("call") })
+    }
+
+    /// Those of which a change was refused with the same code before, under another id; by call id. `codes` answers
+    /// `calls` one by one.
+    package static func refusedBefore(
+        _ calls: [StoreCall], codes: [Int64], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        guard !calls.isEmpty else { return [] }
+        let rows = try connection.query(
+            """
+            -- name: refusedBefore
+            SELECT t.call FROM unnest(\(calls.map(\.subject))::text[],
+                \(uuids: calls.map(\.callID))::uuid[], \(codes)::bigint[],
+                \(calls.map { arrayText($0.carries) })::text[]) AS t (id, call, code, changes)
+            WHERE EXISTS (
+                SELECT 1 FROM repricer.store_calls r
+                WHERE r.subject = t.id AND r.call_id <> t.call
+                    AND \(fragment: StoreCallQueries.isInBucket(of: calls))
+                    AND r.state = 'refused' AND r.error_code = t.code
+                    AND r.carries && t.changes::uuid[])
+            """)
+        return Set(try rows.map { try $0.text("call") })
+    }
+
+    // MARK: How calls end
+
+    /// What the end of an attempt does to the changes that a call carries.
+    package enum Fate: Sendable {
+        /// The App Store refused for good: the changes end with its code. `isDoubtful`: an earlier attempt of it
+        /// may have been applied, though no check showed it.
+        case rejected(isDoubtful: Bool)
+        /// The call did not reach Apple or was definitely not applied: judged and sent again later, with a new
+        /// id. A change whose batch was withdrawn meanwhile is withdrawn now. `nextAttemptAt` in real time, UTC
+        /// milliseconds. `isDoubtful`: nobody knows, and checks showed nothing. Statements are still followed for it.
+        case requeued(goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool)
+        /// Nobody knows whether Apple has it.
+        case unknown
+    }
+
+    package struct Ending: Sendable {
+        let call: StoreCall
+        let fate: Fate
+        let reason: String?
+
+        package init(_ call: StoreCall, _ fate: Fate, reason: String?) {
+            self.call = call
+            self.fate = fate
+            self.reason = reason
+        }
+    }
+
+    /// To be sent in one pipeline, in this order, by the holder of the leases: one statement for each fate, however many
+    /// there are.
+    package static func settle(_ endings: [Ending], at: Int64) -> [SQL] {
+        var rejected: [Ending] = []
+        var requeued: [Ending] = []
+        var unknown: [Ending] = []
+        for ending in endings {
+            switch ending.fate {
+            case .rejected: rejected.append(ending)
+            case .requeued: requeued.append(ending)
+            case .unknown: unknown.append(ending)
+            }
+        }
+        var statements: [SQL] = []
+        if !unknown.isEmpty { statements.append(leaveUnknown(unknown, at: at)) }
+        if !requeued.isEmpty { statements.append(requeue(requeued, at: at)) }
+        if !rejected.isEmpty { statements.append(reject(rejected, at: at)) }
+        let freed = (requeued + rejected).map(\.call.subject)
+        if !freed.isEmpty { statements.append(FoldWrites.releaseRoles(freed)) }
+        return statements
+    }
+
+    private static func leaveUnknown(_ endings: [Ending], at: Int64) -> SQL {
+        """
+        -- name: leaveChangesUnknown
+        WITH moved AS (
+            UPDATE repricer.price_changes c SET state = 'unknown', reason = t.reason,
+                state_since = \(timestamp: at)::timestamptz
+            FROM \(fragment: changes(of: endings))
+            WHERE \(fragment: isOpen)
+            RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
+                c.request_reference_id
+        )
+        \(fragment: recordMoved(at: at))
+        """
+    }
+
+    private static func requeue(_ endings: [Ending], at: Int64) -> SQL {
+        """
+        -- name: requeueChanges
+        WITH moved AS (
+            UPDATE repricer.price_changes c SET
+                state = CASE WHEN b.state = 'approved' THEN 'queued' ELSE 'aborted' END,
+                reason = CASE WHEN b.state = 'approved' THEN t.reason ELSE b.state END,
+                ended_at = CASE WHEN b.state = 'approved' THEN NULL
+                    ELSE \(timestamp: at)::timestamptz END,
+                doubtful_since = \(fragment: doubtfulSince), sent_at = NULL,
+                next_attempt_at = t.next_attempt_at,
+                state_since = \(timestamp: at)::timestamptz,
+                goes_alone = c.goes_alone OR t.goes_alone
+            FROM \(fragment: changes(of: endings)), repricer.batches b
+            WHERE b.batch_id = c.batch_id AND \(fragment: isOpen)
+            RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
+                c.request_reference_id
+        )
+        \(fragment: recordMoved(at: at))
+        """
+    }
+
+    private static func reject(_ endings: [Ending], at: Int64) -> SQL {
+        """
+        -- name: rejectChanges
+        WITH moved AS (
+            UPDATE repricer.price_changes c SET state = 'rejected', reason = t.reason,
+                ended_at = \(timestamp: at)::timestamptz,
+                doubtful_since = \(fragment: doubtfulSince),
+                state_since = \(timestamp: at)::timestamptz
+            FROM \(fragment: changes(of: endings))
+            WHERE \(fragment: isOpen)
+            RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
+                c.request_reference_id
+        )
+        \(fragment: recordMoved(at: at))
+        """
+    }
+
+    /// The attempts `t` with each open change that they carry. Found by the subscription, one by one: how many are open
+    /// changes faster than statistics, and a plan that starts from the state reads all that moved since the last vacuum.
+    private static func changes(of endings: [Ending]) -> SQL {
+        """
+        (
+            SELECT e.*, p.change_id, p.bucket FROM unnest(\(endings.map(\.call.subject))::text[],
+                \(uuids: endings.map(\.call.callID))::uuid[], \(texts: endings.map(\.reason))::text[],
+                \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
+                \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[],
+                \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[]
+            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful)
+            CROSS JOIN LATERAL (
+                SELECT p.change_id, p.bucket FROM repricer.price_changes p
+                WHERE p.original_transaction_id = e.id AND p.request_reference_id = e.call
+                    AND p.bucket = \(endings.first?.call.bucket ?? -1)::smallint
+                    AND p.state IN ('sending', 'unknown')
+                OFFSET 0
+            ) p
+        ) t
+        """
+    }
+
+    /// The first call of the change `c` of unknown outcome is remembered for good, whatever becomes of later ones.
+    private static let doubtfulSince: SQL = """
+        CASE WHEN t.is_doubtful THEN coalesce(c.doubtful_since, c.sent_at) ELSE c.doubtful_since END
+        """
+
+    /// The change `c` is the one that `t` names, and is still open: not asked in words that an index on states answers.
+    private static let isOpen: SQL = """
+        c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = t.bucket
+            AND c.request_reference_id = t.call AND (c.state IN ('sending', 'unknown')) IS TRUE
+        """
+
+    /// A line of history for each change that the statement before it moved, and for no other.
+    private static func recordMoved(at: Int64) -> SQL {
+        """
+        INSERT INTO repricer.price_change_history
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, change_id, \(timestamp: at)::timestamptz, state, 'request',
+            request_reference_id::text, reason
+        FROM moved ON CONFLICT DO NOTHING
+        """
+    }
+}
+
+extension PriceCallQueries.Ending {
+    fileprivate var nextAttemptAt: Int64? {
+        switch fate {
+        case .requeued(_, let at, _): at
+        case .rejected, .unknown: nil
+        }
+    }
+
+    fileprivate var goesAlone: Bool {
+        switch fate {
+        case .requeued(let goesAlone, _, _): goesAlone
+        case .rejected, .unknown: false
+        }
+    }
+
+    fileprivate var isDoubtful: Bool {
+        switch fate {
+        case .requeued(_, _, let isDoubtful), .rejected(let isDoubtful): isDoubtful
+        case .unknown: false
+        }
+    }
+}

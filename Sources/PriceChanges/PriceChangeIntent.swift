@@ -1,0 +1,61 @@
+import Facts
+import Foundation
+import JSON
+import Pricing
+
+/// What a request says, kept with the intent: a retry sends the very same words.
+package struct PriceChangeIntent: Hashable, Sendable {
+    package var originalTransactionID: String
+    /// The subscription's original transaction id, which Apple accepts as well as any later one.
+    package var transactionID: String
+    package var requestReferenceID: String
+    package var consistencyToken: String?
+    package var currency: String
+    package var storefront: String
+    package var items: [Item]
+
+    package struct Item: Hashable, Sendable, Codable {
+        package var sku: String
+        /// Milliunits.
+        package var price: Int64
+        package var dependentSKUs: [String]
+    }
+}
+
+extension PriceChangeIntent {
+    /// What is kept as JSON. The ids stand in the row.
+    private struct Words: Decodable {
+        var consistencyToken: String?
+        var currency: String
+        var storefront: String
+        var items: [Item]
+    }
+
+    /// Throws where the stored words can't be read.
+    init(of call: StoreCall) throws {
+        let words = try JSONDecoder().decode(Words.self, from: Data(call.intent.utf8))
+        self.init(
+            originalTransactionID: call.subject, transactionID: call.subject,
+            requestReferenceID: call.callID, consistencyToken: words.consistencyToken,
+            currency: words.currency,
+            storefront: words.storefront, items: words.items)
+    }
+
+    /// As it is kept with the intent.
+    var text: String {
+        var json = JSONWriter()
+        json.object { json in
+            json.text("consistencyToken", consistencyToken)
+            json.text("currency", currency)
+            json.text("storefront", storefront)
+            json.list("items", items) { item, json in
+                json.object {
+                    $0.text("sku", item.sku)
+                    $0.number("price", item.price)
+                    $0.texts("dependentSKUs", item.dependentSKUs)
+                }
+            }
+        }
+        return json.text
+    }
+}

@@ -1,0 +1,187 @@
+package import Calls
+package import Facts
+package import Pricing
+import ServiceKit
+
+/// Calls of Change Subscription Price: each carries one or more changes of one subscription.
+package struct PriceChangeKind: CallKind {
+    package typealias Claimed = ClaimedCall
+
+    package let kind = StoreCall.Kind.priceChange
+    let store: any StoreCalls
+    package let budget: CallBudget
+    package let checkBudget: CallBudget
+    package let policy: CallPolicy
+    let halts: BatchHalts
+
+    package init(
+        store: any StoreCalls, budget: CallBudget, checkBudget: CallBudget, policy: CallPolicy,
+        halts: BatchHalts
+    ) {
+        self.store = store
+        self.budget = budget
+        self.checkBudget = checkBudget
+        self.policy = policy
+        self.halts = halts
+    }
+
+    package func gate(now: Int64) -> CallGate {
+        PriceCallQueries.gate(endpoint: budget.endpoint, now: now)
+    }
+
+    package func send(
+        _ call: StoreCall, _ claimed: ClaimedCall?, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        guard
+            let intent = claimed?.intent
+                ?? (try? PriceChangeIntent(of: call))  // Unreadable: said in the answer.
+        else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
+        return await store.changePrice(intent, leavingBefore: leavingBefore)
+    }
+
+    package func check(_ call: StoreCall) async -> StoreAnswer {
+        await store.look(transactionID: call.subject)
+    }
+
+    package func heed(_ attempts: [Attempt<Self>]) async throws { try await halts.note(attempts) }
+
+    /// Subscriptions under their locks, and what a fold made of their changes.
+    package struct Scene {
+        var subscriptions: SubscriptionQueries.Readable
+        /// Of some of them those that were ever sent.
+        var changes: [String: [TrackedChange]] = [:]
+        var folded: [String: [TrackedChange]] = [:]
+        /// The calls whose changes a fold has settled, this one or an earlier one.
+        var settled: Set<String> = []
+        /// The calls of which a change was refused with the same halting code before.
+        var refusedBefore: Set<String> = []
+    }
+
+    /// One statement locks them all, in one order. What their claims read is not read again, where it still stands.
+    package func lock(
+        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+    ) throws -> (Scene, Set<String>) {
+        let calls = attempts.map(\.call)
+        let ids = calls.map(\.subject)
+        guard attempts.allSatisfy({ $0.claimed?.subscription != nil && $0.call.isFirstAttempt })
+        else {
+            let (subscriptions, ours) = try connection.ask(
+                SubscriptionQueries.lockingAndLoading(ids), StoreCallQueries.holding(calls))
+            return (Scene(subscriptions: subscriptions), ours)
+        }
+        let (versions, ours) = try connection.ask(
+            SubscriptionQueries.lockingVersions(ids), StoreCallQueries.holding(calls))
+        var scene = Scene(subscriptions: ([:], [:]))
+        var written: [String] = []
+        for attempt in attempts {
+            let id = attempt.call.subject
+            guard let claimed = attempt.claimed?.subscription, claimed.version == versions[id]
+            else {
+                written.append(id)
+                continue
+            }
+            scene.subscriptions.stored[id] = claimed.stored
+            scene.changes[id] = claimed.changes
+        }
+        guard !written.isEmpty else { return (scene, ours) }
+        let read = try SubscriptionQueries.loadReadable(written, on: connection)
+        scene.subscriptions.stored.merge(read.stored) { _, read in read }
+        scene.subscriptions.unreadable = read.unreadable
+        return (scene, ours)
+    }
+
+    package func fold(
+        _ attempts: [Attempt<Self>], into scene: inout Scene,
+        on connection: isolated LedgerConnection
+    ) throws {
+        scene.folded = try SubscriptionFolder.fold(
+            attempts.flatMap { $0.statements(of: [$0.call.subject]) },
+            areNew: attempts.allSatisfy(\.isFirstAnswer),
+            // One that can't be read is the fault of those alone whose answer it must take in.
+            into: scene.subscriptions.unreadable.isEmpty ? scene.subscriptions.stored : nil,
+            changes: scene.changes, holdsCalls: true, on: connection)
+        scene.settled = try settled(among: attempts.map(\.call), scene.folded, on: connection)
+        let halting = attempts.compactMap { attempt in
+            attempt.answer.haltsBatch.map { (attempt.call, Int64($0.code)) }
+        }
+        scene.refusedBefore = try PriceCallQueries.refusedBefore(
+            halting.map(\.0), codes: halting.map(\.1), on: connection)
+    }
+
+    private func settled(
+        among calls: [StoreCall], _ folded: [String: [TrackedChange]],
+        on connection: isolated LedgerConnection
+    ) throws -> Set<String> {
+        var settled: Set<String> = []
+        var others: [StoreCall] = []
+        for call in calls {
+            guard let changes = folded[call.subject] else {
+                others.append(call)
+                continue
+            }
+            let isOpen = changes.contains { change in
+                change.requestReferenceID == call.callID
+                    && (change.progress.state == .sending || change.progress.state == .unknown)
+            }
+            if !isOpen { settled.insert(call.callID) }
+        }
+        guard !others.isEmpty else { return settled }
+        return try settled.union(PriceCallQueries.settled(among: others, on: connection))
+    }
+
+    package func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
+        let id = attempt.call.callID
+        // By this answer, or by a notification that overtook it.
+        if scene.settled.contains(id), !attempt.answer.isRefusal {
+            return .applied(Resolution.Proof())
+        }
+        return ResolutionTable(
+            attempt.call, policy, wasRefusedBefore: scene.refusedBefore.contains(id)
+        ).resolve(attempt.answer)
+    }
+
+    package func write(
+        _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
+    ) throws -> [LedgerStatement] {
+        var fates: [PriceCallQueries.Ending] = []
+        for ending in endings {
+            switch ending.resolution {
+            case .applied: continue
+            case .refused(let refusal, let isDoubtful):
+                fates.append(
+                    .init(
+                        ending.call, .rejected(isDoubtful: isDoubtful), reason: refusal.reason))
+            case .released(let release):
+                fates.append(
+                    .init(
+                        ending.call,
+                        .requeued(
+                            goesAlone: release.goesAlone, nextAttemptAt: ending.nextAt,
+                            isDoubtful: release.isDoubtful),
+                        reason: release.reason))
+            case .open(_, let reason, _, _):
+                fates.append(.init(ending.call, .unknown, reason: reason))
+            }
+        }
+        var statements = PriceCallQueries.settle(fates, at: now.milliseconds)
+        guard let scene else { return statements }
+        // Another call of theirs may have waited for the end of this one.
+        let closed = endings.filter { !$0.isOpen }.map(\.call.subject)
+        let unanswered =
+            scene.folded.filter { $0.value.contains(where: \.isUnanswered) }.map(\.key)
+            + closed.filter { scene.folded[$0] == nil }
+        if !unanswered.isEmpty { statements.append(StoreCallQueries.reopen(unanswered)) }
+        return statements
+    }
+}
+
+extension Attempt<PriceChangeKind> {
+    /// An answer to the only call with its id: nobody else was told it, and evidence bears that id.
+    fileprivate var isFirstAnswer: Bool {
+        guard call.isFirstAttempt, newest.isEmpty, case .answered(let words, _) = answer else {
+            return false
+        }
+        return words.statements.count == 1
+            && words.statements.allSatisfy { $0.key.evidenceID == call.callID }
+    }
+}

@@ -1,0 +1,97 @@
+import Batches
+package import Calls
+import Facts
+import Pricing
+import ServiceKit
+
+/// Dates unsent changes anew where an extension moved their renewal: send by, effective date and what waits. A sent
+/// change is the App Store's, and the fold moves it along.
+package struct Redater: Sendable {
+    let engine: CallEngine
+    private let rules = RuleCache()
+
+    private static let perRound = 200
+
+    package init(engine: CallEngine) { self.engine = engine }
+
+    package func round() async throws -> Int {
+        let limit = Self.perRound
+        let (now, environment) = (engine.now, engine.environment)
+        let rules = rules
+        return try await engine.pool.withTransaction { connection in
+            let ids = try RedatingQueries.take(limit: limit, on: connection)
+            guard !ids.isEmpty else { return 0 }
+            let open = try OpenChangeQueries.openChanges(ids, on: connection)
+            let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
+            let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
+            let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            let judge = Judge(
+                rules: try rules.inForce(at: now, on: connection),
+                environment: environment, now: now)
+            var statements: [LedgerStatement] = []
+            for id in ids {
+                guard let changes = open[id], let subscription = stored[id] else { continue }
+                let context = JudgeContext(
+                    openChanges: changes.map(JudgeContext.OpenChange.init),
+                    siblingSKUs: subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
+                    increaseHistory: subscription.increases.past)
+                for change in changes where change.state.isUnsent {
+                    guard change.undoes == nil else {
+                        statements += Self.moveAlong(change, among: changes)
+                        continue
+                    }
+                    statements += Self.redate(
+                        change,
+                        judge.planAnew(
+                            StoredChange(change), facts: subscription.facts, context: context),
+                        now: now)
+                }
+            }
+            if !statements.isEmpty { _ = try connection.pipeline(statements) }
+            return ids.count
+        }
+    }
+
+    /// An undo keeps its distance to the renewal that the change which it takes back is due at: the fold moved that.
+    private static func moveAlong(
+        _ undo: OpenChangeQueries.OpenChange, among changes: [OpenChangeQueries.OpenChange]
+    ) -> [LedgerStatement] {
+        guard let undone = changes.first(where: { $0.changeID == undo.undoes }),
+            undone.dueEffectiveAt != undo.dueEffectiveAt
+        else { return [] }
+        let lead = undo.dueEffectiveAt.milliseconds - undo.sendBy.milliseconds
+        return [
+            RedatingQueries.redate(
+                undo.originalTransactionID, undo.changeID, sendAfter: nil,
+                sendBy: undone.dueEffectiveAt.advanced(by: -lead),
+                effectiveAt: undone.dueEffectiveAt)
+        ]
+    }
+
+    /// One that can't go as it stands is left to be judged when it is due.
+    private static func redate(
+        _ change: OpenChangeQueries.OpenChange, _ plan: PlanRow, now: Instant
+    ) -> [LedgerStatement] {
+        guard plan.fault == nil, let sendBy = plan.sendBy, let effectiveAt = plan.effectiveAt
+        else { return [] }
+        let id = change.originalTransactionID
+        let move = RedatingQueries.redate(
+            id, change.changeID, sendAfter: plan.sendAfter, sendBy: sendBy,
+            effectiveAt: effectiveAt)
+        guard effectiveAt != change.dueEffectiveAt else { return [move] }
+        return [
+            move,
+            OpenChangeQueries.history(
+                id, [change.changeID], change.state, at: now.milliseconds, kind: "judgement",
+                evidenceID: "at \(now.milliseconds)",
+                reason: "renewal_extended: moved from the renewal of "
+                    + "\(change.dueEffectiveAt.text) to \(effectiveAt.text), to be sent by "
+                    + "\(sendBy.text)"),
+        ]
+    }
+}
+
+extension ChangeState {
+    /// Whether no call was made for it yet and one may be.
+    fileprivate var isUnsent: Bool { self == .awaitingApproval || self == .queued }
+}

@@ -1,0 +1,201 @@
+package import Calls
+import Facts
+import Pricing
+package import ServiceKit
+
+/// Takes due work, earliest deadline first, and carries it to the App Store: claim, commit, call, settle.
+///
+/// Several lanes work side by side in one process and any number of processes side by side: a lane claims one
+/// bucket at a time under the subscriptions' locks, so no two ever hold the same subscription. The calls of a claim
+/// are settled in sets, and the next claim does not wait for them.
+package struct Scheduler: Service {
+    package let name = "scheduler"
+    private let engine: CallEngine
+    private let store: any StoreCalls
+    private let limits: Limits
+    private let kind: PriceChangeKind
+    private let claimer: Claimer
+    private let dueWork: DueWork
+    private let claimSize: ClaimSize
+
+    package struct Limits: Sendable {
+        /// nil: no limit. Only for measuring what the rest of the road takes.
+        package var changePricePerSecond: Int? = 50
+        /// Status checks; the canceller spends of the same.
+        package var statusPerSecond = 50
+        /// Claims that are made at a time. More than one is for thousands of calls a second. More than two were no faster on
+        /// two cores (`Deploy/bench dispatch`), and slower beside other processes.
+        package var lanes = 2
+        package var requestsPerClaim = 25
+        /// Calls at a time; further claims wait.
+        package var callsOutMax = 1000
+        package var idleWait: Duration = .milliseconds(100)
+        package var wakesPerRound = 1000
+        package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
+
+        package init() {}
+    }
+
+    private static let roomWait: Duration = .milliseconds(5)
+    /// Without a limit as many claims are made of what one look has found: at a rate of Apple's, too, a look is for all the
+    /// slots of half a second.
+    private static let claimsPerLook = 8
+
+    package init(
+        _ engine: CallEngine, store: any StoreCalls, limits: Limits = Limits(),
+        wait: @escaping CallBudget.Wait = CallBudget.sleep
+    ) {
+        self.engine = engine
+        self.store = store
+        self.limits = limits
+        kind = PriceChangeKind(
+            store: store,
+            budget: CallBudget(
+                pool: engine.pool, endpoint: "change_price", perSecond: limits.changePricePerSecond,
+                clock: engine.clock, wait: wait),
+            checkBudget: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
+            policy: CallPolicy(retry: limits.retry, readsStatusAfterStaleToken: true),
+            halts: BatchHalts(
+                pool: engine.pool, clock: engine.clock, log: engine.log, metrics: engine.metrics))
+        claimer = Claimer(engine: engine)
+        dueWork = DueWork(engine: engine, kind: kind)
+        claimSize = ClaimSize(
+            most: limits.requestsPerClaim, aim: engine.limits.leavesWithin / 2)
+    }
+
+    package func run() async throws {
+        let out = CallsOut()
+        await withTaskCancellationHandler {
+            await withTaskGroup(of: Void.self) { group in
+                // Replicas begin at different buckets, and the lanes of one far from each other.
+                let first = Int.random(in: 0..<DueOrder.places)
+                for lane in 0..<limits.lanes {
+                    let place = first + lane * DueOrder.places / limits.lanes
+                    group.addTask(executorPreference: Alarm.shared) { await runLane(place, out) }
+                }
+            }
+        } onCancel: {
+            out.stop()
+        }
+        await engine.drain(out)
+    }
+
+    private func runLane(_ place: Int, _ out: CallsOut) async {
+        while !Task.isCancelled {
+            do {
+                if let failure = out.takeFailure() { throw failure }
+                let quiet = out.quietFor
+                if quiet > .zero { try await Alarm.shared.wait(for: quiet) }
+                if try await step(place, out, isThorough: false) == 0 {
+                    try await Alarm.shared.wait(for: limits.idleWait)
+                }
+            } catch is CancellationError {
+                return
+            } catch {
+                engine.log.error(
+                    "delivery failed; trying again", ["error": String(describing: error)])
+                engine.metrics.increment("repricer_delivery_failures_total")
+                // A cancelled sleep ends the loop above.
+                try? await Alarm.shared.wait(for: engine.limits.failureWait)
+            }
+        }
+    }
+
+    /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
+    package func round(place: Int = 0) async throws -> Int {
+        try await engine.settled { try await step(place, $0, isThorough: true) }
+    }
+
+    /// Looks at what there is to do, and starts as much of it as there are slots.
+    private func step(_ place: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
+        guard out.count < limits.callsOutMax else {
+            try await Alarm.shared.wait(for: Self.roomWait)
+            return 1
+        }
+        let found = try await dueWork.look(
+            wakes: limits.wakesPerRound, isThorough: isThorough)
+        let controls = found.controls
+        // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
+        guard !controls.isHalted || out.count == 0 else { return 0 }
+        let done = try await engine.resume(kind, found.open, controls, out)
+        guard !controls.isPaused, !found.due.isEmpty else { return done }
+        // A probe is out already.
+        guard !controls.isHalted || done == 0 else { return done }
+        let now = engine.clock.nowMilliseconds()
+        return try await done
+            + serve(DueOrder.turns(found.due, now: now, place: place), controls, out)
+    }
+
+    /// Reserves slots and claims as many requests, bucket by bucket: a slot that no request has is lost once
+    /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
+    private func serve(
+        _ turns: [DueOrder.Turn], _ controls: ServiceControlQueries.Everything, _ out: CallsOut
+    ) async throws -> Int {
+        // No more than can leave before the next lease: each costs a handshake, and a new process is to call soon.
+        await store.prepare(min(callsMax(controls), kind.budget.slotsAhead))
+        let slots = try await kind.budget.lease(slotsMax(controls))
+        guard slots.granted > 0 else {
+            guard slots.lease.blockedUntil == nil else { return 0 }
+            try await kind.budget.pause(after: slots)
+            return 1
+        }
+        var free = slots.granted
+        var judged = 0
+        let until = ContinuousClock.now + engine.limits.leavesWithin / 2
+        for turn in turns where free > 0 && mayClaim(slots, until: until, out) {
+            // Asked once more: an answer may have come meanwhile that wants no further calls.
+            guard try await hasRoom(out, until: until), mayClaim(slots, until: until, out)
+            else { break }
+            let started = ContinuousClock.now
+            let claim = try await claimer.claim(turn, limit: min(free, claimSize.next))
+            claimSize.note(claim.calls.count, took: .now - started)
+            judged += claim.judged
+            free -= claim.calls.count
+            engine.launch(
+                claim.calls, of: kind, claimed: claim.claimed, slots: slots, started: started,
+                isProbe: controls.isHalted, out: out)
+        }
+        guard free == 0 else {
+            try await giveBack(slots, used: slots.granted - free)
+            return judged
+        }
+        try await kind.budget.pace(after: slots)
+        return judged
+    }
+
+    private func mayClaim(
+        _ slots: CallSlots, until: ContinuousClock.Instant, _ out: CallsOut
+    ) -> Bool {
+        !slots.isSilenced && out.quietFor == .zero && ContinuousClock.now < until
+            && !Task.isCancelled
+    }
+
+    /// Without a limit of the rate: waits until further calls may be out; false where that takes too long. With one no
+    /// claim waits for calls, since its slots would go by.
+    private func hasRoom(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
+        guard kind.budget.perSecond == nil else { return true }
+        while out.count >= limits.callsOutMax {
+            guard ContinuousClock.now < until else { return false }
+            try await Alarm.shared.wait(for: Self.roomWait)
+        }
+        return true
+    }
+
+    /// While the service has halted one call asks whether the App Store takes calls again.
+    private func callsMax(_ controls: ServiceControlQueries.Everything) -> Int {
+        controls.isHalted ? 1 : limits.requestsPerClaim
+    }
+
+    private func slotsMax(_ controls: ServiceControlQueries.Everything) -> Int {
+        guard kind.budget.perSecond == nil, !controls.isHalted else { return callsMax(controls) }
+        return callsMax(controls) * Self.claimsPerLook
+    }
+
+    private func giveBack(_ slots: CallSlots, used: Int) async throws {
+        // Without a limit nothing was reserved.
+        guard kind.budget.perSecond != nil else { return }
+        _ = try await engine.pool.read { connection in
+            try connection.pipeline([kind.budget.giveBack(slots, used: used)])
+        }
+    }
+}

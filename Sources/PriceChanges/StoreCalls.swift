@@ -1,0 +1,44 @@
+import AppStore
+package import Calls
+import Pricing
+
+/// The two calls that delivery needs. The live one is the App Store client; tests script their own.
+package protocol StoreCalls: StatusCalls {
+    /// Nothing of it leaves once `leavingBefore` has passed: somebody else may have taken the call over.
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer
+    /// So many calls are about to leave, each at an instant that it must keep.
+    func prepare(_ calls: Int) async
+}
+
+extension StoreCalls {
+    package func prepare(_ calls: Int) async {}
+}
+
+extension LiveStoreCalls: StoreCalls {
+    package func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        let call: PriceChangeCall
+        do {
+            call = try PriceChangeCall(
+                requestReferenceID: intent.requestReferenceID,
+                consistencyToken: intent.consistencyToken,
+                currency: intent.currency, storefront: intent.storefront,
+                items: intent.items.map {
+                    PriceChangeCall.Item(
+                        sku: $0.sku, priceMilliunits: $0.price, dependentSKUs: $0.dependentSKUs)
+                })
+        } catch {
+            return .invalid(error)
+        }
+        let outcome = await client.changePrice(
+            transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
+        return StoreAnswer(outcome) { StoreWords([$0.event]) }
+    }
+
+    package func prepare(_ calls: Int) async {
+        await client.prepare(calls)
+    }
+}

@@ -1,0 +1,278 @@
+import AppStore
+import Calls
+import Facts
+package import Pricing
+package import ServiceKit
+
+/// Reads the App Store's notification history into the inbox: failed ones first, then everything.
+///
+/// A window of time is read in slices of a day, a slice in pages of twenty. After each page the database knows
+/// where reading stands, so a process that dies costs one page. Windows and slices overlap, because Apple does not
+/// say whether the edges count: what is read twice has no second effect.
+package struct HistoryReader: Sendable {
+    package struct Limits: Sendable {
+        /// A slice is what an expired page token costs.
+        package var sliceFor: Duration = .seconds(86_400)
+        /// Failures are few.
+        package var failuresSliceFor: Duration = .seconds(30 * 86_400)
+        /// The next window begins this long before the last one's end: clocks differ, entries come late.
+        package var overlap: Duration = .seconds(3600)
+        /// From Apple's limit of days, for the time that a request needs.
+        package var edge: Duration = .seconds(3600)
+        package var retry = Backoff(first: .milliseconds(500), max: .seconds(10))
+        package var attemptsMax = 5
+        /// Of one slice, after expired tokens.
+        package var restartsMax = 3
+        package var pagesPerSliceMax = 50_000
+
+        package init() {}
+    }
+
+    let calls: any HistoryCalls
+    let door: any NotificationDoor
+    let pool: LedgerPool
+    let budget: CallBudget
+    let lease: HeldLease
+    let clock: any WallClock
+    let environment: StoreEnvironment
+    let limits: Limits
+    let progress: @Sendable (HistorySummary) -> Void
+
+    /// Reads from `since`, or from where the last reading ended, to now. What it had read counts in `summary`
+    /// also when it throws.
+    func read(since: Instant?, into summary: inout HistorySummary) async throws {
+        let now = clock.nowMilliseconds()
+        let position = try await pool.withConnection { connection in
+            try await connection.read { try HistoryQueries.load(on: $0) }
+        }
+        var start = since?.milliseconds ?? Self.start(position, limits.overlap)
+        let oldest = oldestStart()
+        if start < oldest {
+            summary.isCutShort = since != nil || position.readThrough.map { $0 < oldest } ?? false
+            start = oldest
+        }
+        summary.since = Instant(milliseconds: start)
+        var readThrough = position.readThrough
+        if let open = position.window, open.start <= start {
+            try await finish(open, readThrough: &readThrough, into: &summary)
+            start = max(start, open.end - limits.overlap.milliseconds)
+        }
+        guard start < now else { return }
+        let window = HistoryQueries.Window(start: start, end: now)
+        try await finish(window, readThrough: &readThrough, into: &summary)
+    }
+
+    private static func start(_ position: HistoryQueries.Position, _ overlap: Duration) -> Int64 {
+        if let open = position.window { return open.start }
+        return position.readThrough.map { $0 - overlap.milliseconds } ?? 0
+    }
+
+    private func finish(
+        _ window: HistoryQueries.Window, readThrough: inout Int64?,
+        into summary: inout HistorySummary
+    ) async throws {
+        var window = window
+        while true {
+            // A question stays the same for all its pages, so its start is moved only before the first.
+            if window.pageToken == nil { window.sliceStart = max(window.sliceStart, oldestStart()) }
+            try await save(window)
+            let end = sliceEnd(of: window)
+            if window.sliceStart < end { try await readSlice(&window, until: end, into: &summary) }
+            window.pageToken = nil
+            if end < window.end {
+                window.sliceStart = end - 1
+            } else if window.pass == .failures {
+                window.pass = .everything
+                window.sliceStart = window.start
+            } else {
+                break
+            }
+        }
+        // Nothing that Apple still has lies before the oldest instant, so a window from there joins always.
+        let joins = window.start <= max(readThrough ?? .min, oldestStart())
+        let finished = window
+        let isOurs = try await pool.withTransaction { connection in
+            try HistoryQueries.finish(
+                finished, joins: joins, lease: lease.name, owner: lease.owner, on: connection)
+        }
+        guard isOurs else { throw ReconcileError.leaseLost }
+        if joins { readThrough = max(readThrough ?? .min, window.end) }
+        summary.through = Instant(milliseconds: window.end)
+    }
+
+    private func sliceEnd(of window: HistoryQueries.Window) -> Int64 {
+        let span =
+            switch window.pass {
+            case .failures: limits.failuresSliceFor
+            case .everything: limits.sliceFor
+            }
+        return min(window.end, window.sliceStart + span.milliseconds)
+    }
+
+    private func save(_ window: HistoryQueries.Window) async throws {
+        let isOurs = try await pool.withTransaction { connection in
+            try HistoryQueries.save(
+                window, lease: lease.name, owner: lease.owner, on: connection)
+        }
+        guard isOurs else { throw ReconcileError.leaseLost }
+    }
+
+    /// Reads the pages of a slice from its stored token on.
+    private func readSlice(
+        _ window: inout HistoryQueries.Window, until end: Int64, into summary: inout HistorySummary
+    ) async throws {
+        var restarts = 0
+        var sequence = PageSequence(
+            resumingAt: window.pageToken, pagesMax: limits.pagesPerSliceMax)
+        while true {
+            let answer = try await page(
+                from: window.sliceStart, until: end, onlyFailures: window.pass == .failures,
+                token: window.pageToken)
+            guard case .page(let page) = answer else {
+                if case .staleStart = answer {
+                    // Further on each time, so this ends, whatever Apple's clock says.
+                    let next = window.sliceStart + limits.edge.milliseconds
+                    window.sliceStart = max(next, oldestStart())
+                    guard window.sliceStart < end else { return }
+                } else {
+                    restarts += 1
+                    guard restarts <= limits.restartsMax else {
+                        throw ReconcileError.brokenAnswer("page tokens expire again and again")
+                    }
+                }
+                summary.restarts += 1
+                window.pageToken = nil
+                sequence = PageSequence(resumingAt: nil, pagesMax: limits.pagesPerSliceMax)
+                try await save(window)
+                continue
+            }
+            try await take(page, into: &summary)
+            switch sequence.step(after: page) {
+            case .done: return
+            case .broken(let why): throw ReconcileError.brokenAnswer(why)
+            case .next(let token):
+                window.pageToken = token
+                try await save(window)
+            }
+        }
+    }
+
+    private enum PageAnswer {
+        case page(NotificationHistoryPage)
+        /// The token has expired, or belongs to another question.
+        case staleToken
+        /// The span's start has become too old while it was read.
+        case staleStart
+    }
+
+    /// One page, asked for until it comes.
+    private func page(
+        from start: Int64, until end: Int64, onlyFailures: Bool, token: String?
+    ) async throws -> PageAnswer {
+        var failures = 0
+        var random = SystemRandomNumberGenerator()
+        while true {
+            try await budget.takeOne()
+            let request: NotificationHistoryRequest
+            do throws(HistoryRequestFault) {
+                request = try NotificationHistoryRequest(
+                    startAt: Instant(milliseconds: start), endAt: Instant(milliseconds: end),
+                    onlyFailures: onlyFailures, now: Instant(milliseconds: clock.nowMilliseconds()),
+                    environment: environment)
+            } catch {
+                // Its days ran out while it was read: the rest begins at a later start.
+                if case .startTooFarBack = error { return .staleStart }
+                throw ReconcileError.refused("\(error)")
+            }
+            switch await calls.history(request, paginationToken: token) {
+            case .answered(let page, _): return .page(page)
+            case .throttled(let until, _): try await budget.block(until: until)
+            case .refused(let code, let message, _):
+                let isStaleToken =
+                    token != nil
+                    && (code == .paginationTokenExpired || code == .invalidPaginationToken)
+                if isStaleToken { return .staleToken }
+                if code == .startDateTooFarInPast { return .staleStart }
+                guard code.disposition(onRetry: true) == .retrySame else {
+                    throw ReconcileError.refused("\(code): \(code.meaning ?? message)")
+                }
+                failures += 1
+                try await backOff(after: failures, "\(code)", &random)
+            case .unknownOutcome(let reason, _), .notSent(let reason):
+                failures += 1
+                try await backOff(after: failures, reason, &random)
+            }
+        }
+    }
+
+    private func backOff(
+        after failures: Int, _ reason: String, _ random: inout SystemRandomNumberGenerator
+    ) async throws {
+        guard failures < limits.attemptsMax else { throw ReconcileError.storeAway(reason) }
+        try await budget.wait(limits.retry.delay(attempt: failures, random: &random))
+    }
+
+    /// The page is taken only when each of its notifications is: else it is read again.
+    private func take(
+        _ page: NotificationHistoryPage, into summary: inout HistorySummary
+    ) async throws {
+        let answers = await withTaskGroup(of: DoorAnswer.self) { group in
+            for entry in page.entries {
+                group.addTask { await door.take(entry.signedPayload) }
+            }
+            return await group.reduce(into: [DoorAnswer]()) { $0.append($1) }
+        }
+        for case .unavailable(let why) in answers { throw ReconcileError.databaseAway(why) }
+        summary.add(page, answers)
+        progress(summary)
+    }
+
+    /// The earliest start that Apple accepts, with room for the way there; a fast clock needs more of it.
+    private func oldestStart() -> Int64 {
+        let now = clock.nowMilliseconds()
+        let oldest = NotificationHistoryRequest.oldestStart(
+            at: Instant(milliseconds: now), environment)
+        let second = clock.realDuration(of: .seconds(1)).seconds
+        // Two seconds of real time on the way, in the service clock's milliseconds.
+        let way = second > 0 ? min(2000 / second, 30 * 86_400_000) : 0
+        return oldest.milliseconds + max(limits.edge.milliseconds, Int64(way))
+    }
+}
+
+/// What reading the history brought.
+package struct HistorySummary: Hashable, Sendable {
+    package var since: Instant?
+    /// nil where reading did not reach its end.
+    package var through: Instant?
+    /// Asked for more than Apple keeps.
+    package var isCutShort = false
+    package var pages = 0
+    /// Entries of the history, those told twice counted twice.
+    package var seen = 0
+    package var new = 0
+    package var duplicate = 0
+    /// By code: forged, of another app, of another environment.
+    package var refused: [String: Int] = [:]
+    /// Entries without a signedPayload.
+    package var unreadable = 0
+    /// Slices read from their beginning again, since a page token had expired.
+    package var restarts = 0
+
+    package init() {}
+
+    package var refusedCount: Int { refused.values.reduce(0, +) }
+
+    mutating func add(_ page: NotificationHistoryPage, _ answers: [DoorAnswer]) {
+        pages += 1
+        seen += page.entries.count + page.unreadable
+        unreadable += page.unreadable
+        for answer in answers {
+            switch answer {
+            case .stored(let isNew):
+                if isNew { new += 1 } else { duplicate += 1 }
+            case .refused(let code): refused[code, default: 0] += 1
+            case .unavailable: break
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import ServiceKit
+
+/// Reconciles on a schedule of the service's clock: one replica at a time, once an interval over all of them.
+package struct ReconcileService: Service {
+    package let name = "reconciler"
+    private let reconciler: Reconciler
+    private let every: Duration
+    /// However fast the clock runs, runs and looks at the schedule keep this distance in real time.
+    private let pauseMin: Duration
+    private static let pauseMax: Duration = .seconds(60)
+    /// A run that failed is tried again after so much real time.
+    private static let failureWait: Duration = .seconds(30)
+
+    /// - Parameters:
+    ///   - every: Of the service's clock, from the start of a run to that of the next.
+    ///   - pauseMin: Of real time, from the end of a run to the start of the next.
+    package init(
+        _ reconciler: Reconciler, every: Duration, pauseMin: Duration = .seconds(5)
+    ) {
+        self.reconciler = reconciler
+        self.every = every
+        self.pauseMin = pauseMin
+        Self.describe(reconciler.world.metrics)
+    }
+
+    package func run() async throws {
+        let world = reconciler.world
+        let pause = min(
+            max(world.clock.realDuration(of: every) / 10, pauseMin), Self.pauseMax)
+        while !Task.isCancelled {
+            do {
+                // The first run waits too: a service that is started again and again asks for nothing.
+                try await world.wait(pause)
+                if case .failed = try await runIfDue() { try await world.wait(Self.failureWait) }
+            } catch is CancellationError {
+                return
+            } catch {
+                world.log.error("reconciling failed", ["error": String(describing: error)])
+                try await world.wait(Self.failureWait)
+            }
+        }
+    }
+
+    package enum Turn: Hashable, Sendable {
+        /// Not due, or another replica is at it.
+        case notOurs
+        case ran(Reconciler.Summary)
+        case failed(Reconciler.Summary)
+    }
+
+    /// Runs once if it is due and nobody else is at it.
+    package func runIfDue() async throws -> Turn {
+        let world = reconciler.world
+        let lease = reconciler.lease
+        let start = world.clock.nowMilliseconds()
+        guard try await lease.take(dueAt: start) else { return .notOurs }
+        let next = start + every.milliseconds
+        let (summary, failure) = try await lease.whileRenewing(
+            log: world.log, nextRunAt: { next }, now: { world.clock.nowMilliseconds() }
+        ) {
+            await reconciler.run(since: nil, lease: lease) { _ in }
+        }
+        world.metrics.increment(
+            "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
+        if let failure {
+            world.log.warning("reconciling stopped", ["why": "\(failure)"])
+            return .failed(summary)
+        }
+        if summary.history.new > 0 || summary.looks.drifted > 0 {
+            world.log.notice(
+                "gaps closed",
+                [
+                    "missed": "\(summary.history.new)", "drifted": "\(summary.looks.drifted)",
+                    "pages": "\(summary.history.pages)",
+                ])
+        }
+        return .ran(summary)
+    }
+
+    private static func describe(_ metrics: Metrics) {
+        metrics.describe("repricer_reconcile_runs_total", "Runs of the reconciler, by result.")
+        metrics.describe("repricer_history_pages_total", "Pages of the notification history read.")
+        metrics.describe(
+            "repricer_history_missed_total",
+            "Notifications that only the history brought: they never arrived.")
+        metrics.describe(
+            "repricer_history_refused_total", "Entries of the history that were refused.")
+        metrics.describe(
+            "repricer_drift_total", "Facts that differed from Apple's status, by field.")
+        metrics.describe("repricer_status_looks_total", "Statuses read, by outcome.")
+    }
+}

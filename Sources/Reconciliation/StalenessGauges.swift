@@ -1,0 +1,71 @@
+package import Facts
+package import ServiceKit
+
+/// Keeps the gauges of how old what we know is.
+package struct StalenessGauges: Service {
+    package let name = "staleness"
+    private let pool: LedgerPool
+    private let clock: any WallClock
+    private let metrics: Metrics
+    private let silentAfter: Duration
+    private let every: Duration
+
+    /// - Parameter every: Real time between two readings.
+    package init(
+        pool: LedgerPool, clock: any WallClock, metrics: Metrics, silentAfter: Duration,
+        every: Duration = .seconds(15)
+    ) {
+        self.pool = pool
+        self.clock = clock
+        self.metrics = metrics
+        self.silentAfter = silentAfter
+        self.every = every
+        metrics.describe(
+            "repricer_notification_newest_age_seconds",
+            "Since the newest notification was received, on the service's clock; absent: none was.")
+        metrics.describe(
+            "repricer_inbox_oldest_age_seconds",
+            "Age of the oldest notification that is not folded yet; 0: none waits.")
+        metrics.describe(
+            "repricer_changes_silent",
+            "Open changes of which something should have been heard and nothing was.")
+        metrics.describe(
+            "repricer_history_lag_seconds",
+            "How far behind the notification history is read; absent: it never was.")
+        metrics.describe("repricer_status_looks_open", "Statuses that are still to be read.")
+    }
+
+    package func run() async throws {
+        while !Task.isCancelled {
+            do {
+                try await refresh()
+            } catch is CancellationError {
+                return
+            } catch {
+                // The database is away: the old figures stay, and /readyz says so.
+            }
+            try await Task.sleep(for: every)
+        }
+    }
+
+    package func refresh() async throws {
+        let now = clock.nowMilliseconds()
+        let margin = silentAfter.milliseconds
+        let staleness = try await pool.withConnection { connection in
+            try await connection.read {
+                try StalenessQueries.read(now: now, margin: margin, on: $0)
+            }
+        }
+        func age(_ instant: Int64) -> Double { Double(max(0, now - instant)) / 1000 }
+        if let newest = staleness.newestNotificationAt {
+            metrics.set("repricer_notification_newest_age_seconds", to: age(newest))
+        }
+        metrics.set(
+            "repricer_inbox_oldest_age_seconds", to: staleness.oldestUnfoldedAt.map(age) ?? 0)
+        metrics.set("repricer_changes_silent", to: Double(staleness.silentChanges))
+        if let through = staleness.historyReadThrough {
+            metrics.set("repricer_history_lag_seconds", to: age(through))
+        }
+        metrics.set("repricer_status_looks_open", to: Double(staleness.openLooks))
+    }
+}

@@ -1,0 +1,88 @@
+import Calls
+import Facts
+import Pricing
+import ServiceKit
+
+/// Resolves calls of unknown outcome by reading their subscriptions' statuses; never sends one again.
+struct UnknownOutcomes<Kind: CallKind>: Sendable {
+    private static var perRound: Int { 25 }
+
+    let engine: CallEngine
+    let kind: Kind
+    let settlement: CallSettlement<Kind>
+
+    struct Summary: Hashable, Sendable {
+        var looked = 0
+        var settled = 0
+    }
+
+    func settleAll(into summary: inout Summary) async throws {
+        let realNow = engine.realClock.nowMilliseconds()
+        let buckets = try await engine.pool.withConnection { connection in
+            try await connection.read {
+                try StoreCallQueries.unknownBuckets(kind.kind, realNow: realNow, on: $0)
+            }
+        }
+        for bucket in buckets {
+            var seen: [String] = []
+            while true {
+                let calls = try await take(bucket, besides: seen)
+                guard !calls.isEmpty else { break }
+                seen += calls.map(\.callID)
+                try await settle(calls, into: &summary)
+            }
+        }
+    }
+
+    private func take(_ bucket: Int, besides seen: [String]) async throws -> [StoreCall] {
+        let (gate, realNow) = (
+            kind.gate(now: engine.clock.nowMilliseconds()), engine.realClock.nowMilliseconds()
+        )
+        return try await engine.pool.withTransaction { connection in
+            try StoreCallQueries.takeOverUnknown(
+                gate, bucket: bucket, owner: engine.owner, leaseUntil: engine.leaseUntil,
+                realNow: realNow, limit: Self.perRound, besides: seen, on: connection)
+        }
+    }
+
+    private func settle(_ calls: [StoreCall], into summary: inout Summary) async throws {
+        let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
+            for call in calls {
+                // Each at its own instant; one not checked stays leased, and is due again when that ends.
+                try await kind.checkBudget.takeOne()
+                group.addTask { Attempt(call, await kind.check(call)) }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        var stop: ReconcileError?
+        for attempt in attempts {
+            stop = try await settle(attempt, into: &summary) ?? stop
+        }
+        if let stop { throw stop }
+    }
+
+    private func settle(
+        _ attempt: Attempt<Kind>, into summary: inout Summary
+    ) async throws -> ReconcileError? {
+        let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
+        summary.looked += 1
+        do {
+            _ = try await settlement.settle([attempt], now: now, realNow: realNow)
+        } catch  where isDataFault(error) {
+            try await settlement.quarantine(attempt, because: error, now: now, realNow: realNow)
+        }
+        let isSettled = try await engine.pool.withConnection { connection in
+            try await connection.read { try StoreCallQueries.isSettled(attempt.call, on: $0) }
+        }
+        if isSettled { summary.settled += 1 }
+        switch attempt.answer {
+        case .throttled(let until, _):
+            try await kind.checkBudget.block(until: until)
+            return nil
+        case .refused(let refusal, _) where refusal.meaning == .haltService:
+            return .refused(refusal.codeAndName)
+        case .notSent(let reason): return .storeAway(reason)
+        case .answered, .refused, .unknown: return nil
+        }
+    }
+}

@@ -1,0 +1,224 @@
+import Batches
+import Postgres
+import Pricing
+import TestSupport
+import Testing
+
+@Suite(.database) struct RuleQueriesTests {
+    private static let october = Instant(milliseconds: 1_790_812_800_000)
+    private static let november = Instant(milliseconds: 1_793_491_200_000)
+
+    private static func threshold(_ amount: Int64, from: Instant) -> RuleSet.Threshold {
+        RuleSet.Threshold(
+            storefront: "DEU", currency: "EUR", kind: .annual, amount: amount, validFrom: from,
+            source: .apple)
+    }
+
+    private static func rate(
+        _ billionths: Int64, _ currency: String = "USD", from: Instant
+    ) throws -> RuleSet.ExchangeRate {
+        RuleSet.ExchangeRate(
+            currency: currency, perEuro: try #require(Rate(billionths: billionths)),
+            validFrom: from, source: "ecb")
+    }
+
+    private static func add(
+        _ rules: RuleSet, revision: Int, on connection: PostgresConnection
+    ) async throws {
+        try await connection.transaction { connection in
+            try RuleQueries.add(
+                rules,
+                as: RuleQueries.NewImport(
+                    revision: revision, importedAt: 0, file: "rules.csv", contentSHA256: "00"),
+                on: connection)
+        }
+    }
+
+    private static func load(
+        _ span: RuleQueries.Span, _ now: Instant, _ connection: PostgresConnection
+    ) async throws -> RuleSet {
+        try await connection.read { try RuleQueries.load(span, now, on: $0) }
+    }
+
+    @Test func seed_whenLoaded_isExactlyWhatThePricingTestsJudgeBy() async throws {
+        let connection = try await TestDatabase.connect()
+        let rules = try await Self.load(.at, Instant(milliseconds: 0), connection)
+        await connection.close()
+
+        #expect(Set(rules.thresholds) == Set(RuleSet.shipped.thresholds))
+        #expect(rules.thresholds.count == RuleSet.shipped.thresholds.count)
+        #expect(Set(rules.currencies) == Set(RuleSet.shipped.currencies))
+        #expect(rules.currencies.count == RuleSet.shipped.currencies.count)
+        #expect(rules.alwaysConsent.isEmpty)
+        #expect(rules.exchangeRates.isEmpty)
+    }
+
+    @Test func rules_whenAdded_leaveOlderInstantsAlone() async throws {
+        let connection = try await TestDatabase.connect()
+        var first = RuleSet(thresholds: [], alwaysConsent: [], currencies: [])
+        first.thresholds = [
+            Self.threshold(40_000, from: Self.october), Self.threshold(50_000, from: Self.november),
+        ]
+        first.alwaysConsent = [
+            .init(storefront: "CHL", validFrom: Self.november, source: .apple)
+        ]
+        first.currencies = [
+            .init(
+                currency: Currency(code: "USD", decimals: 0), validFrom: Self.november,
+                source: .apple)
+        ]
+        first.exchangeRates = [
+            try Self.rate(1_100_000_000, from: Self.october),
+            try Self.rate(1_200_000_000, from: Self.november),
+        ]
+        try await Self.add(first, revision: 2, on: connection)
+
+        let before = try await Self.load(.at, Self.october, connection)
+        let after = try await Self.load(.at, Self.november, connection)
+        let later = try await Self.load(.from, Self.october, connection)
+        let all = try await Self.load(.all, Self.october, connection)
+        await connection.close()
+
+        #expect(before.thresholds.filter { $0.storefront == "DEU" }.map(\.amount) == [40_000])
+        #expect(after.thresholds.filter { $0.storefront == "DEU" }.map(\.amount) == [50_000])
+        #expect(before.alwaysConsent.isEmpty)
+        #expect(after.alwaysConsent == first.alwaysConsent)
+        #expect(before.exchangeRates == [first.exchangeRates[0]])
+        #expect(after.exchangeRates == [first.exchangeRates[1]])
+        #expect(before.currencies.first { $0.currency.code == "USD" }?.currency.decimals == 2)
+        #expect(after.currencies.filter { $0.currency.code == "USD" } == first.currencies)
+        #expect(later.exchangeRates == first.exchangeRates)
+        #expect(later.inForce(at: Self.november) == after.inForce(at: Self.november))
+        #expect(all.currencies.count == RuleSet.shipped.currencies.count + 1)
+    }
+
+    @Test func rules_ofTheSameInstant_followTheLastImport() async throws {
+        let connection = try await TestDatabase.connect()
+        for (revision, amount) in [(2, Int64(40_000)), (3, 60_000)] {
+            try await Self.add(
+                RuleSet(
+                    thresholds: [Self.threshold(amount, from: Self.october)], alwaysConsent: [],
+                    currencies: []), revision: revision, on: connection)
+        }
+
+        let rules = try await Self.load(.at, Self.october, connection)
+        let all = try await Self.load(.all, Self.october, connection)
+        await connection.close()
+
+        #expect(rules.thresholds.filter { $0.storefront == "DEU" }.map(\.amount) == [60_000])
+        #expect(
+            all.inForce(at: Self.october).threshold(
+                storefront: "DEU", currency: "EUR", kind: .annual)?.amount == 60_000)
+    }
+
+    @Test func revision_whenTakenByAnother_isRefused() async throws {
+        let connection = try await TestDatabase.connect()
+        let empty = RuleSet(thresholds: [], alwaysConsent: [], currencies: [])
+        try await Self.add(empty, revision: 2, on: connection)
+
+        await #expect {
+            try await Self.add(empty, revision: 2, on: connection)
+        } throws: {
+            ($0 as? PostgresError)?.constraint == "rule_imports_pkey"
+        }
+        await connection.close()
+    }
+
+    @Test func cache_whenAnImportComes_readsTheNewRules() async throws {
+        let connection = try await TestDatabase.connect()
+        let cache = RuleCache()
+        let before = try await connection.read { try cache.inForce(at: Self.october, on: $0) }
+        try await Self.add(
+            RuleSet(
+                thresholds: [Self.threshold(40_000, from: Self.october)], alwaysConsent: [],
+                currencies: []), revision: 2, on: connection)
+
+        let after = try await connection.read { try cache.inForce(at: Self.november, on: $0) }
+        let earlier = try await connection.read {
+            try cache.inForce(at: Instant(milliseconds: 0), on: $0)
+        }
+        await connection.close()
+
+        #expect(Self.german(before) == nil)
+        #expect(Self.german(after) == 40_000)
+        #expect(Self.german(earlier) == nil)
+    }
+
+    @Test func cache_whenTimePasses_followsWhatComesIntoForceAndNothingElse() async throws {
+        let connection = try await TestDatabase.connect()
+        let cache = RuleCache()
+        try await Self.add(
+            RuleSet(
+                thresholds: [
+                    Self.threshold(40_000, from: Self.october),
+                    Self.threshold(50_000, from: Self.november),
+                ], alwaysConsent: [], currencies: []), revision: 2, on: connection)
+        let second: Int64 = 1000
+
+        var seen: [Int64?] = []
+        for instant in [
+            Self.october.advanced(by: -second), Self.october, Self.november.advanced(by: -1),
+            Self.november, Self.november.advanced(by: second), Self.october,
+        ] {
+            seen.append(
+                Self.german(
+                    try await connection.read { try cache.inForce(at: instant, on: $0) }))
+        }
+        await connection.close()
+
+        #expect(seen == [nil, 40_000, 40_000, 50_000, 50_000, 40_000])
+    }
+
+    private static func german(_ rules: RulesInForce) -> Int64? {
+        rules.threshold(storefront: "DEU", currency: "EUR", kind: .annual)?.amount
+    }
+
+    @Test(arguments: [
+        "UPDATE repricer.consent_thresholds SET amount_milliunits = 1",
+        "DELETE FROM repricer.exchange_rates", "TRUNCATE repricer.rule_imports",
+        "INSERT INTO repricer.rule_imports (revision, imported_at, imported_by, file) "
+            + "VALUES (2, '2026-01-01Z', 'somebody', 'x')",
+    ])
+    func pricing_whenItRewritesRules_isRefused(statement: String) async throws {
+        let person = try await TestDatabase.login("paula", memberOf: ["repricer_pricing"])
+        let connection = try await PostgresConnection.connect(person, applicationName: "test")
+
+        await #expect {
+            try await connection.script(statement)
+        } throws: {
+            ($0 as? PostgresError)?.sqlState == .insufficientPrivilege
+        }
+        await connection.close()
+    }
+
+    @Test func pricing_whenItAddsToTheImportOfAnother_isRefused() async throws {
+        let person = try await TestDatabase.login("paula", memberOf: ["repricer_pricing"])
+        let connection = try await PostgresConnection.connect(person, applicationName: "test")
+
+        await #expect {
+            try await connection.script(
+                "INSERT INTO repricer.always_consent_storefronts "
+                    + "(storefront, valid_from, revision, is_required, source) "
+                    + "VALUES ('CHL', '2026-01-01Z', 1, true, 'apple')")
+        } throws: {
+            ($0 as? PostgresError)?.constraint == "always_consent_storefronts_import"
+        }
+        await connection.close()
+    }
+
+    @Test func service_whenItReadsAndWrites_mayOnlyRead() async throws {
+        let person = try await TestDatabase.login("serge", memberOf: ["repricer_service"])
+        let connection = try await PostgresConnection.connect(person, applicationName: "test")
+
+        let rules = try await Self.load(.from, Self.october, connection)
+        #expect(rules.thresholds.count == 56)
+        await #expect {
+            try await Self.add(
+                RuleSet(thresholds: [], alwaysConsent: [], currencies: []), revision: 2,
+                on: connection)
+        } throws: {
+            ($0 as? PostgresError)?.sqlState == .insufficientPrivilege
+        }
+        await connection.close()
+    }
+}

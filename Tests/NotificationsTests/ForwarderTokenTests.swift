@@ -1,0 +1,26 @@
+import Testing
+
+@testable import Notifications
+
+@Suite struct ForwarderTokenTests {
+    @Test(arguments: ["Bearer s3cret", "bearer s3cret", "BEARER s3cret"])
+    func accepts_whenTokenIsRight_isTrue(authorization: String) throws {
+        let token = try #require(ForwarderToken(fileContent: " s3cret\r\n"))
+
+        #expect(token.accepts(authorization))
+    }
+
+    @Test(arguments: [
+        nil, "", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3crets", "Bearer S3cret",
+        "Basic s3cret", "s3cret",
+    ])
+    func accepts_whenTokenIsWrong_isFalse(authorization: String?) throws {
+        let token = try #require(ForwarderToken(fileContent: "s3cret"))
+
+        #expect(!token.accepts(authorization))
+    }
+
+    @Test func init_whenFileIsBlank_isNil() {
+        #expect(ForwarderToken(fileContent: " \n") == nil)
+    }
+}

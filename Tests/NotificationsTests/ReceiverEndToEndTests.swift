@@ -1,0 +1,172 @@
+import AppStore
+import Facts
+import JOSE
+import Postgres
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Notifications
+
+@Suite(.database) struct ReceiverEndToEndTests {
+    /// 2026-06-01T00:00:00Z.
+    static let now: Int64 = 1_780_272_000_000
+    static let day: Int64 = 86_400_000
+
+    static func payload(_ uuid: String, bundleID: String = "com.example.app") -> String {
+        """
+        {"notificationType":"TEST","notificationUUID":"\(uuid)","version":"2.0",
+        "signedDate":\(now - 1000),
+        "data":{"bundleId":"\(bundleID)","environment":"Sandbox"}}
+        """
+    }
+
+    static func withReceiver(
+        _ body: @Sendable (ReceiverWorld, CertificateAuthority) async throws -> Void
+    ) async throws {
+        let authority = try CertificateAuthority(validFrom: now - day, validUntil: now + day)
+        let verifier = NotificationVerifier(
+            verifier: try JWSVerifier(roots: authority.trustedRoots()),
+            bundleID: "com.example.app", appAppleID: nil, environment: .sandbox)
+        let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 2)
+        let store = NotificationStore(pool: pool)
+        let intake = NotificationIntake(
+            check: appStoreCheck(verifier), clock: ManualClock(now),
+            metrics: Metrics(), store: store)
+        try await ReceiverWorld.run(intake: intake, conninfo: TestDatabase.url) { world in
+            try await body(world, authority)
+        }
+        await pool.close()
+    }
+
+    static func body(_ signedPayload: String) -> String {
+        #"{"signedPayload":"\#(signedPayload)"}"#
+    }
+
+    static func sign(_ text: String, by authority: CertificateAuthority) throws -> String {
+        try authority.signer().sign(Array(text.utf8))
+    }
+
+    @Test func post_whenAppleSignedIt_isInTheDatabaseToTheByte() async throws {
+        try await Self.withReceiver { world, authority in
+            let signed = try Self.sign(Self.payload("u1"), by: authority)
+
+            let first = try await world.post(Self.body(signed))
+            let again = try await world.post(Self.body(signed))
+
+            #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":true}\n")
+            #expect(again.text == "{\"stored\":true,\"new\":false,\"understood\":true}\n")
+            let connection = try await TestDatabase.connect()
+            let stored = try await connection.read { try EvidenceQueries.stored("u1", on: $0) }
+            let kept = try #require(stored)
+            guard case .packed(let bytes, let headers) = kept.evidence else {
+                Issue.record("not packed")
+                return
+            }
+            let packed = PackedPayload(bytes: bytes, headers: headers.map(\.text))
+            #expect(try packed.text() == signed)
+            #expect(kept.notificationUUID == "u1")
+            #expect(kept.receivedAt == Self.now)
+            await connection.close()
+        }
+    }
+
+    @Test func post_whenSomebodyElseSignedIt_answers403AndKeepsNothing() async throws {
+        try await Self.withReceiver { world, authority in
+            let forger = try CertificateAuthority(
+                validFrom: Self.now - Self.day, validUntil: Self.now + Self.day)
+            let forged = try Self.sign(Self.payload("u1"), by: forger)
+            let foreign = try Self.sign(
+                Self.payload("u2", bundleID: "com.example.other"), by: authority)
+            let good = try Self.sign(Self.payload("u3"), by: authority)
+
+            let status1 = try await world.post(Self.body(forged)).status
+            #expect(status1 == 403)
+            let status2 = try await world.post(Self.body(foreign)).status
+            #expect(status2 == 403)
+            let status3 = try await world.post(Self.body(good + "A")).status
+            #expect(status3 != 200)
+            let status4 = try await world.post(Self.body("not.a.jws")).status
+            #expect(status4 == 400)
+            let connection = try await TestDatabase.connect()
+            #expect(try await connection.query("SELECT FROM repricer.notification_ids").isEmpty)
+            await connection.close()
+        }
+    }
+
+    @Test(arguments: [
+        Array("{".utf8), Array("[1]".utf8), [0xFF, 0x00, 0xFE], [],
+        Array("{\"notificationUUID\":7,\"data\":\"x\"}".utf8),
+        Array((String(repeating: "[", count: 9000)).utf8),
+    ])
+    func post_whenAppleSignedWhatNobodyCanRead_isKeptToTheByte(payload: [UInt8]) async throws {
+        try await Self.withReceiver { world, authority in
+            let signed = try authority.signer().sign(payload)
+
+            let first = try await world.post(Self.body(signed))
+            let again = try await world.post(Self.body(signed))
+
+            #expect(first.status == 200)
+            #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":false}\n")
+            #expect(again.text == "{\"stored\":true,\"new\":false,\"understood\":false}\n")
+            let id = "sha256:\(SHA256Hash.hex(payload))"
+            let connection = try await TestDatabase.connect()
+            let stored = try await connection.read { try EvidenceQueries.stored(id, on: $0) }
+            switch try #require(stored).evidence {
+            case .whole(let text): #expect(text == signed)
+            case .packed(let bytes, let headers):
+                let packed = PackedPayload(bytes: bytes, headers: headers.map(\.text))
+                #expect(try packed.text() == signed)
+            }
+            await connection.close()
+        }
+    }
+
+    @Test func post_whenManyComeAtOnce_storesEachOnce() async throws {
+        try await Self.withReceiver { world, authority in
+            let signed = try (0..<40).map { try Self.sign(Self.payload("u\($0)"), by: authority) }
+
+            let statuses = try await withThrowingTaskGroup(of: Int.self) { group in
+                for payload in signed + signed {
+                    group.addTask { try await world.post(Self.body(payload)).status }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+
+            #expect(statuses == Array(repeating: 200, count: 80))
+            let connection = try await TestDatabase.connect()
+            #expect(try await connection.query("SELECT FROM repricer.notifications").count == 40)
+            await connection.close()
+        }
+    }
+
+    @Test func pages_whenABatchExists_showItEscapedAndLinked() async throws {
+        let id = "00000000-0000-7000-8000-00000000000a"
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
+                row_count, submitted_at)
+            VALUES ('\(id)', '<b>&"spring"', 'c', 'h', '2026-01-01Z', 1, '2026-01-01Z');
+            """)
+        await connection.close()
+
+        try await Self.withReceiver { world, _ in
+            let index = try await world.get("/")
+            let page = try await world.get("/batches/\(id)")
+
+            #expect(index.status == 200)
+            #expect(index.text.contains("&lt;b&gt;&amp;&quot;spring&quot;"))
+            #expect(index.text.contains("href=\"/batches/\(id)\""))
+            #expect(!index.text.contains("<b>"))
+            #expect(
+                index.headers["Content-Security-Policy"]?.hasPrefix("default-src 'none'") == true)
+            #expect(page.status == 200)
+            #expect(page.text.contains("rows add up"))
+            let status5 = try await world.get("/batches/\(id.dropLast())b").status
+            #expect(status5 == 404)
+            let status6 = try await world.get("/batches/%27%3B").status
+            #expect(status6 == 404)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+import Reports
+import ServiceKit
+import Synchronization
+import Testing
+
+@testable import Notifications
+
+@Suite struct SecretWatchTests {
+    private struct Unreadable: Error, CustomStringConvertible {
+        let description = "the file is being written"
+    }
+
+    /// The file, as the watch finds it at each look; nil is unreadable.
+    private final class File: Sendable {
+        let text = Mutex<String?>("first\n")
+
+        func read() throws -> String {
+            guard let text = text.withLock({ $0 }) else { throw Unreadable() }
+            return text
+        }
+    }
+
+    @Test func look_theFileChanges_theNewSecretCountsAndTheOldNoLonger() throws {
+        let (file, secret, watch, log) = try Self.make()
+        let before = watch.look()
+
+        file.text.withLock { $0 = " second \n" }
+        let changed = watch.look()
+
+        #expect(before == .unchanged)
+        #expect(changed == .replaced)
+        #expect(watch.look() == .unchanged)
+        #expect(secret.isEqual(to: Array("second".utf8)))
+        #expect(!secret.isEqual(to: Array("first".utf8)))
+        #expect(log.lines.withLock { $0 }.filter { $0.contains("second") } == [])
+    }
+
+    @Test func look_theFileIsUnusable_theSecretFromBeforeStaysAndOneLineSaysSo() throws {
+        let metrics = Metrics()
+        let (file, secret, watch, log) = try Self.make(metrics)
+
+        file.text.withLock { $0 = nil }
+        let outcomes = [watch.look(), watch.look()]
+        let stale = metrics.render()
+        file.text.withLock { $0 = "\n" }
+        let empty = watch.look()
+        file.text.withLock { $0 = "first" }
+        let mended = watch.look()
+
+        #expect(
+            outcomes == [
+                .refused("the file is being written"), .refused("the file is being written"),
+            ])
+        #expect(stale.contains("repricer_secret_stale{secret=\"token\"} 1"))
+        #expect(empty == .unchanged)
+        #expect(mended == .unchanged)
+        #expect(secret.isEqual(to: Array("first".utf8)))
+        #expect(log.lines.withLock { $0 }.filter { $0.contains("unusable") }.count == 1)
+        #expect(metrics.render().contains("repricer_secret_stale{secret=\"token\"} 0"))
+    }
+
+    private final class Lines: Sendable {
+        let lines = Mutex<[String]>([])
+    }
+
+    private static func make(
+        _ metrics: Metrics = Metrics()
+    ) throws -> (File, SharedSecret, SecretWatch, Lines) {
+        let file = File()
+        let lines = Lines()
+        let secret = try #require(SharedSecret(fileContent: try file.read()))
+        let watch = SecretWatch(
+            label: "token", secret: secret, reloads: { AsyncStream { $0.finish() } },
+            log: Log(component: "test", sink: { line in lines.lines.withLock { $0.append(line) } }),
+            metrics: metrics, read: { try file.read() })
+        return (file, secret, watch, lines)
+    }
+}

@@ -1,0 +1,114 @@
+import AppStore
+import Calls
+import HTTP
+import JOSE
+import Pricing
+import ServiceKit
+import Synchronization
+import TestSupport
+import Testing
+
+/// Answers whose connection closes in the middle, over real sockets: whether the call was applied is unknown, and a look
+/// settles it. It is never taken for a refusal, nor for the end of an answer.
+@Suite(.database) struct BrokenAnswerTests {
+    private typealias World = DeliveryWorld
+    private static let bundle = "com.example.app"
+
+    @Test(arguments: [
+        "HTTP/1.1 200 OK\r\nContent-Le",
+        "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"signedRenewalInfo\":\"ey",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{\"signedRenewalInfo\":\"ey",
+        // A whole refusal that promises one byte more is none.
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 58\r\n\r\n"
+            + #"{"errorCode":4000001,"errorMessage":"Invalid request."}"#,
+    ])
+    func changePrice_whoseAnswerIsCut_isUnknownAndSettledByALook(_ cut: String) async throws {
+        let authority = try Self.authority()
+        let status = try Self.status(authority)
+        // The first look's answer is cut as well.
+        let looks = Mutex(0)
+        let server = try CutServer { line in
+            guard line.hasPrefix("GET") else { return .cut(cut) }
+            let number = looks.withLock { looks in
+                looks += 1
+                return looks
+            }
+            return number == 1 ? .cut(cut) : .whole(status)
+        }
+        defer { server.stop() }
+        let world = try await World.make()
+        let client = try HTTPClient(baseURL: "http://127.0.0.1:\(server.port)")
+        let store = LiveStoreCalls(client: try Self.client(client, authority, world))
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+
+        _ = try await world.scheduler(calls: store).round()
+        let sent = try await world.changes()
+        let first = try await Self.reconcile(world, store)
+        let between = try await world.changes()
+        let second = try await Self.reconcile(world, store)
+
+        #expect(sent.count == 1 && sent[0].hasPrefix("A unknown "), "\(sent)")
+        #expect(first == [1, 0])
+        #expect(between.count == 1 && between[0].hasPrefix("A unknown"), "\(between)")
+        #expect(second == [1, 1])
+        #expect(try await world.changes() == ["A scheduled"])
+        #expect(try await world.requestStates() == ["answered"])
+        #expect(server.requests.map { $0.prefix(4) } == ["POST", "GET ", "GET "])
+        client.close()
+        await world.close()
+    }
+
+    /// Looked at and settled.
+    private static func reconcile(
+        _ world: World, _ store: LiveStoreCalls
+    ) async throws -> [Int] {
+        world.realClock.advance(by: .seconds(15))
+        let result = try await world.reconciler(
+            ScriptedHistory(), ScriptedDoor(), store: store
+        ).runOnce()
+        let (summary, failure) = try #require(result)
+        #expect(failure == nil)
+        return [summary.unknownLooked, summary.unknownSettled]
+    }
+
+    private static func client(
+        _ http: HTTPClient, _ authority: CertificateAuthority, _ world: World
+    ) throws -> AppStoreClient {
+        AppStoreClient(
+            http: http,
+            token: BearerToken(
+                key: try .generate(), keyID: "KEY", issuerID: "ISSUER", bundleID: bundle,
+                clock: world.clock),
+            clock: world.clock,
+            verifier: try JWSVerifier(roots: authority.trustedRoots()),
+            bundleID: bundle, environment: .production)
+    }
+
+    private static func authority() throws -> CertificateAuthority {
+        try CertificateAuthority(validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
+    }
+
+    /// The status of a subscription whose item A has the increase of `World.row`.
+    private static func status(_ authority: CertificateAuthority) throws -> String {
+        let at = World.start.milliseconds + 1000
+        let signer = try authority.signer()
+        let transaction = """
+            {"originalTransactionId":"1","transactionId":"t-1","bundleId":"\(bundle)",
+            "environment":"Production","signedDate":\(at),"type":"Auto-Renewable Subscription"}
+            """
+        let renewal = """
+            {"originalTransactionId":"1","environment":"Production","autoRenewStatus":1,
+            "signedDate":\(at),"advancedCommerceInfo":{"consistencyToken":"c","period":"P1M",
+            "items":[{"SKU":"A","price":9990,"priceIncreaseInfo":{"status":"SCHEDULED",
+            "price":10990}},{"SKU":"B","price":9990}]}}
+            """
+        return """
+            {"environment":"Production","bundleId":"\(bundle)","data":[
+            {"subscriptionGroupIdentifier":"1","lastTransactions":[
+            {"originalTransactionId":"1","status":1,
+            "signedTransactionInfo":"\(try signer.sign(Array(transaction.utf8)))",
+            "signedRenewalInfo":"\(try signer.sign(Array(renewal.utf8)))"}]}]}
+            """
+    }
+}

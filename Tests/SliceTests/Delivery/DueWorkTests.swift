@@ -1,0 +1,205 @@
+import Calls
+import Facts
+import Foundation
+import Pricing
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import PriceChanges
+
+/// What is found to do, in which order, and at what cost.
+@Suite(.database) struct DueWorkTests {
+    private typealias World = DeliveryWorld
+
+    /// One that a slow machine does not make hold back its calls.
+    private func scheduler(
+        _ world: World, _ store: SilentStore, drainFor: Duration = CallEngine.Limits().drainFor,
+        _ change: (inout Scheduler.Limits) -> Void
+    ) -> Scheduler {
+        var limits = Scheduler.Limits()
+        change(&limits)
+        var engine = CallEngine.Limits()
+        engine.leavesWithin = .seconds(60)
+        engine.leaseFor = .seconds(90)
+        engine.callsPerClaim = limits.requestsPerClaim
+        engine.drainFor = drainFor
+        return Scheduler(world.engine(engine), store: store, limits: limits, wait: { _ in })
+    }
+
+    private func due(_ bucket: Int, _ hours: Int64) -> DueQueries.Due {
+        DueQueries.Due(
+            .init(bucket: bucket, batchID: "batch"),
+            sendBy: World.start.milliseconds + hours * 3_600_000)
+    }
+
+    @Test(arguments: [
+        // Sixteen hours away: one due within an hour of it is as urgent.
+        (hours: [16, 17, 18] as [Int64], urgent: 2), (hours: [16, 16, 16], urgent: 3),
+        // Overdue ones are all as urgent as what is due this minute.
+        (hours: [-500, -1, 0, 1], urgent: 3), (hours: [0, 1], urgent: 1),
+    ])
+    func turns_beginWithWhatIsMostUrgent(hours: [Int64], urgent: Int) {
+        let all = hours.enumerated().map { due($0.offset, $0.element) }
+
+        let turns = DueOrder.turns(all, now: World.start.milliseconds, place: 1)
+
+        #expect(turns.count { $0.until != nil } == urgent)
+        #expect(turns.count == urgent + hours.count, "what is less urgent follows")
+        #expect(turns.prefix(urgent).allSatisfy { $0.until != nil })
+        #expect(
+            Set(turns.prefix(urgent).flatMap(\.due).map(\.queue.bucket)) == Set(0..<urgent))
+    }
+
+    /// Else they would reach for the same bucket, once one of them has served its own and the others move up.
+    @Test(arguments: [(buckets: 64, lanes: 2), (buckets: 64, lanes: 4), (buckets: 10, lanes: 2)])
+    func lanes_beginFarFromEachOther(buckets: Int, lanes: Int) {
+        let all = (0..<buckets).map { due($0, 16) }
+
+        let firsts = (0..<lanes).compactMap { lane in
+            DueOrder.turns(
+                all, now: World.start.milliseconds, place: 50 + lane * DueOrder.places / lanes
+            ).first?.due.first?.queue.bucket
+        }
+
+        for (first, next) in zip(firsts, firsts.dropFirst() + firsts.prefix(1)) {
+            #expect((next - first + buckets) % buckets == buckets / lanes)
+        }
+    }
+
+    /// A change with a minute to go is not to wait for a round past all other queues.
+    @Test func lanes_beginWithTheMostUrgent_whereTimeIsShort() {
+        let all = (0..<64).map { due($0, 0) }
+
+        for place in [0, 31, 63] {
+            let turns = DueOrder.turns(all, now: World.start.milliseconds, place: place)
+            #expect(turns.first?.due.first?.queue.bucket == 0)
+        }
+    }
+
+    @Test func turns_ofNothing_areNone() {
+        #expect(DueOrder.turns([], now: 0, place: 63).isEmpty)
+    }
+
+    /// A handshake for each: a process that begins on a busy machine would be long about them before its first call.
+    @Test func connections_areMadeForTheCallsThatARateAllows_notForAWholeClaim() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.approve(try await world.submit([World.row("1")]))
+        let store = SilentStore(to: [], others: world.store)
+
+        _ = try await scheduler(world, store) { $0.changePricePerSecond = 4 }.round()
+
+        #expect(store.prepared == [4])
+        await world.close()
+    }
+
+    @Test func calls_ofTwoBatches_leaveInTheOrderOfTheirDeadlines() async throws {
+        let world = try await World.make()
+        let ids = (1...40).map { "\($0)" }
+        for id in ids { try await world.subscribe(id) }
+        // Sent to with 40 days to go, the later half may wait four weeks less.
+        let late = try await world.submit(
+            ids.prefix(30).map { World.row($0, line: 2) }, content: "late")
+        let early = try await world.submit(
+            ids.suffix(10).map { World.row($0, line: 2) }, content: "early")
+        try await world.approve(late)
+        try await world.approve(early)
+        try await world.service.withConnection { connection in
+            _ = try await connection.execute(
+                """
+                UPDATE repricer.price_changes SET send_by = \(timestamp: World.start.milliseconds)::timestamptz
+                    + CASE WHEN batch_id = \(uuid: early) THEN interval '2 days' ELSE interval '9 days' END
+                """)
+        }
+
+        try await world.deliver(world.scheduler())
+
+        let order = world.store.calls.map(\.originalTransactionID)
+        #expect(order.count == 40)
+        #expect(Set(order.prefix(10)) == Set(ids.suffix(10)))
+        await world.close()
+    }
+
+    @Test func changesOfAPausedBatch_howeverMany_areNotRead() async throws {
+        let world = try await World.make()
+        let ids = (1...80).map { "\($0)" }
+        for id in ids { try await world.subscribe(id) }
+        let paused = try await world.submitAndApprove(ids.map { World.row($0) })
+        try await world.setPause(paused, true)
+
+        let read = try await world.service.withTransaction { connection in
+            let due = try connection.ask(
+                DueQueries.earliest(realNow: world.realClock.nowMilliseconds()))
+            let rows = try connection.query(
+                """
+                SELECT pg_stat_get_xact_tuples_fetched('repricer.price_changes'::regclass)
+                    + pg_stat_get_xact_tuples_returned('repricer.price_changes'::regclass) AS rows
+                """
+            ).one().int("rows")
+            return (due: due.count, rows: rows)
+        }
+
+        #expect(read.due == 0)
+        #expect(read.rows <= 68, "one a queue")
+        await world.close()
+    }
+
+    /// A retry says what the first call said.
+    @Test(arguments: [nil, "token \"1\""])
+    func intent_asStored_readsBack(token: String?) throws {
+        let intent = PriceChangeIntent(
+            originalTransactionID: "1", transactionID: "1", requestReferenceID: "id",
+            consistencyToken: token, currency: "USD", storefront: "USA",
+            items: [
+                .init(sku: "é\\\u{1}", price: 9990, dependentSKUs: ["B", "C\n"]),
+                .init(sku: "D", price: 1, dependentSKUs: []),
+            ])
+
+        let read = try PriceChangeIntent(
+            of: StoreCall(
+                .priceChange, subject: "1", callID: "id", bucket: 0, carries: ["c"],
+                intent: intent.text))
+
+        #expect(read == intent)
+    }
+
+    /// The next claim does not wait for the calls of the one before.
+    @Test func callWithoutAnAnswer_holdsUpNoOther() async throws {
+        let world = try await World.make()
+        let ids = (1...40).map { "\($0)" }
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(ids.map { World.row($0) })
+        let store = SilentStore(to: ["1", "2", "3", "4", "5"], others: world.store)
+        let scheduler = scheduler(world, store) { _ in }
+        let service = Task { try await scheduler.run() }
+
+        // One not yet sent when the service ends is put back: all have to be out.
+        while world.store.calls.count < 35 || store.asked < 5 { await Task.yield() }
+        service.cancel()
+        store.answer()
+        _ = try? await service.value
+
+        #expect(Set(world.store.applied.values.map(\.originalTransactionID)) == Set(ids))
+        #expect(try await world.changes() == ids.map { _ in "A scheduled" })
+        await world.close()
+    }
+
+    @Test func callWithoutAnAnswer_whenTheServiceEnds_isLeftToWhoTakesItOver() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let store = SilentStore(to: ["1"], others: world.store)
+        let scheduler = scheduler(world, store, drainFor: .milliseconds(50)) { _ in }
+        let service = Task { try await scheduler.run() }
+        while store.asked == 0 { await Task.yield() }
+
+        service.cancel()
+        _ = try? await service.value
+
+        #expect(try await world.changes() == ["A sending"])
+        #expect(try await world.requestStates() == ["sending"])
+        store.answer()
+        await world.close()
+    }
+}

@@ -1,0 +1,233 @@
+import Calls
+import Foundation
+import Notifications
+import Postgres
+import PriceChanges
+import Pricing
+import ServiceKit
+import TestSupport
+import Testing
+
+/// One statement that can't be stored, or one state that can't be, stops nobody else.
+@Suite(.database) struct PoisonTests {
+    private typealias World = DeliveryWorld
+
+    @Test func settlement_answerThatCannotBeStored_stopsNoSiblingAndIsNotSentAgain() async throws {
+        let world = try await World.make()
+        let ids = ["1", "2", "3", "4", "5", "6", "7", "8"]
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(
+            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        let poisoned = PoisonedStore(world.store, victim: "5")
+
+        for _ in 0..<20 { _ = try? await world.scheduler(calls: poisoned).round() }
+        world.realClock.advance(by: .seconds(61))
+        for _ in 0..<20 { _ = try? await world.scheduler(calls: poisoned).round() }
+
+        let changes = try await world.changes()
+        #expect(changes.filter { $0 == "A scheduled" }.count == 7)
+        #expect(changes[4].hasPrefix("A unknown"))
+        #expect(world.store.calls.count == 8)
+        await world.close()
+    }
+
+    @Test func claim_subscriptionWhoseFactsCannotBeRead_stopsNoOther() async throws {
+        let world = try await World.make()
+        // All in one bucket, so that one claim meets them together.
+        let ids = try await world.idsOfOneBucket(5)
+        for id in ids { try await world.subscribe(id) }
+        try await world.submitAndApprove(
+            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        let owner = try await TestDatabase.connect()
+        _ = try await owner.execute(
+            """
+            UPDATE repricer.subscriptions SET items = '[{"sku": 1, "renews": "odd"}]'
+            WHERE original_transaction_id = \(ids[0])
+            """)
+        await owner.close()
+
+        try await world.deliver(world.scheduler())
+
+        #expect(try await world.changes().filter { $0 == "A scheduled" }.count == 4)
+        #expect(try await world.changes().contains("A queued facts_unreadable"))
+        await world.close()
+    }
+
+    @Test func projector_notificationThatCannotBeStored_isSetAsideAndStopsNoOther() async throws {
+        let world = try await World.make()
+        let ids = (1...40).map { "10000000\($0)" }
+        for id in ids { try await world.receive("good-\(id)", of: id) }
+        for id in ids.prefix(3) {
+            // Signed in the year 20000, which is no instant that a fold could order.
+            try await world.receive("bad-\(id)", of: id, at: 568_971_820_800)
+        }
+        for id in ids.prefix(3) { try await world.receive("later-\(id)", of: id, at: 2) }
+
+        let projector = Projector(pool: world.service, log: .silent, metrics: Metrics())
+        #expect(try await projector.foldOnce() == 46)
+
+        #expect(try await projector.foldOnce() == 0)
+        #expect(try await world.inbox() == ids.prefix(3).map { "bad-\($0)" })
+        #expect(try await world.count("subscription_events") == 43)
+        await world.close()
+    }
+
+    @Test func fold_lateStatementReopensAChange_theUnsentOneOfTheItemYields() async throws {
+        let world = try await World.make()
+        let day: Int64 = 86_400_000
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1", dependents: ["B"])])
+        try await world.deliver(world.scheduler())
+        // Its item is gone from the renewal of day 40, so it ends, and another batch takes its place.
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 40 * day), items: ["B"]))
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 80 * day), items: ["A", "B"]))
+        world.clock.set(World.start.advanced(by: 81 * day).milliseconds)
+        #expect(try await world.changes() == ["A cancelled item_missing_at_renewal"])
+        try await world.submit([World.row("1", to: 11990, line: 3)], content: "second")
+
+        // A statement from before says that the subscriber only paused: the period began on day 80.
+        try await world.tell(
+            World.renewed(
+                "1", at: World.start.advanced(by: 39 * day), items: ["A", "B"],
+                purchased: World.start.advanced(by: 41 * day)))
+
+        #expect(
+            try await world.changes() == ["A scheduled", "A ineligible conflict_open_change"])
+        #expect(try await world.count("dependency_roles") == 2)
+        await world.close()
+    }
+
+    @Test func projector_lateStatementReopensASentChange_theLaterCallWins() async throws {
+        let world = try await World.make()
+        let day: Int64 = 86_400_000
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        try await world.deliver(world.scheduler())
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 40 * day), items: ["B"]))
+        try await world.tell(
+            World.renewed("1", at: World.start.advanced(by: 80 * day), items: ["A", "B"]))
+        world.clock.set(World.start.advanced(by: 81 * day).milliseconds)
+        let second = try await world.submit([World.row("1", to: 11990, line: 3)], content: "2nd")
+        try await world.approve(second)
+        try await world.deliver(world.scheduler())
+
+        try await world.tell(
+            World.renewed(
+                "1", at: World.start.advanced(by: 39 * day), items: ["A", "B"],
+                purchased: World.start.advanced(by: 41 * day)))
+
+        #expect(
+            try await world.changes() == [
+                "A invalidated replaced_by_a_later_change", "A scheduled",
+            ]
+        )
+        await world.close()
+    }
+}
+
+extension DeliveryWorld {
+    /// What the receiver leaves behind: the evidence, and work for the projector. A `status` beyond 32 bits
+    /// can't be stored.
+    func receive(
+        _ uuid: String, of id: String, at: Int64 = 1, type: String = "SUBSCRIBED"
+    ) async throws {
+        let transaction = Self.jws(
+            """
+            {"originalTransactionId":"\(id)","transactionId":"\(id)","type":"Auto-Renewable Subscription",
+            "purchaseDate":1000,"signedDate":1000,"currency":"USD","storefront":"USA",
+            "advancedCommerceInfo":{"items":[{"SKU":"A","price":9990}],"period":"P1M"}}
+            """)
+        let payload = Self.jws(
+            """
+            {"notificationType":"\(type)","subtype":"INITIAL_BUY","notificationUUID":"\(uuid)","signedDate":\(at * 1000),
+            "data":{"status":1,"signedTransactionInfo":"\(transaction)"}}
+            """)
+        let stored = try await NotificationStore(pool: service).storeArrivals(
+            [
+                Arrival(
+                    notificationUUID: uuid, signedAtMilliseconds: at * 1000, type: type,
+                    subtype: "INITIAL_BUY", originalTransactionID: id, understood: true,
+                    evidence: .whole(payload))
+            ], receivedAt: now.milliseconds)
+        #expect(stored == [true])
+    }
+
+    private static func jws(_ payload: String) -> String {
+        let part = Data(payload.utf8).base64EncodedString()
+            .replacingOccurrences(of: "+", with: "-").replacingOccurrences(of: "/", with: "_")
+            .replacingOccurrences(of: "=", with: "")
+        return "e30.\(part).AA"
+    }
+
+    func idsOfOneBucket(_ count: Int) async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT n::text AS id FROM generate_series(1, 2000) n
+                WHERE repricer.bucket_of(n::text) = 7 ORDER BY n LIMIT \(count)
+                """
+            ).map { try $0.text("id") }
+        }
+    }
+
+    /// The notifications set aside or waiting.
+    func inbox() async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(
+                "SELECT notification_uuid FROM repricer.inbox ORDER BY notification_uuid"
+            ).map { try $0.text("notification_uuid") }
+        }
+    }
+
+    /// A renewal, or another statement of its period.
+    static func renewed(
+        _ id: String, at: Instant, items: [String], purchased: Instant? = nil
+    ) -> SubscriptionEvent {
+        let next = at.advanced(by: 40 * 86_400_000)
+        return SubscriptionEvent(
+            key: .init(signedAt: at, evidenceID: "renewed-\(id)-\(at.milliseconds)"),
+            source: .notification, originalTransactionID: id, type: "DID_RENEW", status: 1,
+            transaction: TransactionStatement(
+                transactionID: "t-\(id)-\(at.milliseconds)", purchasedAt: purchased ?? at,
+                originalPurchaseAt: start, expiresAt: next, reason: "RENEWAL", storefront: "USA",
+                currency: "USD", period: "P1M",
+                items: items.map { TransactionStatement.Item(sku: $0, price: 9990) }),
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, renewalAt: next, consistencyToken: "renewed", period: "P1M",
+                items: items.map { RenewalStatement.Item(sku: $0, price: 9990) }))
+    }
+}
+
+/// Answers for one subscription with a text that PostgreSQL cannot hold.
+private struct PoisonedStore: StoreCalls {
+    private let store: ScriptedStore
+    private let victim: String
+
+    init(_ store: ScriptedStore, victim: String) {
+        self.store = store
+        self.victim = victim
+    }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        poison(
+            await store.changePrice(intent, leavingBefore: leavingBefore),
+            intent.originalTransactionID)
+    }
+
+    func look(transactionID: String) async -> StoreAnswer {
+        poison(await store.look(transactionID: transactionID), transactionID)
+    }
+
+    private func poison(_ answer: StoreAnswer, _ id: String) -> StoreAnswer {
+        guard id == victim, case .answered(var words, let reply) = answer else { return answer }
+        for index in words.statements.indices {
+            words.statements[index].renewal?.items?.append(RenewalStatement.Item(sku: "\u{0}"))
+        }
+        return .answered(words, reply)
+    }
+}

@@ -1,0 +1,113 @@
+import Calls
+import Facts
+import Pricing
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import PriceChanges
+
+/// How often the scheduler waits for the database: at 50 calls a second that is most of what it does.
+@Suite(.database) struct RoundTripTests {
+    private typealias World = DeliveryWorld
+
+    private static func trips(_ pool: LedgerPool) async throws -> Int {
+        try await pool.withConnection { await $0.tripCount }
+    }
+
+    /// What a repetition takes: the first time statements are prepared and rules read.
+    private func frugalPool() async throws -> LedgerPool {
+        LedgerPool(
+            conninfo: try await TestDatabase.login("frugal", memberOf: ["repricer_service"]),
+            applicationName: "frugal", size: 1)
+    }
+
+    @Test func look_takesOneTrip_andOneMoreWhenSomethingWoke() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let work = DueWork(engine: world.engine(), kind: world.priceKind())
+        let now = World.start.milliseconds
+
+        let (trips, found) = try await world.service.read { connection in
+            func look(on connection: isolated LedgerConnection) throws -> (trips: Int, due: Int) {
+                let before = connection.tripCount
+                let found = try work.look(wakes: 10, isThorough: false, on: connection)
+                return (connection.tripCount - before, found.due.count)
+            }
+            let first = try look(on: connection)
+            let asleep = try connection.execute(
+                """
+                UPDATE repricer.price_changes
+                SET is_ready = false, send_after = \(timestamp: now)
+                """)
+            let woken = try look(on: connection)
+            return ([first.trips, woken.trips], [first.due, asleep, woken.due])
+        }
+
+        #expect(found == [1, 1, 1])
+        #expect(trips[0] == 1)
+        // One more unless the look was at everything anyway.
+        #expect(trips[1] <= 2)
+        await world.close()
+    }
+
+    @Test func look_whilePausedAndAfter_findsWhatIsDueOnceItGoesOn() async throws {
+        let world = try await World.make()
+        try await world.subscribe("1")
+        try await world.submitAndApprove([World.row("1")])
+        let work = DueWork(engine: world.engine(), kind: world.priceKind())
+        func due() async throws -> Int {
+            try await work.look(wakes: 10, isThorough: false).due.count
+        }
+
+        let before = try await due()
+        try await world.setPause(nil, true)
+        let paused = try await [due(), due()]
+        try await world.setPause(nil, false)
+        let after = try await [due(), due()]
+
+        #expect(before == 1)
+        #expect(paused == [0, 0])
+        #expect(after == [1, 1])
+        await world.close()
+    }
+
+    @Test func claimAndSettlement_takeThreeTripsEach() async throws {
+        let world = try await World.make()
+        for id in ["1", "2"] { try await world.subscribe(id) }
+        try await world.submitAndApprove(["1", "2"].map { World.row($0) })
+        let pool = try await frugalPool()
+        let claimer = Claimer(engine: world.engine(pool: pool))
+        let settlement = CallSettlement(pool: pool, kind: world.priceKind(pool), log: .silent)
+        let realNow = World.start.milliseconds
+        var taken: [[Int]] = []
+
+        for _ in 0..<2 {
+            let due = try await pool.read {
+                try $0.ask(DueQueries.earliest(realNow: realNow))
+            }
+            let turn = try #require(
+                DueOrder.turns(due, now: realNow, place: 0).first, "something is due")
+            let start = try await Self.trips(pool)
+            let claim = try await claimer.claim(turn, limit: 1)
+            let claimed = try await Self.trips(pool)
+            let call = try #require(claim.calls.first)
+            let ours = try await settlement.settle(
+                [
+                    Attempt(
+                        call,
+                        .answered(
+                            [World.scheduled(call.subject)], StoreReply(httpStatus: 200)))
+                ], now: world.now, realNow: realNow)
+            #expect(ours == [call.callID])
+            taken.append([claimed - start, try await Self.trips(pool) - claimed])
+        }
+
+        #expect(taken.last == [3, 3])
+        #expect(try await world.changes() == ["A scheduled", "A scheduled"])
+        #expect(try await world.requestStates() == ["answered", "answered"])
+        await pool.close()
+        await world.close()
+    }
+}

@@ -1,0 +1,148 @@
+import Calls
+import PriceChanges
+import Pricing
+import Synchronization
+
+/// An App Store that answers as the test says: the next scripted answer, else "applied".
+final class ScriptedStore: StoreCalls {
+    enum Reply: Sendable {
+        case applied
+        /// Applied, and the answer lost.
+        case lost
+        case unavailable
+        case refused(StoreRefusal.Meaning, code: Int)
+        case throttled(until: Instant)
+        case notSent
+        /// Answered as if applied, and nothing happened.
+        case ignored
+    }
+
+    struct State {
+        var replies: [Reply] = []
+        var calls: [PriceChangeIntent] = []
+        var looks = 0
+        var looksThrottledUntil: Instant?
+        /// Storefronts without a price: their calls are refused with 4000134.
+        var unpriced: Set<String> = []
+        /// What a status says of these subscriptions' renewals.
+        var renewals: [String: Instant] = [:]
+        var applied: [String: PriceChangeIntent] = [:]
+        /// The last one of each subscription.
+        var latest: [String: PriceChangeIntent] = [:]
+
+        mutating func apply(_ intent: PriceChangeIntent) {
+            applied[intent.requestReferenceID] = intent
+            latest[intent.transactionID] = intent
+        }
+    }
+
+    private let state = Mutex(State())
+    private let now: @Sendable () -> Instant
+
+    init(_ replies: [Reply] = [], now: @escaping @Sendable () -> Instant) {
+        self.now = now
+        state.withLock { $0.replies = replies }
+    }
+
+    var calls: [PriceChangeIntent] { state.withLock { $0.calls } }
+    var looks: Int { state.withLock { $0.looks } }
+    /// Intents applied, by request id: each once, however often it was sent.
+    var applied: [String: PriceChangeIntent] { state.withLock { $0.applied } }
+
+    /// What was called and never answered takes effect now.
+    func applyLate() {
+        state.withLock { state in
+            for call in state.calls { state.apply(call) }
+        }
+    }
+
+    /// From now on no look is answered otherwise.
+    func throttleLooks(until: Instant) { state.withLock { $0.looksThrottledUntil = until } }
+
+    /// Calls for these storefronts are refused from now on.
+    func setUnpriced(_ storefronts: Set<String>) { state.withLock { $0.unpriced = storefronts } }
+
+    /// From now on a status tells this renewal of a subscription that no call of ours has changed.
+    func setRenewal(_ transactionID: String, at renewal: Instant) {
+        state.withLock { $0.renewals[transactionID] = renewal }
+    }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        let reply = state.withLock { state in
+            state.calls.append(intent)
+            if state.unpriced.contains(intent.storefront) {
+                return Reply.refused(.haltStorefront, code: 4_000_134)
+            }
+            return state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()
+        }
+        switch reply {
+        case .applied:
+            state.withLock { $0.apply(intent) }
+            return .answered([statement(intent, source: .response)], StoreReply(httpStatus: 200))
+        case .lost:
+            state.withLock { $0.apply(intent) }
+            return .unknown(reason: "timed out", StoreReply())
+        case .unavailable: return .unknown(reason: "500", StoreReply(httpStatus: 500))
+        case .refused(let meaning, let code):
+            return .refused(
+                StoreRefusal(code: code, name: "code_\(code)", message: "no", meaning: meaning),
+                StoreReply(httpStatus: 400))
+        case .throttled(let until): return .throttled(until: until, StoreReply(httpStatus: 429))
+        case .notSent: return .notSent(reason: "connection refused")
+        case .ignored:
+            guard let before = state.withLock({ $0.latest[intent.transactionID] }) else {
+                return .answered([untouched(intent.transactionID)], StoreReply(httpStatus: 200))
+            }
+            var statement = statement(before, source: .response)
+            statement.key = .init(
+                signedAt: statement.key.signedAt, evidenceID: intent.requestReferenceID)
+            return .answered([statement], StoreReply(httpStatus: 200))
+        }
+    }
+
+    func look(transactionID: String) async -> StoreAnswer {
+        let (intent, until) = state.withLock { state in
+            state.looks += 1
+            return (state.latest[transactionID], state.looksThrottledUntil)
+        }
+        if let until { return .throttled(until: until, StoreReply(httpStatus: 429)) }
+        guard let intent else {
+            return .answered([untouched(transactionID)], StoreReply(httpStatus: 200))
+        }
+        return .answered([statement(intent, source: .status)], StoreReply(httpStatus: 200))
+    }
+
+    private func statement(
+        _ intent: PriceChangeIntent, source: SubscriptionEvent.Source
+    ) -> SubscriptionEvent {
+        let id = source == .response ? intent.requestReferenceID : "status:\(now().milliseconds)"
+        let usual = ["A", "B"]
+        let asked = intent.items.map(\.sku)
+        return SubscriptionEvent(
+            key: .init(signedAt: now(), evidenceID: id), source: source,
+            originalTransactionID: intent.originalTransactionID,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, consistencyToken: "next",
+                items: (Set(usual).isSuperset(of: asked) ? usual : asked).map { sku in
+                    // The price that is paid: nothing stays scheduled.
+                    let changed = intent.items.first { $0.sku == sku && $0.price != 9990 }
+                    return RenewalStatement.Item(
+                        sku: sku, price: changed?.price ?? 9990,
+                        increaseStatus: changed == nil ? nil : "SCHEDULED",
+                        increasePrice: changed?.price)
+                }))
+    }
+
+    /// The status of a subscription that no call of ours has changed.
+    private func untouched(_ transactionID: String) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: now(), evidenceID: "status:\(now().milliseconds)"),
+            source: .status, originalTransactionID: transactionID, status: 1,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, renewalAt: state.withLock { $0.renewals[transactionID] },
+                consistencyToken: "of the status",
+                items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) }))
+    }
+}

@@ -1,0 +1,196 @@
+import Facts
+import FoldStories
+import Notifications
+import Postgres
+import Pricing
+import TestSupport
+import Testing
+
+/// Random stories in random pieces through PostgreSQL, several folders at once: each subscription ends as its
+/// ordered story does, in every table.
+@Suite(.database) struct FoldOrderDatabaseTests {
+    private static let subscriptions = 40
+
+    @Test func folder_randomPiecesFromSeveralConnections_endAsTheOrderedStories() async throws {
+        let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let pool = LedgerPool(conninfo: conninfo, applicationName: "service", size: 3)
+        let stories = (1...Self.subscriptions).map { number in
+            RandomStory(
+                seed: UInt64(7000 + number), id: String(number), steps: 4 + number % 9
+            ).withOneChange()
+        }
+        let owner = try await TestDatabase.connect()
+        for story in stories { try await Self.submit(story, on: owner) }
+        let first = try #require(stories.flatMap(\.events).map(\.key.signedAt).min())
+        // A line that contradicts a state may stand in another month than the state.
+        _ = try await owner.read {
+            try MonthPartitions.prepare(
+                .history, now: first.milliseconds, monthsAhead: 12, on: $0)
+        }
+        var random = StoryRandom(seed: 7)
+        // Told twice over: once in pieces, once more in other pieces.
+        let pieces = stories.flatMap { story in
+            ArrivalOrder(story.events, random: &random).pieces
+                + ArrivalOrder(story.events, random: &random).pieces
+        }.shuffled(using: &random)
+
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for worker in 0..<3 {
+                group.addTask {
+                    for index in stride(from: worker, to: pieces.count, by: 3) {
+                        try await Self.fold(pieces[index], pool)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+
+        for story in stories { try await Self.compare(story, pool, owner) }
+        let months = try await owner.query(
+            "SELECT DISTINCT tableoid FROM repricer.price_change_history")
+        #expect(months.count > 3)
+        await owner.close()
+        await pool.close()
+    }
+
+    /// A dependent elsewhere that two statements of one millisecond asked for: what is stored names the first, though
+    /// it came last.
+    @Test func folder_ofStatementsNewestFirst_namesTheFirstThatAskedForADependent() async throws {
+        let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let pool = LedgerPool(conninfo: conninfo, applicationName: "service", size: 1)
+        let owner = try await TestDatabase.connect()
+        let story = RandomStory(seed: 576_199_590, steps: 10).withOneChange()
+        try await Self.submit(story, on: owner)
+
+        for event in story.events.reversed() { try await Self.fold([event], pool) }
+
+        try await Self.compare(story, pool, owner)
+        #expect(
+            try await owner.query(
+                """
+                SELECT 1 FROM repricer.dependent_cancellations
+                WHERE state = 'requested' AND is_elsewhere
+                    AND requested_by_evidence = \(story.changes.first?.requestReferenceID ?? "none")
+                """
+            ).count == 1)
+        // Which statement was first is no step of its own: others hear once that it was asked for.
+        #expect(
+            try await owner.query(
+                "SELECT 1 FROM repricer.outbox WHERE type = 'dependent_cancellation.requested'"
+            ).count == 1)
+        await owner.close()
+        await pool.close()
+    }
+
+    private static func fold(_ piece: [SubscriptionEvent], _ pool: LedgerPool) async throws {
+        guard let id = piece.first?.originalTransactionID else { return }
+        try await pool.withTransaction { connection in
+            try SubscriptionQueries.create([id], on: connection)
+            try SubscriptionQueries.lock([id], on: connection)
+            try SubscriptionFolder.fold(piece, on: connection)
+        }
+    }
+
+    /// Stores the story's change as its call left it.
+    private static func submit(_ story: RandomStory, on owner: PostgresConnection) async throws {
+        guard let change = story.changes.first, let sentAt = change.sentAt ?? change.doubtfulSince,
+            let id = story.events.first?.originalTransactionID
+        else { return }
+        let due = change.progress.dueAt?.milliseconds
+        _ = try await owner.execute(
+            """
+            WITH batch AS (
+                INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
+                    row_count, submitted_at)
+                VALUES (\(uuid: change.changeID), 'test', \(change.changeID), '',
+                    \(timestamp: sentAt.milliseconds), 1, \(timestamp: sentAt.milliseconds))
+                RETURNING batch_id
+            )
+            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+                direction, currency, storefront, period, current_price_milliunits,
+                new_price_milliunits, dependent_skus, forecast_consent, forecast_effective_at, send_by,
+                due_effective_at, request_reference_id, state, reason, sent_at, doubtful_since, ended_at,
+                state_since)
+            SELECT \(id), \(uuid: change.changeID), batch_id, 1, \(change.sku),
+                \(change.isIncrease ? "increase" : "decrease"), 'USD', 'USA', 'P1M',
+                \(change.oldPrice), \(change.newPrice), \(change.dependentSKUs)::text[],
+                \(change.isIncrease ? "required" : "none"), \(timestamp: due), \(timestamp: due),
+                \(timestamp: due), \(uuid: change.requestReferenceID),
+                \(change.doubtfulSince == nil ? "sending" : change.progress.state.rawValue),
+                \(change.progress.reason)::text, \(timestamp: change.sentAt?.milliseconds),
+                \(timestamp: change.doubtfulSince?.milliseconds),
+                \(timestamp: change.progress.endedAt?.milliseconds),
+                \(timestamp: change.progress.since.milliseconds)
+            FROM batch
+            """)
+    }
+
+    private static func compare(
+        _ story: RandomStory, _ pool: LedgerPool, _ owner: PostgresConnection
+    ) async throws {
+        guard let id = story.events.first?.originalTransactionID else { return }
+        var ordered = StoredSubscription(id: id, changes: story.changes)
+        ordered.arrive(story.events)
+        let (stored, known) = try await pool.withTransaction { connection in
+            (
+                try SubscriptionQueries.load([id], on: connection)[id],
+                try connection.ask(FoldQueries.knowing(of: [id]))
+            )
+        }
+        let changes = known.changes[id, default: []]
+        let cancellations = known.cancellations[id, default: []]
+        let label = Comment(rawValue: "story of seed \(story.seed)")
+        #expect(stored?.facts == ordered.state.facts, label)
+        #expect(stored?.increases == ordered.state.increases, label)
+        #expect(stored?.seenSKUs == ordered.state.seenSKUs, label)
+        #expect(stored?.foldedThrough == ordered.state.foldedThrough, label)
+        #expect(changes.map(\.progress) == ordered.state.changes.map(\.progress), label)
+        #expect(changes.map(\.sku) == ordered.state.changes.map(\.sku), label)
+        #expect(changes.map(\.dependentSKUs) == ordered.state.changes.map(\.dependentSKUs), label)
+        #expect(
+            Set(cancellations.filter { $0.state != .notNeeded })
+                == Set(ordered.state.cancellations),
+            label)
+        #expect(
+            try await charges(id, owner)
+                == Set(ordered.charges.values.map { "\($0.transactionID) \($0.sku) \($0.price)" }),
+            label)
+        let told = ordered.history.map { "\($0.at.milliseconds) \($0.state.rawValue)" }
+        let history = try await history(id, owner)
+        #expect(Set(history).isSuperset(of: told), label)
+        #expect(
+            try await owner.query(
+                """
+                SELECT 1 FROM repricer.price_changes c WHERE original_transaction_id = \(id)
+                    AND EXISTS (SELECT 1 FROM repricer.price_change_history h
+                        WHERE h.change_id = c.change_id)
+                    AND c.state NOT IN (SELECT h.state FROM repricer.price_change_history h
+                        WHERE h.change_id = c.change_id AND h.occurred_at = (
+                            SELECT max(m.occurred_at) FROM repricer.price_change_history m
+                            WHERE m.change_id = c.change_id))
+                """
+            ).isEmpty, label)
+    }
+
+    private static func charges(
+        _ id: String, _ owner: PostgresConnection
+    ) async throws -> Set<String> {
+        let rows = try await owner.query(
+            """
+            SELECT transaction_id || ' ' || sku || ' ' || price_milliunits AS line
+            FROM repricer.charges WHERE original_transaction_id = \(id)
+            """)
+        return Set(try rows.map { try $0.text("line") })
+    }
+
+    private static func history(
+        _ id: String, _ owner: PostgresConnection
+    ) async throws -> [String] {
+        try await owner.query(
+            """
+            SELECT occurred_at, state FROM repricer.price_change_history
+            WHERE original_transaction_id = \(id)
+            """
+        ).map { "\(try $0.milliseconds("occurred_at")) \(try $0.text("state"))" }
+    }
+}
