@@ -70,11 +70,11 @@ let package = Package(
             swiftSettings: strict),
         tests("ServiceKit"),
         tests("JSONReading"),
-        tests("Pricing", ["FoldStories"]),
+        tests("Pricing", ["TestSupport", "FoldStories"]),
         tests("Postgres", ["TestSupport"]),
-        tests("JOSE"),
-        tests("HTTP", ["ServiceKit"]),
-        tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
+        tests("JOSE", ["ServiceKit"]),
+        tests("HTTP", ["TestSupport", "ServiceKit"]),
+        tests("AppStore", ["TestSupport", "JOSE", "HTTP", "Pricing", "ServiceKit"]),
         tests("Ledger", ["TestSupport", "FoldStories", "Postgres", "Pricing", "ServiceKit"]),
         tests(
             "Orchestrator",
@@ -92,7 +92,7 @@ let package = Package(
                 "TestSupport", "Postgres", "Ledger", "Orchestrator", "JOSE", "HTTP", "ServiceKit",
                 "SandboxStore", "repricer", "appstore-sandbox",
             ]),
-        tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
+        tests("SandboxStore", ["TestSupport", "JOSE", "HTTP", "ServiceKit"]),
         .testTarget(
             name: "TidyTests", dependencies: ["TestSupport", "Pricing"], swiftSettings: strict),
     ]

@@ -169,7 +169,9 @@ import Testing
             SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
             WHERE NOT l.granted AND d.datname = current_database()
             """
-        while try await connection.query(blocked).isEmpty { await Task.yield() }
+        try await eventually("a blocked statement") {
+            try await !connection.query(blocked).isEmpty
+        }
         await connection.close()
     }
 

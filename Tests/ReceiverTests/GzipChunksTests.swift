@@ -1,18 +1,15 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Receiver
 
-@Suite struct GzipChunksTests {
+@Suite(.ownThread) struct GzipChunksTests {
     /// Compressed by gzip itself.
     static func gzip(_ bytes: [UInt8]) throws -> [UInt8] {
         let path = NSTemporaryDirectory() + UUID().uuidString
         try Data(bytes).write(to: URL(fileURLWithPath: path))
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/gzip")
-        process.arguments = ["-n", path]
-        try process.run()
-        process.waitUntilExit()
+        try Program.command(["gzip", "-n", path])
         defer { unlink(path + ".gz") }
         return Array(try Data(contentsOf: URL(fileURLWithPath: path + ".gz")))
     }
