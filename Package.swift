@@ -88,11 +88,11 @@ let package = Package(
             swiftSettings: strict),
         tests("ServiceKit"),
         tests("JSON"),
-        tests("Pricing", ["FoldStories"]),
+        tests("Pricing", ["TestSupport", "FoldStories"]),
         tests("Postgres", ["TestSupport"]),
-        tests("JOSE"),
-        tests("HTTP", ["ServiceKit"]),
-        tests("AppStore", ["JOSE", "HTTP", "Pricing", "ServiceKit"]),
+        tests("JOSE", ["ServiceKit"]),
+        tests("HTTP", ["TestSupport", "ServiceKit"]),
+        tests("AppStore", ["TestSupport", "JOSE", "HTTP", "Pricing", "ServiceKit"]),
         tests(
             "Facts",
             [
@@ -124,7 +124,7 @@ let package = Package(
                 "Reconciliation", "JOSE", "HTTP", "ServiceKit", "SandboxStore", "repricer",
                 "appstore-sandbox",
             ]),
-        tests("SandboxStore", ["JOSE", "HTTP", "ServiceKit"]),
+        tests("SandboxStore", ["TestSupport", "JOSE", "HTTP", "ServiceKit"]),
         .testTarget(
             name: "TidyTests", dependencies: ["TestSupport", "Pricing"], swiftSettings: strict),
     ]

@@ -1,11 +1,12 @@
 import Foundation
 import JOSE
 import Pricing
+import TestSupport
 import Testing
 
 @testable import AppStore
 
-@Suite struct PackedPayloadTests {
+@Suite(.ownThread) struct PackedPayloadTests {
     /// Any three parts: packing asks for no valid signature.
     static func jws(_ payload: String, header: String = "eyJhbGciOiJFUzI1NiJ9") -> String {
         "\(header).\(Base64URL.encode(Array(payload.utf8))).\(Base64URL.encode([UInt8](repeating: 7, count: 64)))"

@@ -1,5 +1,6 @@
 import Glibc
 import ServiceKit
+import TestSupport
 import Testing
 
 @testable import HTTP
@@ -192,7 +193,7 @@ import Testing
         let port = try server.bind()
         let running = Task { try await server.run() }
         let answer = Task {
-            await onOwnThread {
+            try await onOwnThread {
                 let client = try RawClient(port: port)
                 for text in sent { try client.send(text) }
                 return try client.readToEnd()
@@ -204,7 +205,7 @@ import Testing
         mayEnd.open()
         try await running.value
         #expect(server.connectionCount == 0)
-        return try await answer.value.get()
+        return try await answer.value
     }
 
     private static func get(_ path: String) -> String { "GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n" }
@@ -233,7 +234,7 @@ import Testing
         ) { _ in .text(200, "") }
         let port = try server.bind()
         let running = Task { try await server.run() }
-        let result = await onOwnThread {
+        let text = try await onOwnThread {
             let client = try RawClient(port: port)
             try client.send(
                 Self.get("/a") + "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n"
@@ -247,6 +248,6 @@ import Testing
             return text
         }
 
-        #expect(try result.get().hasPrefix("HTTP/1.1 408 "))
+        #expect(text.hasPrefix("HTTP/1.1 408 "))
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import ServiceKit
+import TestSupport
 import Testing
 
 @testable import HTTP
@@ -90,7 +91,7 @@ import Testing
         let client = try client(server.port)
 
         let first = try await client.send(Self.get)
-        while server.closedConnections == 0 { await Task.yield() }
+        try await eventually { server.closedConnections > 0 }
         let second = try await client.send(Self.get)
 
         #expect(first.status == 200 && second.status == 200)
@@ -165,7 +166,7 @@ import Testing
         #expect(error?.code == .notSent)
         #expect(error?.requestMayHaveArrived == false)
         // Its connection was opened, and dropped without a byte of the request.
-        while server.closedConnections == 0 { await Task.yield() }
+        try await eventually { server.closedConnections > 0 }
         server.stop()
     }
 
@@ -173,7 +174,7 @@ import Testing
         let server = try ScriptedServer([[.silence]])
         let client = try client(server.port)
         let sending = Task { try await failure(client) }
-        while server.connections == 0 { await Task.yield() }
+        try await eventually { server.connections > 0 }
 
         sending.cancel()
 

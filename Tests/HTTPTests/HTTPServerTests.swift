@@ -1,6 +1,7 @@
 import Foundation
 import ServiceKit
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import HTTP
@@ -121,7 +122,7 @@ import Testing
             host: "127.0.0.1", port: 0, limits: limits, log: .silent
         ) { _ in .text(200, "") }
         let port = try server.bind()
-        let result = await onOwnThread {
+        let answer = try await onOwnThread {
             // Sent before the server looks: its patience is shorter than the pauses of a busy machine.
             let client = try RawClient(port: port)
             try client.send(Self.get)
@@ -130,7 +131,7 @@ import Testing
             return try client.readToEnd()
         }
 
-        #expect(statuses(try result.get()) == ["200"])
+        #expect(statuses(answer) == ["200"])
     }
 
     @Test func server_whenFull_closesTheIdleConnectionForTheNewOne() async throws {
@@ -172,7 +173,7 @@ import Testing
         let port = try server.bind()
         let running = Task { try await server.run() }
         let answer = Task {
-            await onOwnThread {
+            try await onOwnThread {
                 let idle = try RawClient(port: port)
                 let client = try RawClient(port: port)
                 try client.send(Self.get)
@@ -186,7 +187,7 @@ import Testing
         mayEnd.open()
         try await running.value
 
-        let (text, idle) = try await answer.value.get()
+        let (text, idle) = try await answer.value
         #expect(text.hasSuffix("finished"))
         #expect(text.contains("Connection: close"))
         #expect(idle.isEmpty)

@@ -1,4 +1,5 @@
 import ServiceKit
+import TestSupport
 import Testing
 
 @testable import HTTP
@@ -24,7 +25,7 @@ func parse(
     return messages
 }
 
-@Suite struct MessageParserTests {
+@Suite(.ownThread) struct MessageParserTests {
     static let post = "POST /a?b=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
     static let chunked =
         "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n"

@@ -1,6 +1,7 @@
 import Foundation
 import ServiceKit
 import Synchronization
+import TestSupport
 
 @testable import HTTP
 
@@ -18,19 +19,15 @@ func withServer(
         host: "127.0.0.1", port: 0, tls: tls, limits: limits, log: .silent, handler: handler)
     let port = try server.bind()
     let running = Task { try await server.run() }
-    let result = await onOwnThread { try await body(server, port) }
+    let result: Result<Void, any Error>
+    do {
+        result = .success(try await onOwnThread { try await body(server, port) })
+    } catch {
+        result = .failure(error)
+    }
     running.cancel()
     try await running.value
     try result.get()
-}
-
-func onOwnThread<T: Sendable>(
-    _ body: @Sendable @escaping () async throws -> T
-) async -> Result<T, any Error> {
-    let executor = ThreadExecutor(name: "test")
-    return await withTaskExecutorPreference(executor) {
-        do { return .success(try await body()) } catch { return .failure(error) }
-    }
 }
 
 extension HTTPServerLimits {
@@ -256,15 +253,7 @@ struct TestCertificates: Sendable {
     }
 
     private static func openssl(_ arguments: [String]) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = ["openssl"] + arguments
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw StreamError.lost("openssl \(arguments) failed")
-        }
+        try Program.command(["openssl"] + arguments)
     }
 }
 

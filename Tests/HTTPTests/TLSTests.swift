@@ -1,9 +1,10 @@
 import ServiceKit
+import TestSupport
 import Testing
 
 @testable import HTTP
 
-@Suite struct TLSTests {
+@Suite(.ownThread) struct TLSTests {
     private static let get = HTTPRequest(method: "GET", target: "/a")
 
     private func failure(_ client: HTTPClient) async -> HTTPClientError? {

@@ -1,4 +1,5 @@
 import JOSE
+import ServiceKit
 import Synchronization
 import Testing
 
@@ -127,7 +128,7 @@ import Testing
         try await withThrowingTaskGroup(of: Set<String>.self) { group in
             // On both cores the other root's chain is known and used all the time.
             for _ in 0..<2 {
-                group.addTask {
+                group.addTask(executorPreference: ThreadExecutor(name: "verifier")) {
                     var codes: Set<String> = []
                     while !end.hasCome.load(ordering: .relaxed) {
                         codes.insert(verifier.code(mine))

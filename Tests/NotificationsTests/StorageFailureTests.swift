@@ -169,13 +169,4 @@ import Testing
             """
         ).one().int("n")
     }
-
-    private func eventually(_ condition: () async throws -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while ContinuousClock.now < deadline {
-            if try await condition() { return }
-            await Task.yield()
-        }
-        Issue.record("it never came about")
-    }
 }

@@ -108,9 +108,11 @@ struct TransactionTests {
         let task = Task {
             try await connection.transaction { try $0.script("INSERT INTO t VALUES (1)") }
         }
-        while try await killer.query(
-            "SELECT 1 FROM pg_locks WHERE pid = \(victim) AND NOT granted"
-        ).isEmpty { await Task.yield() }
+        try await eventually("a blocked statement") {
+            try await !killer.query(
+                "SELECT 1 FROM pg_locks WHERE pid = \(victim) AND NOT granted"
+            ).isEmpty
+        }
         try await killer.execute("SELECT pg_terminate_backend(\(victim))")
         let error = await #expect(throws: PostgresError.self) { try await task.value }
 

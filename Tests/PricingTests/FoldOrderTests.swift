@@ -1,8 +1,9 @@
 import FoldStories
 import Pricing
+import TestSupport
 import Testing
 
-@Suite struct FoldOrderTests {
+@Suite(.ownThread) struct FoldOrderTests {
     /// The release build folds 100,000 (`Deploy/test`, step orders); here as many as a debug build does in a
     /// few seconds.
     @Test func fold_randomOrdersWithRepeats_endAsTheOrderedStoryDoes() {

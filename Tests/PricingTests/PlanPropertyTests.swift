@@ -1,8 +1,9 @@
 import Pricing
+import TestSupport
 import Testing
 
 /// Properties over seeded random subscriptions; a failure prints the seed.
-struct PlanPropertyTests {
+@Suite(.ownThread) struct PlanPropertyTests {
     static let seeds: [UInt64] = Array(1...200)
 
     private static func facts(_ random: inout SeededGenerator) -> SubscriptionFacts {

@@ -38,7 +38,7 @@ import Testing
         try await world.until(
             "SELECT state = 'cancel_sent' AS done FROM repricer.dependent_cancellations")
         try await world.until(calls: 1)
-        world.kill()
+        try await world.kill()
         try await world.serve()
         try await world.until(
             "SELECT state = 'confirmed' AS done FROM repricer.dependent_cancellations")

@@ -21,12 +21,13 @@ import Testing
         var deaths = 0
 
         while true {
-            let program = try ServedProgram(roots: roots, database: TestDatabase.url)
+            let program = try Program.receiver(roots: roots, database: TestDatabase.url)
             let answersUntilDeath = deaths < 5 ? Int.random(in: 1...60, using: &random) : Int.max
-            await flood.pour(into: try program.port(), connections: 12) {
-                if $0 == answersUntilDeath { program.killAtOnce() }
+            await flood.pour(into: try await program.port(), connections: 12) {
+                if $0 == answersUntilDeath { program.kill() }
             }
-            program.killAtOnce()
+            program.kill()
+            _ = try await program.end()
             deaths += 1
             try await expectStoredOnce(flood.answered, seed: seed, death: deaths)
             if flood.isOver { break }

@@ -93,16 +93,18 @@ import Testing
         let fate = Fate()
         store.watch { if $0 == callsUntilDeath { fate.strike() } }
         try await store.serving { url in
-            let child = try Child(arguments, try settings(url, store, scratch))
+            let child = try Program(
+                Program.built("repricer"), arguments,
+                environment: try settings(url, store, scratch))
             fate.meet(child)
-            let code = child.wait()
-            #expect(code == (callsUntilDeath == .max ? 0 : nil), "\(child.messages())")
+            let end = try await child.end()
+            #expect(end.code == (callsUntilDeath == .max ? 0 : nil), "\(end)")
         }
         let session: SQL = """
             SELECT pid::text AS text FROM pg_stat_activity
             WHERE datname = current_database() AND pid <> pg_backend_pid()
             """
-        while try await !texts(session).isEmpty { await Task.yield() }
+        try await eventually("the end of its sessions") { try await texts(session).isEmpty }
         return store.watch { _ in }
     }
 
@@ -137,7 +139,7 @@ import Testing
 
 /// Kills a child at a moment that may come before the test knows the child.
 private final class Fate: Sendable {
-    private let state = Mutex((child: Child?.none, isDue: false))
+    private let state = Mutex((child: Program?.none, isDue: false))
 
     func strike() {
         let child = state.withLock { state in
@@ -147,46 +149,11 @@ private final class Fate: Sendable {
         child?.kill()
     }
 
-    func meet(_ child: Child) {
+    func meet(_ child: Program) {
         let isDue = state.withLock { state in
             state.child = child
             return state.isDue
         }
         if isDue { child.kill() }
-    }
-}
-
-/// The program with these arguments.
-private final class Child: Sendable {
-    private let process: Mutex<Process>
-    private let identifier: Int32
-    private let output = Pipe()
-
-    init(_ arguments: [String], _ environment: [String: String]) throws {
-        let process = Process()
-        process.executableURL = ServedProgram.executable
-        process.arguments = arguments
-        process.environment = environment
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = output
-        process.standardError = output
-        try process.run()
-        identifier = process.processIdentifier
-        self.process = Mutex(process)
-    }
-
-    func kill() { Glibc.kill(identifier, SIGKILL) }
-
-    /// Its exit code; nil where a signal ended it.
-    func wait() -> Int32? {
-        process.withLock { process in
-            process.waitUntilExit()
-            return process.terminationReason == .exit ? process.terminationStatus : nil
-        }
-    }
-
-    /// After its end.
-    func messages() -> String {
-        String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
     }
 }

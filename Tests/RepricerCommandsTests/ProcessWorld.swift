@@ -16,11 +16,10 @@ final class ProcessWorld {
     let hooks: WebhookReceiver
     let scratch: ScratchFolder
     let seed: Seed
-    private let folder: URL
     private let urls: [String: String]
     private var settings: [String: String] = [:]
-    private var store: Process?
-    private var service: Process?
+    private var store: Program?
+    private var service: Program?
     private let receiving: Task<Void, any Error>
     private let hookPort: Int
     private(set) var client: HTTPClient?
@@ -33,9 +32,6 @@ final class ProcessWorld {
     private init(_ seed: Seed) async throws {
         self.seed = seed
         scratch = try ScratchFolder()
-        // Built beside the test bundle.
-        folder = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
-            .deletingLastPathComponent()
         urls = [
             "repricerd": try await TestDatabase.login("repricerd", memberOf: ["repricer_service"]),
             "ana": try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]),
@@ -60,37 +56,18 @@ final class ProcessWorld {
 
     // MARK: Processes
 
-    private func launch(_ program: String, _ arguments: [String], _ environment: [String: String])
-        throws -> Process
-    {
-        let process = Process()
-        process.executableURL = folder.appendingPathComponent(program)
-        process.arguments = arguments
-        process.environment = environment
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        let log = FileManager.default
-        let path = "\(scratch.path)/\(program).log"
-        if !log.fileExists(atPath: path) { _ = log.createFile(atPath: path, contents: nil) }
-        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
-        try handle.seekToEnd()
-        process.standardError = handle
-        try process.run()
-        return process
-    }
-
     private func openStore() async throws {
         let data = "\(scratch.path)/store"
         try FileManager.default.createDirectory(
             atPath: data, withIntermediateDirectories: true)
         openedAt = SystemClock().nowMilliseconds()
         try StoreFolder(data).save(seed.file(now: openedAt))
-        store = try launch(
-            "appstore-sandbox",
+        store = try Program(
+            Program.built("appstore-sandbox"),
             [
                 "serve", "--data", data, "--listen", "127.0.0.1:0", "--notify",
                 "http://127.0.0.1:\(listen.number)/notifications",
-            ], [:])
+            ], environment: [:])
         try await eventually("the store's settings") {
             FileManager.default.fileExists(atPath: "\(data)/sandbox.env")
         }
@@ -112,7 +89,7 @@ final class ProcessWorld {
         try FileManager.default.setAttributes(
             [.posixPermissions: 0o600], ofItemAtPath: secret)
         environment["REPRICER_WEBHOOK_SECRET_FILE"] = secret
-        service = try launch("repricer", ["serve"], environment)
+        service = try Program(Program.built("repricer"), ["serve"], environment: environment)
         let port = listen.number
         try await eventually("repricer serve") {
             let client = try? HTTPClient(baseURL: "http://127.0.0.1:\(port)")
@@ -122,18 +99,14 @@ final class ProcessWorld {
     }
 
     /// As `kill -9`; returns when the service is gone.
-    func kill() {
-        guard let service else { return }
-        Foundation.kill(service.processIdentifier, SIGKILL)
-        service.waitUntilExit()
+    func kill() async throws {
+        service?.kill()
+        _ = try await service?.end()
     }
 
     func close() {
-        kill()
-        if let store {
-            Foundation.kill(store.processIdentifier, SIGKILL)
-            store.waitUntilExit()
-        }
+        service?.kill()
+        store?.kill()
         receiving.cancel()
     }
 
@@ -294,21 +267,16 @@ final class ProcessWorld {
         return String(decoding: answer?.body ?? [], as: UTF8.self)
     }
 
-    /// Asks again and again, at the edge of processes; a minute and some months at most.
+    /// Asks again and again, at the edge of processes, which may be away: for a minute and some months at most.
     func eventually(_ what: String, _ isTrue: () async throws -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(60 + 6 * seed.month)
-        while ContinuousClock.now < deadline {
-            if (try? await isTrue()) == true { return }
-            try await Task.sleep(for: .milliseconds(50))
+        do {
+            try await TestSupport.eventually(what, within: .seconds(60 + 6 * seed.month)) {
+                (try? await isTrue()) == true
+            }
+        } catch is NeverCame {
+            let said = service?.saidSoFar.suffix(2000) ?? ""
+            throw NeverCame(what: "\(what), of a service that said: \(said)")
         }
-        let log =
-            (try? String(contentsOfFile: "\(scratch.path)/repricer.log", encoding: .utf8)) ?? ""
-        throw NeverCame(what: what, log: String(log.suffix(2000)))
-    }
-
-    struct NeverCame: Error {
-        var what: String
-        var log: String
     }
 }
 

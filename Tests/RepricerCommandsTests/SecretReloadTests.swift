@@ -13,13 +13,14 @@ import Testing
             validUntil: milliseconds(of: .now) + 86_400_000)
         let token = try Self.write(scratch, "token", "one")
         let secret = try Self.write(scratch, "secret", "uno")
-        let program = try ServedProgram(
+        let program = try Program.receiver(
             roots: try scratch.file("root.pem", authority.rootPEM()), database: TestDatabase.url,
             [
                 "REPRICER_FORWARDER_TOKEN_FILE": token, "REPRICER_V1_SHARED_SECRET_FILE": secret,
             ])
-        defer { program.killAtOnce() }
-        let client = try HTTPClient(baseURL: "http://127.0.0.1:\(program.port())")
+        defer { program.kill() }
+        let client = try HTTPClient(
+            baseURL: "http://127.0.0.1:\(try await program.port())")
         defer { client.close() }
         #expect(try await Self.post("one", "uno", client) == 200)
         #expect(try await Self.post("two", "uno", client) == 401)
@@ -27,20 +28,20 @@ import Testing
 
         _ = try Self.write(scratch, "token", "two")
         program.send(signal: SIGHUP)
-        try program.log(until: "secret replaced")
+        try await program.said(until: "secret replaced")
         #expect(try await Self.post("one", "uno", client) == 401)
         #expect(try await Self.post("two", "uno", client) == 200)
 
         // Without a signal too.
         _ = try Self.write(scratch, "secret", "due")
-        try program.log(until: "secret replaced")
+        try await program.said(until: "secret replaced")
         #expect(try await Self.post("two", "uno", client) == 403)
         #expect(try await Self.post("two", "due", client) == 200)
 
         // Readable by others: told, and the one from before stays.
         chmod(token, 0o644)
         program.send(signal: SIGHUP)
-        try program.log(until: "secret unusable")
+        try await program.said(until: "secret unusable")
         #expect(try await Self.post("two", "due", client) == 200)
     }
 

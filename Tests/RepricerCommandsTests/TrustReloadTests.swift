@@ -10,9 +10,10 @@ import Testing
         let scratch = try ScratchFolder()
         let (first, second) = (try authority(), try authority())
         let roots = try scratch.file("root.pem", first.rootPEM())
-        let program = try ServedProgram(roots: roots, database: TestDatabase.url)
-        defer { program.killAtOnce() }
-        let client = try HTTPClient(baseURL: "http://127.0.0.1:\(program.port())")
+        let program = try Program.receiver(roots: roots, database: TestDatabase.url)
+        defer { program.kill() }
+        let client = try HTTPClient(
+            baseURL: "http://127.0.0.1:\(try await program.port())")
         defer { client.close() }
         #expect(try await post("a", first, client) == 200)
         #expect(try await post("b", second, client) == 403)
@@ -20,18 +21,18 @@ import Testing
         // Half a file, then a whole one: the old roots stay for as long as the new are unusable.
         _ = try scratch.file("root.pem", "-----BEGIN CERTIFICATE-----\nAAAA")
         program.send(signal: SIGHUP)
-        try program.log(until: "root certificates unusable")
+        try await program.said(until: "root certificates unusable")
         #expect(try await post("c", first, client) == 200)
 
         _ = try scratch.file("root.pem", second.rootPEM())
         program.send(signal: SIGHUP)
-        try program.log(until: "root certificates replaced")
+        try await program.said(until: "root certificates replaced")
         #expect(try await post("d", first, client) == 403)
         #expect(try await post("e", second, client) == 200)
 
         // Without a signal too: the files are looked at every few seconds.
         _ = try scratch.file("root.pem", first.rootPEM())
-        try program.log(until: "root certificates replaced")
+        try await program.said(until: "root certificates replaced")
         #expect(try await post("f", first, client) == 200)
     }
 

@@ -135,7 +135,7 @@ import Testing
         try await world.write(["1", "1"])
         let dying = try world.sender()
         let abandoned = Task { try await dying.round() }
-        while world.receiver.seen.isEmpty { await Task.yield() }
+        try await eventually { !world.receiver.seen.isEmpty }
         let heir = try world.sender()
 
         // Its lease holds; then it is taken over.

@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 
 @testable import SandboxStore
 
 /// The promises that the quickstart stands on.
-@Suite struct SampleTests {
+@Suite(.ownThread) struct SampleTests {
     static let start = Fixture.instant("2026-01-05")
     static let options = StoreEngine.Options(seed: 1, calendar: BillingCalendar())
 

@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 
 @testable import SandboxStore
 
 /// What subscribers and their banks do by themselves.
-@Suite struct SubscriberScenarioTests {
+@Suite(.ownThread) struct SubscriberScenarioTests {
     private func story(
         _ plan: SubscriberPlan, until: String, change: Int64? = nil
     ) throws -> (lines: [String], last: StoreSubscription) {

@@ -65,9 +65,9 @@ package final class TestPooler: Sendable {
     package func url(of person: String = "postgres") async throws -> String {
         guard let database = TestDatabase.current else { throw TestPoolerError.notInstalled }
         // Its socket lies there a moment before it listens.
-        while !Self.listens("\(folder.path)/.s.PGSQL.5432") {
+        try await eventually("pgbouncer") {
             guard process.withLock({ $0.isRunning }) else { throw TestPoolerError.ended }
-            await Task.yield()
+            return Self.listens("\(folder.path)/.s.PGSQL.5432")
         }
         return "postgresql:///\(database.name)?host=\(folder.path)&port=5432&user=\(person)"
     }

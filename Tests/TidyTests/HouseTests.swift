@@ -1,9 +1,10 @@
 import Foundation
 import Pricing
+import TestSupport
 import Testing
 
 /// The rules of the house, held against the repository itself.
-@Suite struct HouseTests {
+@Suite(.ownThread) struct HouseTests {
     let repository: Repository
 
     init() throws { repository = try Repository.shared.get() }

@@ -8,8 +8,6 @@ struct Repository {
         var text: SwiftText
     }
 
-    struct GitError: Error { var status: Int32 }
-
     static let shared = Result { try Repository() }
 
     let paths: [String]
@@ -30,20 +28,11 @@ struct Repository {
     }
 
     private static func listing() throws -> [String] {
-        let git = Process()
-        git.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        git.arguments = [
-            // CI may have cloned as another user.
+        // CI may have cloned as another user.
+        let data = try Program.command([
             "git", "-c", "safe.directory=*", "-C", RepositoryFiles.root, "ls-files", "-z",
-            "--cached",
-            "--others", "--exclude-standard",
-        ]
-        let output = Pipe()
-        git.standardOutput = output
-        try git.run()
-        let data = output.fileHandleForReading.readDataToEndOfFile()
-        git.waitUntilExit()
-        guard git.terminationStatus == 0 else { throw GitError(status: git.terminationStatus) }
+            "--cached", "--others", "--exclude-standard",
+        ])
         return Set(data.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }).sorted()
     }
 

@@ -4,6 +4,7 @@ import HTTP
 import JOSE
 import ServiceKit
 import Synchronization
+import TestSupport
 import Testing
 
 /// A certificate authority whose certificates name a responder, and that responder: `openssl ocsp`, a program
@@ -74,18 +75,8 @@ final class OpenSSLResponder: Sendable {
 
     @discardableResult
     private func openssl(_ arguments: [String]) throws -> String {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = ["openssl"] + arguments
-        process.currentDirectoryURL = URL(fileURLWithPath: folder)
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let data = output.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        try #require(process.terminationStatus == 0, "openssl \(arguments)")
-        return String(decoding: data, as: UTF8.self)
+        String(
+            decoding: try Program.command(["openssl"] + arguments, in: folder), as: UTF8.self)
     }
 
     /// The answer to a question about the leaf (or the intermediate), valid for a day from now on.

@@ -3,9 +3,10 @@ import Foundation
 import HTTP
 import JOSE
 import ServiceKit
+import TestSupport
 import Testing
 
-@Suite struct RevocationTests {
+@Suite(.ownThread) struct RevocationTests {
     private static let responder = Result {
         try OpenSSLResponder(url: "http://ocsp.example/", hasDelegates: true)
     }
@@ -126,7 +127,7 @@ import Testing
     }
 }
 
-@Suite(.serialized) struct RevocationWatchTests {
+@Suite(.serialized, .ownThread) struct RevocationWatchTests {
     private let clock = ManualClock(Int64(Date().timeIntervalSince1970 * 1000))
     private let metrics = Metrics()
 
