@@ -193,7 +193,8 @@ package struct ResolutionTable: Sendable {
     }
 
     private func checkRefused(_ refusal: StoreRefusal) -> Resolution {
-        if let most = policy.refusedChecksMax, refusal.meaning != .haltService, call.checks >= most
+        if let most = policy.refusedChecksMax, refusal.meaning != .haltService,
+            call.checks >= most, !call.isInFlight
         {
             return .refused(refusal, isDoubtful: true)
         }
