@@ -169,8 +169,8 @@ package enum StoreCallQueries {
         ).map { try $0.int("bucket") }
     }
 
-    /// Takes over calls of unknown outcome of one bucket to check them, whether their next step is due or not; those
-    /// checked since `before`, real time, are passed over.
+    /// Takes over calls of unknown outcome of one bucket to check them, whether their next step is due or not; those of the
+    /// ids `seen` are passed over.
     package static func takeOverUnknown(
         _ gate: CallGate, bucket: Int, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
         besides seen: [String], on connection: isolated PostgresConnection
