@@ -67,18 +67,18 @@ let package = Package(
                 "Calls", "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
                 "Reconciliation", "Outbox", "Reports",
             ]),
-        module("SandboxStore", ["ServiceKit", "JOSE", "HTTP"]),
+        module("SandboxStore", ["COpenSSL", "ServiceKit", "JOSE", "HTTP"]),
         program("repricer", ["RepricerCommands"]),
         program("appstore-sandbox", ["SandboxStore"]),
         program(
             "Benchmarks",
             [
                 "COpenSSL", "ServiceKit", "Pricing", "JOSE", "AppStore", "Facts", "Calls",
-                "Notifications", "PriceChanges",
+                "Notifications", "PriceChanges", "SandboxStore",
             ]),
 
         .target(
-            name: "TestSupport", dependencies: ["Postgres", "Facts", "ServiceKit"],
+            name: "TestSupport", dependencies: ["Postgres", "Facts", "Pricing", "ServiceKit"],
             path: "Tests/TestSupport", swiftSettings: strict),
         .target(
             name: "FoldStories", dependencies: ["Pricing"], path: "Tests/FoldStories",
@@ -86,13 +86,15 @@ let package = Package(
         .executableTarget(
             name: "fold-orders", dependencies: ["FoldStories"], path: "Tests/FoldOrders",
             swiftSettings: strict),
-        tests("ServiceKit"),
+        tests("ServiceKit", ["TestSupport"]),
         tests("JSON"),
         tests("Pricing", ["TestSupport", "FoldStories"]),
         tests("Postgres", ["TestSupport"]),
-        tests("JOSE", ["ServiceKit"]),
+        tests("JOSE", ["ServiceKit", "SandboxStore"]),
         tests("HTTP", ["TestSupport", "ServiceKit"]),
-        tests("AppStore", ["TestSupport", "JOSE", "HTTP", "Pricing", "ServiceKit"]),
+        tests(
+            "AppStore",
+            ["TestSupport", "JOSE", "HTTP", "Pricing", "ServiceKit", "SandboxStore"]),
         tests(
             "Facts",
             [
@@ -114,7 +116,7 @@ let package = Package(
             "Notifications",
             [
                 "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "Reports",
-                "ServiceKit",
+                "ServiceKit", "SandboxStore",
             ]),
         tests(
             "RepricerCommands",
@@ -137,7 +139,7 @@ if Context.environment["REPRICER_FUZZ"] != nil {
             name: "fuzz",
             dependencies: [
                 "JOSE", "HTTP", "JSON", "AppStore", "Batches", "Pricing",
-                "Notifications",
+                "Notifications", "SandboxStore",
             ],
             path: "Tests/Fuzz", swiftSettings: strict,
             // gold, the default, fails on the driver's debug information.

@@ -25,8 +25,9 @@ BEGIN
 END
 $roles$;
 
--- A subscription belongs to one bucket for ever. A claim names a bucket, so that one shard can answer it. The columns
--- `bucket` hold this very expression.
+-- A subscription belongs to one bucket for ever. Every table of subscriptions has a column `bucket` with this value, in
+-- its keys: written and checked, for a generated column can't spread a table over partitions or shards. The service
+-- computes the same (`Bucket.of`).
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (hashtextextended(original_transaction_id, 0) & 63)::smallint;

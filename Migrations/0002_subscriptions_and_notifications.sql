@@ -7,8 +7,7 @@
 -- beside the old one and no index gets a new entry.
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
-    bucket smallint GENERATED ALWAYS AS
-        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
+    bucket smallint NOT NULL,
     status integer,
     auto_renews boolean,
     in_billing_retry boolean NOT NULL DEFAULT false,
@@ -37,7 +36,8 @@ CREATE TABLE repricer.subscriptions (
     signed_at timestamptz,
     folded_signed_at timestamptz,
     folded_evidence_id text,
-    CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id),
+    CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id, bucket),
+    CONSTRAINT subscriptions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT subscriptions_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
     CONSTRAINT subscriptions_items_are_a_list CHECK (jsonb_typeof(items) = 'array'),
     CONSTRAINT subscriptions_increases_are_a_list CHECK (jsonb_typeof(increases) = 'array')
@@ -54,13 +54,15 @@ COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
 -- evidence. V1 notifications are unsigned hints: they stand among the statements, and their source says what they are.
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     signed_at timestamptz NOT NULL,
     evidence_id text NOT NULL,
     source text NOT NULL,
     type text,
     subtype text,
     statement jsonb NOT NULL,
-    CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id),
+    CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
+    CONSTRAINT subscription_events_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT subscription_events_source
         CHECK (source IN ('notification', 'response', 'status', 'legacy'))
 );
@@ -71,13 +73,15 @@ COMMENT ON TABLE repricer.subscription_events IS
 -- What a renewal or purchase charged for each item. Uplift counts from here, never from intentions.
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     transaction_id text NOT NULL,
     sku text NOT NULL,
     purchased_at timestamptz NOT NULL,
     price_milliunits bigint NOT NULL,
     currency text NOT NULL,
     revoked_at timestamptz,
-    CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku)
+    CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
+    CONSTRAINT charges_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 
 -- A notification is stored once. Its id is unique in a table of its own, because the key of a partitioned or sharded
@@ -157,15 +161,19 @@ COMMENT ON VIEW repricer.evidence_size IS
 -- Live work only: a row leaves when it is folded, or stays with the error that stopped it.
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     notification_uuid text NOT NULL,
-    bucket smallint GENERATED ALWAYS AS
-        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
     received_at timestamptz NOT NULL,
     signed_at timestamptz,
     error text,
-    CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid)
+    CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket),
+    CONSTRAINT inbox_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
-CREATE INDEX inbox_waiting ON repricer.inbox (bucket, received_at) WHERE error IS NULL;
+-- The queue of a bucket. That something was received after -infinity is always true, and only who asks for a queue says
+-- it: statistics of a table that is empty most of the time would make the planner read the queue of a whole bucket for
+-- each subscription.
+CREATE INDEX inbox_waiting ON repricer.inbox (bucket, received_at)
+    WHERE error IS NULL AND received_at > '-infinity';
 -- In the order of signing, so that a subscription with thousands of waiting notifications is folded in pieces.
 CREATE INDEX inbox_of_subscription ON repricer.inbox (original_transaction_id, signed_at)
     WHERE error IS NULL;
@@ -173,6 +181,7 @@ CREATE INDEX inbox_of_subscription ON repricer.inbox (original_transaction_id, s
 -- What the App Store told of extended renewal dates, subscription by subscription. Only the fold writes it.
 CREATE TABLE repricer.renewal_extensions (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     evidence_id text NOT NULL,
     told_at timestamptz NOT NULL,
     outcome text NOT NULL,
@@ -180,7 +189,8 @@ CREATE TABLE repricer.renewal_extensions (
     storefront text,
     renewal_before timestamptz,
     renewal_at timestamptz,
-    CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id),
+    CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket),
+    CONSTRAINT renewal_extensions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT renewal_extensions_outcome CHECK (outcome IN ('extended', 'failed', 'seen'))
 );
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions (product_id, told_at);
@@ -209,21 +219,26 @@ CREATE INDEX extension_summaries_waiting ON repricer.extension_summaries (receiv
 -- Subscriptions with unsent changes whose renewal moved. The dates of these changes are to be computed anew.
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     moved_at timestamptz NOT NULL,
-    CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id)
+    CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id, bucket),
+    CONSTRAINT moved_renewals_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
+CREATE INDEX moved_renewals_waiting ON repricer.moved_renewals (bucket, moved_at);
 
 -- The columns of Debezium's outbox event router, which sends `payload` to the topic of `aggregatetype` under the key
 -- `aggregateid`. `position` orders the events of one aggregate; every writer holds the lock of its subscription.
 CREATE TABLE repricer.outbox (
     aggregateid text NOT NULL,
+    bucket smallint NOT NULL,
     position bigint NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     aggregatetype text NOT NULL,
     type text NOT NULL,
     payload jsonb NOT NULL,
     "timestamp" timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, position)
+    CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, position, bucket),
+    CONSTRAINT outbox_bucket CHECK (bucket = repricer.bucket_of(aggregateid))
 );
 CREATE INDEX outbox_by_time ON repricer.outbox ("timestamp");
 COMMENT ON TABLE repricer.outbox IS
@@ -238,6 +253,7 @@ COMMENT ON COLUMN repricer.outbox."timestamp" IS
 -- How far each event came as a webhook. It stands apart from the outbox, whose rows are only ever inserted.
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
+    bucket smallint NOT NULL,
     position bigint NOT NULL,
     state text NOT NULL DEFAULT 'pending',
     attempts integer NOT NULL DEFAULT 0,
@@ -248,9 +264,10 @@ CREATE TABLE repricer.webhook_deliveries (
     fence bigint NOT NULL DEFAULT 0,
     settled_at timestamptz,
     last_error text,
-    CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (aggregateid, position),
-    CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, position)
-        REFERENCES repricer.outbox (aggregateid, position) ON DELETE CASCADE,
+    CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (aggregateid, position, bucket),
+    CONSTRAINT webhook_deliveries_bucket CHECK (bucket = repricer.bucket_of(aggregateid)),
+    CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, position, bucket)
+        REFERENCES repricer.outbox (aggregateid, position, bucket) ON DELETE CASCADE,
     CONSTRAINT webhook_deliveries_state CHECK (state IN ('pending', 'delivered', 'given_up'))
 );
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries (aggregateid, position)

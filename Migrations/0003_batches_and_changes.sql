@@ -34,6 +34,8 @@ CREATE TABLE repricer.batches (
     -- Kept, so that a status need not count a million rows anew.
     guard_reading jsonb,
     halted_by text,
+    -- Real time: from then on one call asks whether a batch that a code has halted may go on.
+    probe_at timestamptz,
     -- A code about one storefront (4000134: the product has no price there) halts that storefront and no other.
     halted_storefronts jsonb NOT NULL DEFAULT '{}',
     is_parking boolean NOT NULL DEFAULT false,
@@ -55,6 +57,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_released_wave CHECK (released_wave BETWEEN 0 AND jsonb_array_length(waves)),
     CONSTRAINT batches_guards CHECK (jsonb_typeof(guards) = 'array'),
     CONSTRAINT batches_halted_is_paused CHECK (halted_by IS NULL OR is_paused),
+    CONSTRAINT batches_probed_is_halted CHECK (probe_at IS NULL OR halted_by IS NOT NULL),
     CONSTRAINT batches_halted_storefronts CHECK (jsonb_typeof(halted_storefronts) = 'object')
 );
 -- The same file again is the same batch, unless the first was withdrawn.
@@ -103,9 +106,8 @@ CREATE TABLE repricer.batch_rejects (
 -- Pages keep a fifth free, so that a row that moves stays beside the one that it replaces, and no index gets an entry.
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS
-        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
     batch_id uuid NOT NULL,
     -- The database fills it in and nobody may write it, so that nobody adds a row to the batch of another.
     submitted_by text NOT NULL DEFAULT session_user,
@@ -146,6 +148,11 @@ CREATE TABLE repricer.price_changes (
     is_ready boolean NOT NULL DEFAULT false,
     is_held boolean NOT NULL DEFAULT false,
     goes_alone boolean NOT NULL DEFAULT false,
+    -- Refused for reasons that nobody knows, while others succeed: it waits by itself, longer each time.
+    parked_reason text,
+    parks smallint NOT NULL DEFAULT 0,
+    -- How often in a row its token was refused; from two on the next call goes without.
+    stale_tokens smallint NOT NULL DEFAULT 0,
     next_attempt_at timestamptz,
     request_reference_id uuid,
     -- How far it came.
@@ -162,13 +169,14 @@ CREATE TABLE repricer.price_changes (
     acceptance text,
     effective_at timestamptz,
     ended_at timestamptz,
-    CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id),
+    CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
+    CONSTRAINT price_changes_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     -- A submission stores its rows while it still judges the rest of the file, and knows the number of rows and the
     -- plan hash of its batch only at the end. It defers this key, by its name; everybody else is checked at once.
     CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by)
         REFERENCES repricer.batches (batch_id, submitted_by) DEFERRABLE INITIALLY IMMEDIATE,
-    CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id)
-        REFERENCES repricer.price_changes (original_transaction_id, change_id),
+    CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id, bucket)
+        REFERENCES repricer.price_changes (original_transaction_id, change_id, bucket),
     CONSTRAINT price_changes_sku_size CHECK (length(sku) BETWEEN 1 AND 128),
     CONSTRAINT price_changes_current_sku_size CHECK (length(current_sku) BETWEEN 1 AND 128),
     CONSTRAINT price_changes_price CHECK (new_price_milliunits > 0),
@@ -215,11 +223,12 @@ CREATE INDEX price_changes_announced ON repricer.price_changes (forecast_notice_
 -- undone change stays open beside its undo until Apple has taken that one. The key refuses a second row of a line,
 -- too.
 CREATE UNIQUE INDEX price_changes_one_open
-    ON repricer.price_changes (original_transaction_id, coalesce(current_sku, sku))
+    ON repricer.price_changes (original_transaction_id, coalesce(current_sku, sku), bucket)
     WHERE stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
         AND undoes_change_id IS NULL;
 -- Once Apple has taken an undo, nothing of it is open but the proof by the next charge: a new change may follow.
-CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes (original_transaction_id, undoes_change_id)
+CREATE UNIQUE INDEX price_changes_one_undo
+    ON repricer.price_changes (original_transaction_id, undoes_change_id, bucket)
     WHERE undoes_change_id IS NOT NULL AND stage IN ('awaiting_approval', 'queued', 'unknown');
 
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS
@@ -248,13 +257,15 @@ COMMENT ON COLUMN repricer.price_changes.doubtful_since IS
 -- dependent of itself, a shared one and a chain, over all batches. Rows of an ended change leave.
 CREATE TABLE repricer.dependency_roles (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     sku text NOT NULL,
     role text NOT NULL,
     change_id uuid NOT NULL,
-    CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku),
+    CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku, bucket),
+    CONSTRAINT dependency_roles_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT dependency_roles_role CHECK (role IN ('parent', 'dependent')),
-    CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id)
-        REFERENCES repricer.price_changes (original_transaction_id, change_id)
+    CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id, bucket)
+        REFERENCES repricer.price_changes (original_transaction_id, change_id, bucket)
 );
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles (original_transaction_id, change_id);
 
@@ -263,10 +274,12 @@ CREATE INDEX dependency_roles_change ON repricer.dependency_roles (original_tran
 -- SUBSCRIPTION/SKU or by its SKU alone. So plan and approval see who else names it, and what dependents it has itself.
 CREATE TABLE repricer.dependent_claims (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     sku text NOT NULL,
     claimed_by text NOT NULL,
     change_id uuid NOT NULL,
-    CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id)
+    CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id, bucket),
+    CONSTRAINT dependent_claims_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON TABLE repricer.dependent_claims IS
     'Items that a change names as dependents and that another subscription of the customer carries. Counts while the '
@@ -279,6 +292,7 @@ COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of t
 -- all rows.
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     occurred_at timestamptz NOT NULL,
     state text NOT NULL,
@@ -287,7 +301,8 @@ CREATE TABLE repricer.price_change_history (
     reason text,
     actor name NOT NULL DEFAULT session_user,
     CONSTRAINT price_change_history_pkey
-        PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id)
+        PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket),
+    CONSTRAINT price_change_history_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 ) PARTITION BY RANGE (occurred_at);
 -- Takes what no month does; prepare_months moves it to its month.
 CREATE TABLE repricer.price_change_history_default PARTITION OF repricer.price_change_history DEFAULT;
@@ -296,12 +311,13 @@ CREATE TABLE repricer.price_change_history_default PARTITION OF repricer.price_c
 -- one on another subscription of the customer is cancelled by a call of ours.
 CREATE TABLE repricer.dependent_cancellations (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     dependent_sku text NOT NULL,
     parent_sku text NOT NULL,
     batch_id uuid NOT NULL,
     cause text NOT NULL,
-    is_elsewhere boolean NOT NULL DEFAULT false,
+    is_cross_subscription boolean NOT NULL DEFAULT false,
     target_transaction_id text,
     cancel_reference_id uuid,
     state text NOT NULL DEFAULT 'requested',
@@ -312,22 +328,24 @@ CREATE TABLE repricer.dependent_cancellations (
     settled_at timestamptz,
     settled_by_evidence text,
     detail text,
-    next_look_at timestamptz,
-    looks integer NOT NULL DEFAULT 0,
+    next_check_at timestamptz,
+    checks integer NOT NULL DEFAULT 0,
     CONSTRAINT dependent_cancellations_pkey
-        PRIMARY KEY (original_transaction_id, change_id, dependent_sku),
-    CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id)
-        REFERENCES repricer.price_changes (original_transaction_id, change_id),
+        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket),
+    CONSTRAINT dependent_cancellations_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id, bucket)
+        REFERENCES repricer.price_changes (original_transaction_id, change_id, bucket),
     CONSTRAINT dependent_cancellations_state
         CHECK (state IN ('requested', 'confirmed', 'cancel_sent', 'discrepancy', 'not_needed')),
     CONSTRAINT dependent_cancellations_proof
         CHECK (state <> 'confirmed' OR settled_by_evidence IS NOT NULL)
 );
-CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (requested_at)
-    WHERE state = 'requested';
+-- As inbox_waiting, for those alone who ask what is due.
+CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (bucket, requested_at)
+    WHERE state = 'requested' AND requested_at > '-infinity';
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
-    WHERE state = 'requested' AND is_elsewhere;
-COMMENT ON COLUMN repricer.dependent_cancellations.is_elsewhere IS
+    WHERE state = 'requested' AND is_cross_subscription;
+COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS
     'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
     'called.';
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS

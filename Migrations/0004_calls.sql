@@ -5,7 +5,6 @@
 -- breaking: no
 
 CREATE TABLE repricer.store_calls (
-    -- Written, not generated: a generated column can't spread a table over partitions or shards.
     bucket smallint NOT NULL,
     subject text NOT NULL,
     call_id uuid NOT NULL,
@@ -152,10 +151,9 @@ COMMENT ON TABLE repricer.mass_extension_approvals IS
 -- Extend a Subscription Renewal Date: one row a request, whether asked for by itself or as a retry.
 CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     -- The request identifier.
     extension_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS
-        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
     -- The mass extension that failed for it.
     mass_extension_id uuid,
     extend_by_days integer NOT NULL,
@@ -177,9 +175,10 @@ CREATE TABLE repricer.extension_requests (
     settled_by text,
     code text,
     detail text,
-    CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id),
-    CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id)
-        REFERENCES repricer.subscriptions (original_transaction_id),
+    CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id, bucket),
+    CONSTRAINT extension_requests_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id, bucket)
+        REFERENCES repricer.subscriptions (original_transaction_id, bucket),
     CONSTRAINT extension_requests_days CHECK (extend_by_days BETWEEN 1 AND 90),
     CONSTRAINT extension_requests_reason CHECK (reason_code BETWEEN 0 AND 3),
     CONSTRAINT extension_requests_state CHECK (
@@ -189,9 +188,10 @@ CREATE TABLE repricer.extension_requests (
     CONSTRAINT extension_requests_settled_by CHECK (
         settled_by IN ('answer', 'notification', 'status', 'judgement'))
 );
-CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests (original_transaction_id)
+CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests (original_transaction_id, bucket)
     WHERE state IN ('queued', 'sending', 'unknown');
+-- As inbox_waiting, for those alone who ask what is due.
 CREATE INDEX extension_requests_due ON repricer.extension_requests (bucket, next_attempt_at NULLS FIRST)
-    WHERE state = 'queued';
+    WHERE state = 'queued' AND requested_at > '-infinity';
 CREATE INDEX extension_requests_of_mass ON repricer.extension_requests (mass_extension_id);
 CREATE INDEX extension_requests_id ON repricer.extension_requests (extension_id);

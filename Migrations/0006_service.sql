@@ -95,6 +95,27 @@ CREATE TABLE repricer.service_controls (
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
 
+-- The app that everything here is about. The first program that knows it says so, and nothing changes it: the same
+-- subscriptions, called as those of another app or environment, would be lost or charged wrongly.
+CREATE TABLE repricer.app_binding (
+    one_row boolean NOT NULL DEFAULT true,
+    bundle_id text NOT NULL,
+    environment text NOT NULL,
+    bound_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    bound_by text NOT NULL DEFAULT session_user,
+    CONSTRAINT app_binding_pkey PRIMARY KEY (one_row),
+    CONSTRAINT app_binding_one_row CHECK (one_row),
+    CONSTRAINT app_binding_size CHECK (length(bundle_id) BETWEEN 1 AND 155 AND length(environment) BETWEEN 1 AND 20)
+);
+
+-- Binds the database where nobody has yet.
+CREATE FUNCTION repricer.bind_app(p_bundle_id text, p_environment text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    INSERT INTO repricer.app_binding (bundle_id, environment) VALUES (p_bundle_id, p_environment)
+    ON CONFLICT ON CONSTRAINT app_binding_pkey DO NOTHING;
+END;
+
 -- Work that one replica at a time does. A lease is a row and not an advisory lock: it outlives a lost connection for
 -- as long as it says and no longer. leased_until is real time, next_run_at the clock of the service.
 CREATE TABLE repricer.service_leases (
@@ -128,29 +149,30 @@ CREATE TABLE repricer.history_reading (
 INSERT INTO repricer.history_reading DEFAULT VALUES;
 
 -- Subscriptions whose status somebody wants read. Anybody may ask: insert (original_transaction_id, reason,
--- requested_at) with ON CONFLICT DO NOTHING. list_id names a file of ids, else it is empty. next_look_at is real time.
-CREATE TABLE repricer.status_looks (
+-- requested_at) with ON CONFLICT DO NOTHING. list_id names a file of ids, else it is empty. next_check_at is real time.
+CREATE TABLE repricer.status_checks (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     reason text NOT NULL,
     list_id text NOT NULL DEFAULT '',
-    bucket smallint GENERATED ALWAYS AS
-        ((hashtextextended(original_transaction_id, 0) & 63)::smallint) STORED,
     line bigint,
     requested_at timestamptz NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
-    next_look_at timestamptz,
+    next_check_at timestamptz,
     done_at timestamptz,
     outcome text,
     detail text,
-    CONSTRAINT status_looks_pkey PRIMARY KEY (original_transaction_id, reason, list_id),
-    CONSTRAINT status_looks_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
-    CONSTRAINT status_looks_reason CHECK (reason IN ('sync', 'silent', 'legacy')),
-    CONSTRAINT status_looks_outcome CHECK (
+    CONSTRAINT status_checks_pkey PRIMARY KEY (original_transaction_id, reason, list_id, bucket),
+    CONSTRAINT status_checks_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    CONSTRAINT status_checks_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
+    CONSTRAINT status_checks_reason CHECK (reason IN ('sync', 'silent', 'legacy')),
+    CONSTRAINT status_checks_outcome CHECK (
         outcome IN ('read', 'drifted', 'not_found', 'refused', 'unreadable', 'unanswered')),
-    CONSTRAINT status_looks_done CHECK ((done_at IS NULL) = (outcome IS NULL))
+    CONSTRAINT status_checks_done CHECK ((done_at IS NULL) = (outcome IS NULL))
 );
-CREATE INDEX status_looks_due ON repricer.status_looks (reason, list_id, bucket, next_look_at NULLS FIRST)
-    WHERE done_at IS NULL;
+-- As inbox_waiting, for those alone who ask what is due.
+CREATE INDEX status_checks_due ON repricer.status_checks (reason, list_id, bucket, next_check_at NULLS FIRST)
+    WHERE done_at IS NULL AND requested_at > '-infinity';
 
 CREATE VIEW repricer.month_partitions AS
 SELECT p.relname::text AS parent, c.relname::text AS partition,

@@ -242,7 +242,7 @@ WITH facts AS (
             -- A period that nobody knows counts as the shortest.
             ELSE 52.0 / 12 END AS a_month
     FROM price_changes c
-    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
     LEFT JOIN LATERAL (
         SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
         FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
@@ -348,8 +348,8 @@ BEGIN
         SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One approval at a time records claims: two side by side would not see each other's.
-    PERFORM pg_advisory_xact_lock(hashtextextended('repricer.dependent_claims', 0));
+    -- One approval at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
     WITH named AS (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
             n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
@@ -361,8 +361,8 @@ BEGIN
             AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                 'pending_consent', 'accepted')
     )
-    INSERT INTO dependent_claims (original_transaction_id, sku, claimed_by, change_id)
-        SELECT o.original_transaction_id, n.sku, n.id, n.change_id
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
         FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
         JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
             AND o.items @> n.item AND o.auto_renews IS NOT FALSE
@@ -373,7 +373,7 @@ $$;
 
 -- The first line of a batch that names an item of another subscription wrongly, in words: not recorded, shared or
 -- chained over open changes; null: none.
-CREATE FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) RETURNS text
+CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 WITH ours AS (
     SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
@@ -501,7 +501,7 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM record_dependent_claims(p_batch_id);
-    v_fault := dependents_elsewhere_fault(p_batch_id);
+    v_fault := cross_subscription_fault(p_batch_id);
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -526,11 +526,11 @@ BEGIN
         UPDATE price_changes SET state = 'queued', state_since = p_at,
                 is_ready = (send_after IS NULL OR send_after <= p_at)
             WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
-            RETURNING original_transaction_id, change_id
+            RETURNING original_transaction_id, bucket, change_id
     )
     INSERT INTO price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
-        SELECT original_transaction_id, change_id, p_at, 'queued', 'approval', session_user
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
+        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
@@ -573,20 +573,21 @@ BEGIN
         WHERE s.original_transaction_id IN (
             SELECT c.original_transaction_id FROM price_changes c
             WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
-        ORDER BY s.original_transaction_id FOR UPDATE;
+        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
                 reason = p_new_state
             WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
-            RETURNING original_transaction_id, change_id
+            RETURNING original_transaction_id, bucket, change_id
     ), released AS (
         DELETE FROM dependency_roles d USING withdrawn w
             WHERE d.original_transaction_id = w.original_transaction_id AND d.change_id = w.change_id
+                AND d.bucket = w.bucket
     ), told AS (
         INSERT INTO price_change_history
-                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id,
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id,
                  reason)
-            SELECT original_transaction_id, change_id, p_at, 'aborted', 'decision', session_user,
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', session_user,
                 p_reason
             FROM withdrawn
     )
@@ -641,7 +642,8 @@ DECLARE
 BEGIN
     FOR v_batch IN
         SELECT b.* FROM batches b
-        WHERE b.next_release_at <= p_at AND b.state = 'approved' AND NOT b.is_paused
+        WHERE b.next_release_at <= p_at AND b.state = 'approved'
+            AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
@@ -654,8 +656,8 @@ BEGIN
 END
 $$;
 
--- Pauses or resumes a batch; without one, everything. A batch that the service halted resumes here and nowhere else:
--- by a person.
+-- Pauses or resumes a batch; without one, everything. A batch that a guard halted resumes here and nowhere else: by
+-- a person. One that a code halted goes on with an answered probe, too.
 CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamptz, p_is_paused boolean, p_reason text)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -673,11 +675,16 @@ BEGIN
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
         END IF;
+        IF v_batch.state NOT IN ('awaiting_approval', 'approved') THEN
+            RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
         UPDATE batches SET is_paused = p_is_paused,
                 paused_by = CASE WHEN p_is_paused THEN session_user END,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
+                probe_at = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
@@ -751,11 +758,11 @@ BEGIN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
     SET CONSTRAINTS price_changes_batch_id_fkey DEFERRED;
-    INSERT INTO price_changes (original_transaction_id, change_id, batch_id, line, sku, direction, currency,
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
             undoes_change_id)
-        SELECT c.original_transaction_id, gen_random_uuid(), p_undo_id, c.line, u.sku,
+        SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
             CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
             c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
             c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
@@ -783,14 +790,15 @@ $$;
 -- Where the service stops by itself -----------------------------------------------------------------------------------
 
 -- Guard rails, and refusals that mean the call or the key and not the row, stop a batch or everything without a
--- person. Only a person resumes a batch; a refused key recovers by itself once a call is answered.
+-- person. Only a person resumes what a guard halted; what a code halted goes on by itself once a
+-- probe is answered.
 
 -- The service pauses a batch. False where it is paused, or ended, already.
 CREATE FUNCTION repricer.halt_batch(
-    p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json) RETURNS boolean
+    p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, paused_by = session_user, paused_at = p_at,
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, paused_by = session_user, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
     IF NOT FOUND THEN
@@ -798,6 +806,41 @@ BEGIN
     END IF;
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
+    RETURN true;
+END
+$$;
+
+-- The right to make the one probe of a halted batch, until the transaction ends. p_now is real time.
+CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END
+$$;
+
+-- The probe is made; the next one is due at p_next, real time.
+CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamptz) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    UPDATE repricer.batches SET probe_at = p_next WHERE batch_id = p_batch_id AND probe_at IS NOT NULL;
+END;
+
+-- A probe of a batch that a code has halted was answered. False where a person has paused it, or it goes on already.
+CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, paused_by = NULL, paused_at = NULL,
+            paused_reason = NULL
+        WHERE batch_id = p_batch_id;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
+        json_build_object('halted_for', v_batch.paused_reason));
     RETURN true;
 END
 $$;
@@ -833,13 +876,14 @@ BEGIN
     END IF;
     -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
     WITH taken AS (
-        SELECT original_transaction_id, change_id FROM price_changes
+        SELECT original_transaction_id, bucket, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
             AND v_batch.halted_storefronts ? storefront
         LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
     UPDATE price_changes c SET is_held = true FROM taken t
-        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id;
+        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id
+            AND c.bucket = t.bucket;
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows < p_limit THEN
         UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
@@ -848,7 +892,7 @@ BEGIN
 END
 $$;
 
--- The service stops calling, since no call can succeed. False where it has stopped already.
+-- The service stops calling, since calls are refused alike. False where it has stopped already.
 CREATE FUNCTION repricer.halt_service(p_at timestamptz, p_reason text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN

@@ -18,19 +18,19 @@ LEFT JOIN LATERAL (
         AND e.told_at <= coalesce(m.completed_at + interval '1 day', 'infinity')
         AND NOT EXISTS (
             SELECT FROM repricer.renewal_extensions p
-            WHERE p.original_transaction_id = e.original_transaction_id
+            WHERE p.original_transaction_id = e.original_transaction_id AND p.bucket = e.bucket
                 AND p.told_at >= m.called_at - interval '5 minutes'
                 AND (p.told_at, p.evidence_id) < (e.told_at, e.evidence_id)
                 AND (p.outcome = 'failed', p.renewal_at) IS DISTINCT FROM (e.outcome = 'failed', e.renewal_at)
                 AND NOT EXISTS (
                     SELECT FROM repricer.extension_requests o
-                    WHERE o.original_transaction_id = p.original_transaction_id AND o.state = 'extended'
-                        AND o.effective_at = p.renewal_at))
+                    WHERE o.original_transaction_id = p.original_transaction_id AND o.bucket = p.bucket
+                        AND o.state = 'extended' AND o.effective_at = p.renewal_at))
     ORDER BY m.called_at DESC LIMIT 1
 ) m ON true
 LEFT JOIN LATERAL (
     SELECT c.extension_id FROM repricer.extension_requests c
-    WHERE c.original_transaction_id = e.original_transaction_id AND e.outcome <> 'failed'
+    WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket AND e.outcome <> 'failed'
         AND e.told_at >= c.called_at - interval '5 minutes'
         AND CASE
             WHEN c.state = 'extended' THEN c.effective_at IS NULL OR c.effective_at = e.renewal_at
@@ -52,7 +52,8 @@ DECLARE
     v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
-    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id FOR UPDATE;
+    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id
+        AND bucket = bucket_of(p_original_transaction_id) FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
             USING ERRCODE = 'no_data_found';
@@ -69,14 +70,14 @@ BEGIN
         RETURN false;
     END IF;
     IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
-        AND state IN ('queued', 'sending', 'unknown'))
+        AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
     THEN
         RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_requests (original_transaction_id, extension_id, extend_by_days, reason_code, note,
+    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, extend_by_days, reason_code, note,
             requested_by, requested_at)
-        VALUES (p_original_transaction_id, p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, session_user, p_at);
     PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
         json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
             'note', p_note));
@@ -294,9 +295,9 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_requests (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
+    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, mass_extension_id, extend_by_days,
             reason_code, requested_by, requested_at)
-        SELECT w.id, w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
+        SELECT w.id, bucket_of(w.id), w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
             session_user, p_at
         FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
         WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))

@@ -237,7 +237,7 @@ WITH factors (period, numerator, denominator) AS (
             WHERE o.original_transaction_id
                     = coalesce(d.target_transaction_id, d.original_transaction_id)
                 AND o.batch_id = d.batch_id
-                AND o.sku = CASE WHEN d.is_elsewhere
+                AND o.sku = CASE WHEN d.is_cross_subscription
                     THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
                 AND o.state IN ('declined', 'cancelled'))
     GROUP BY d.batch_id, d.original_transaction_id, d.change_id
@@ -315,9 +315,9 @@ COMMENT ON VIEW report.upcoming_effective IS
 CREATE VIEW report.dependent_cancellation AS
 SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id, d.parent_sku, d.dependent_sku,
     d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,
-    d.settled_by_evidence, d.detail, d.state = 'confirmed' AS is_proved, d.is_elsewhere,
+    d.settled_by_evidence, d.detail, d.state = 'confirmed' AS is_proved, d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id, d.cancel_reference_id,
-    CASE WHEN d.is_elsewhere THEN t.period ELSE c.period END AS period
+    CASE WHEN d.is_cross_subscription THEN t.period ELSE c.period END AS period
 FROM repricer.dependent_cancellations d
 JOIN repricer.batches b ON b.batch_id = d.batch_id
 LEFT JOIN repricer.price_changes c
@@ -689,7 +689,7 @@ BEGIN
         ('dependent_cancellation', 'settled_by_evidence', 'The signed statement that proves it.'),
         ('dependent_cancellation', 'detail', 'What was found, in words.'),
         ('dependent_cancellation', 'is_proved', 'Whether a signed statement shows that the item is gone.'),
-        ('dependent_cancellation', 'is_elsewhere', 'Whether the item is on another subscription of the customer.'),
+        ('dependent_cancellation', 'is_cross_subscription', 'Whether the item is on another subscription of the customer.'),
         ('dependent_cancellation', 'dependent_transaction_id', 'That subscription, once found.'),
         ('dependent_cancellation', 'cancel_reference_id',
             'The requestReferenceId of the call of Cancel a Subscription; null: none was made.'),

@@ -38,14 +38,14 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
     repricer.rule_imports, repricer.consent_thresholds, repricer.always_consent_storefronts,
     repricer.currency_decimals, repricer.exchange_rates,
     repricer.rate_limits, repricer.service_controls, repricer.service_leases, repricer.history_reading,
-    repricer.status_looks,
+    repricer.status_checks,
     repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.first_approvals,
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
 -- It submits: it inserts rows that await approval. Columns that say who did it, how far a row came and what it undoes
 -- are left out, so that nobody can write them.
 GRANT INSERT (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, rejected_row_count,
     submitted_at, grouping, waves, guards) ON repricer.batches TO repricer_pricing;
-GRANT INSERT (original_transaction_id, change_id, batch_id, line, wave, sku, dependent_skus, direction,
+GRANT INSERT (original_transaction_id, bucket, change_id, batch_id, line, wave, sku, dependent_skus, direction,
     currency, storefront, period, current_price_milliunits, new_price_milliunits,
     expected_price_milliunits, effective_on_or_after, forecast_consent, forecast_reasons,
     forecast_threshold_source, forecast_rules, forecast_renewal_at, forecast_notice_at,
@@ -85,7 +85,7 @@ GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.exten
     repricer.dependent_cancellations, repricer.store_calls,
     repricer.rate_limits, repricer.service_leases TO repricer_service;
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
-    repricer.status_looks TO repricer_service;
+    repricer.status_checks TO repricer_service;
 GRANT INSERT ON repricer.notification_ids, repricer.notifications, repricer.signing_headers,
     repricer.dependent_claims, repricer.price_change_history TO repricer_service;
 GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
@@ -99,7 +99,8 @@ GRANT UPDATE (signed_at, type, subtype, original_transaction_id, understood, unk
 -- A row lock needs a right to update some column. The columns of a person's decision stay out of reach.
 GRANT UPDATE (paused_reason, guard_reading) ON repricer.batches TO repricer_service;
 GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, called_dependent_skus,
-    send_after, send_by, due_effective_at, planned_effective_at, is_ready, goes_alone, next_attempt_at,
+    send_after, send_by, due_effective_at, planned_effective_at, is_ready, goes_alone, parked_reason, parks, stale_tokens,
+    next_attempt_at,
     request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
     consent_asked_at, accepted_at, acceptance, effective_at, ended_at)
     ON repricer.price_changes TO repricer_service;
@@ -109,11 +110,13 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
     settled_at, settled_by, code, detail) ON repricer.extension_requests TO repricer_service;
 -- Claims take turns.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
-GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(),
+GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
+GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.bucket_of(text), repricer.rate_clock(),
     repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),
-    repricer.halt_batch(uuid, timestamptz, text, text, json),
+    repricer.halt_batch(uuid, timestamptz, text, text, json, timestamptz),
+    repricer.lock_probe(uuid, timestamptz), repricer.move_probe(uuid, timestamptz), repricer.recover_batch(uuid, timestamptz),
     repricer.halt_storefront(uuid, text, timestamptz, text, text),
     repricer.halt_service(timestamptz, text), repricer.recover_service(timestamptz)
     TO repricer_service;

@@ -168,7 +168,7 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM record_dependent_claims(p_batch_id);
-    v_fault := dependents_elsewhere_fault(p_batch_id);
+    v_fault := cross_subscription_fault(p_batch_id);
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -193,11 +193,11 @@ BEGIN
         UPDATE price_changes SET state = 'queued', state_since = p_at,
                 is_ready = (send_after IS NULL OR send_after <= p_at)
             WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
-            RETURNING original_transaction_id, change_id
+            RETURNING original_transaction_id, bucket, change_id
     )
     INSERT INTO price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
-        SELECT original_transaction_id, change_id, p_at, 'queued', 'approval', session_user
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
+        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
@@ -301,7 +301,7 @@ WITH facts AS (
             -- A period that nobody knows counts as the shortest.
             ELSE 52.0 / 12 END AS a_month
     FROM price_changes c
-    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
     LEFT JOIN LATERAL (
         SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
         FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
@@ -324,7 +324,7 @@ CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallin
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
 
-CREATE FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) RETURNS text
+CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -468,12 +468,12 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) RETURNS boolean
+CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, paused_by = session_user, paused_at = p_at,
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, paused_by = session_user, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
     IF NOT FOUND THEN
@@ -594,6 +594,90 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
 $$;
 
+CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END
+$$;
+
+CREATE TABLE repricer.batches (
+    batch_id uuid NOT NULL,
+    name text NOT NULL,
+    undoes_batch_id uuid,
+    state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    content_sha256 text NOT NULL,
+    plan_hash text NOT NULL,
+    planned_as_of timestamp with time zone NOT NULL,
+    row_count bigint NOT NULL,
+    rejected_row_count bigint DEFAULT 0 NOT NULL,
+    submitted_by name DEFAULT SESSION_USER NOT NULL,
+    submitted_at timestamp with time zone NOT NULL,
+    decided_by name,
+    decided_at timestamp with time zone,
+    decision_reason text,
+    "grouping" text DEFAULT 'announced'::text NOT NULL,
+    waves jsonb DEFAULT '[]'::jsonb NOT NULL,
+    released_wave smallint DEFAULT 0 NOT NULL,
+    next_release_at timestamp with time zone,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    paused_at timestamp with time zone,
+    paused_reason text,
+    guards jsonb DEFAULT '[]'::jsonb NOT NULL,
+    guards_count_from timestamp with time zone,
+    guard_reading jsonb,
+    halted_by text,
+    probe_at timestamp with time zone,
+    halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    is_parking boolean DEFAULT false NOT NULL,
+    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
+    CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
+    CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
+    CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
+    CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
+    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
+    CONSTRAINT batches_probed_is_halted CHECK (((probe_at IS NULL) OR (halted_by IS NOT NULL))),
+    CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
+    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
+    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
+    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
+);
+
+COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
+
+COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
+
+COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
+
+COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
+
+COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
+
+COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it judges).';
+
+COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+
+COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
+
+COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
+
+COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
+
+COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
+
+CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.batches SET probe_at = move_probe.p_next
+   WHERE ((batches.batch_id = move_probe.p_batch_id) AND (batches.probe_at IS NOT NULL));
+END;
+
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -608,13 +692,14 @@ BEGIN
     END IF;
     -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
     WITH taken AS (
-        SELECT original_transaction_id, change_id FROM price_changes
+        SELECT original_transaction_id, bucket, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
             AND v_batch.halted_storefronts ? storefront
         LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
     UPDATE price_changes c SET is_held = true FROM taken t
-        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id;
+        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id
+            AND c.bucket = t.bucket;
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows < p_limit THEN
         UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
@@ -708,8 +793,8 @@ BEGIN
         SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One approval at a time records claims: two side by side would not see each other's.
-    PERFORM pg_advisory_xact_lock(hashtextextended('repricer.dependent_claims', 0));
+    -- One approval at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
     WITH named AS (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
             n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
@@ -721,8 +806,8 @@ BEGIN
             AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                 'pending_consent', 'accepted')
     )
-    INSERT INTO dependent_claims (original_transaction_id, sku, claimed_by, change_id)
-        SELECT o.original_transaction_id, n.sku, n.id, n.change_id
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
         FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
         JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
             AND o.items @> n.item AND o.auto_renews IS NOT FALSE
@@ -779,6 +864,26 @@ BEGIN
         json_build_object('name', v_batch.name, 'rows', v_batch.row_count,
             'refused_rows', v_batch.rejected_row_count, 'plan_hash', v_batch.plan_hash,
             'content_sha256', v_batch.content_sha256));
+END
+$$;
+
+CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, paused_by = NULL, paused_at = NULL,
+            paused_reason = NULL
+        WHERE batch_id = p_batch_id;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
+        json_build_object('halted_for', v_batch.paused_reason));
+    RETURN true;
 END
 $$;
 
@@ -841,7 +946,8 @@ DECLARE
 BEGIN
     FOR v_batch IN
         SELECT b.* FROM batches b
-        WHERE b.next_release_at <= p_at AND b.state = 'approved' AND NOT b.is_paused
+        WHERE b.next_release_at <= p_at AND b.state = 'approved'
+            AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
@@ -882,70 +988,6 @@ BEGIN
 END
 $$;
 
-CREATE TABLE repricer.batches (
-    batch_id uuid NOT NULL,
-    name text NOT NULL,
-    undoes_batch_id uuid,
-    state text DEFAULT 'awaiting_approval'::text NOT NULL,
-    content_sha256 text NOT NULL,
-    plan_hash text NOT NULL,
-    planned_as_of timestamp with time zone NOT NULL,
-    row_count bigint NOT NULL,
-    rejected_row_count bigint DEFAULT 0 NOT NULL,
-    submitted_by name DEFAULT SESSION_USER NOT NULL,
-    submitted_at timestamp with time zone NOT NULL,
-    decided_by name,
-    decided_at timestamp with time zone,
-    decision_reason text,
-    "grouping" text DEFAULT 'announced'::text NOT NULL,
-    waves jsonb DEFAULT '[]'::jsonb NOT NULL,
-    released_wave smallint DEFAULT 0 NOT NULL,
-    next_release_at timestamp with time zone,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_by text,
-    paused_at timestamp with time zone,
-    paused_reason text,
-    guards jsonb DEFAULT '[]'::jsonb NOT NULL,
-    guards_count_from timestamp with time zone,
-    guard_reading jsonb,
-    halted_by text,
-    halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
-    is_parking boolean DEFAULT false NOT NULL,
-    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
-    CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
-    CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
-    CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
-    CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
-    CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
-    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
-    CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
-    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
-    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
-    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
-);
-
-COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
-
-COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
-
-COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
-
-COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
-
-COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
-
-COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it judges).';
-
-COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
-
-COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
-
-COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
-
-COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
-
-COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
-
 CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -974,7 +1016,8 @@ DECLARE
     v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
-    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id FOR UPDATE;
+    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id
+        AND bucket = bucket_of(p_original_transaction_id) FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
             USING ERRCODE = 'no_data_found';
@@ -991,14 +1034,14 @@ BEGIN
         RETURN false;
     END IF;
     IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
-        AND state IN ('queued', 'sending', 'unknown'))
+        AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
     THEN
         RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_requests (original_transaction_id, extension_id, extend_by_days, reason_code, note,
+    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, extend_by_days, reason_code, note,
             requested_by, requested_at)
-        VALUES (p_original_transaction_id, p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, session_user, p_at);
     PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
         json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
             'note', p_note));
@@ -1059,9 +1102,9 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    INSERT INTO extension_requests (original_transaction_id, extension_id, mass_extension_id, extend_by_days,
+    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, mass_extension_id, extend_by_days,
             reason_code, requested_by, requested_at)
-        SELECT w.id, w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
+        SELECT w.id, bucket_of(w.id), w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
             session_user, p_at
         FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
         WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
@@ -1137,11 +1180,16 @@ BEGIN
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
         END IF;
+        IF v_batch.state NOT IN ('awaiting_approval', 'approved') THEN
+            RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
         UPDATE batches SET is_paused = p_is_paused,
                 paused_by = CASE WHEN p_is_paused THEN session_user END,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
+                probe_at = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
@@ -1174,11 +1222,11 @@ BEGIN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
     SET CONSTRAINTS price_changes_batch_id_fkey DEFERRED;
-    INSERT INTO price_changes (original_transaction_id, change_id, batch_id, line, sku, direction, currency,
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
             undoes_change_id)
-        SELECT c.original_transaction_id, gen_random_uuid(), p_undo_id, c.line, u.sku,
+        SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
             CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
             c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
             c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
@@ -1274,20 +1322,21 @@ BEGIN
         WHERE s.original_transaction_id IN (
             SELECT c.original_transaction_id FROM price_changes c
             WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
-        ORDER BY s.original_transaction_id FOR UPDATE;
+        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
                 reason = p_new_state
             WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
-            RETURNING original_transaction_id, change_id
+            RETURNING original_transaction_id, bucket, change_id
     ), released AS (
         DELETE FROM dependency_roles d USING withdrawn w
             WHERE d.original_transaction_id = w.original_transaction_id AND d.change_id = w.change_id
+                AND d.bucket = w.bucket
     ), told AS (
         INSERT INTO price_change_history
-                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id,
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id,
                  reason)
-            SELECT original_transaction_id, change_id, p_at, 'aborted', 'decision', session_user,
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', session_user,
                 p_reason
             FROM withdrawn
     )
@@ -1315,8 +1364,8 @@ CREATE TABLE repricer.batch_rejects (
 
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
     batch_id uuid NOT NULL,
     submitted_by text DEFAULT SESSION_USER NOT NULL,
     line bigint NOT NULL,
@@ -1351,6 +1400,9 @@ CREATE TABLE repricer.price_changes (
     is_ready boolean DEFAULT false NOT NULL,
     is_held boolean DEFAULT false NOT NULL,
     goes_alone boolean DEFAULT false NOT NULL,
+    parked_reason text,
+    parks smallint DEFAULT 0 NOT NULL,
+    stale_tokens smallint DEFAULT 0 NOT NULL,
     next_attempt_at timestamp with time zone,
     request_reference_id uuid,
     state text DEFAULT 'awaiting_approval'::text NOT NULL,
@@ -1370,6 +1422,7 @@ END) STORED NOT NULL,
     effective_at timestamp with time zone,
     ended_at timestamp with time zone,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
+    CONSTRAINT price_changes_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT price_changes_consent CHECK (
 CASE
     WHEN ((undoes_change_id IS NOT NULL) OR (direction = 'decrease'::text)) THEN (forecast_consent = 'none'::text)
@@ -1740,12 +1793,13 @@ COMMENT ON COLUMN report.consent_funnel.effective_basis_points IS 'effective of 
 
 CREATE TABLE repricer.dependent_cancellations (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     dependent_sku text NOT NULL,
     parent_sku text NOT NULL,
     batch_id uuid NOT NULL,
     cause text NOT NULL,
-    is_elsewhere boolean DEFAULT false NOT NULL,
+    is_cross_subscription boolean DEFAULT false NOT NULL,
     target_transaction_id text,
     cancel_reference_id uuid,
     state text DEFAULT 'requested'::text NOT NULL,
@@ -1756,13 +1810,14 @@ CREATE TABLE repricer.dependent_cancellations (
     settled_at timestamp with time zone,
     settled_by_evidence text,
     detail text,
-    next_look_at timestamp with time zone,
-    looks integer DEFAULT 0 NOT NULL,
+    next_check_at timestamp with time zone,
+    checks integer DEFAULT 0 NOT NULL,
+    CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
     CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
 );
 
-COMMENT ON COLUMN repricer.dependent_cancellations.is_elsewhere IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
+COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
 
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
 
@@ -1770,7 +1825,7 @@ COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The r
 
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
+    bucket smallint NOT NULL,
     status integer,
     auto_renews boolean,
     in_billing_retry boolean DEFAULT false NOT NULL,
@@ -1796,6 +1851,7 @@ CREATE TABLE repricer.subscriptions (
     signed_at timestamp with time zone,
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
+    CONSTRAINT subscriptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
     CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
@@ -1823,11 +1879,11 @@ CREATE VIEW report.dependent_cancellation AS
     d.settled_by_evidence,
     d.detail,
     (d.state = 'confirmed'::text) AS is_proved,
-    d.is_elsewhere,
+    d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
         CASE
-            WHEN d.is_elsewhere THEN t.period
+            WHEN d.is_cross_subscription THEN t.period
             ELSE c.period
         END AS period
    FROM (((repricer.dependent_cancellations d
@@ -1869,7 +1925,7 @@ COMMENT ON COLUMN report.dependent_cancellation.detail IS 'What was found, in wo
 
 COMMENT ON COLUMN report.dependent_cancellation.is_proved IS 'Whether a signed statement shows that the item is gone.';
 
-COMMENT ON COLUMN report.dependent_cancellation.is_elsewhere IS 'Whether the item is on another subscription of the customer.';
+COMMENT ON COLUMN report.dependent_cancellation.is_cross_subscription IS 'Whether the item is on another subscription of the customer.';
 
 COMMENT ON COLUMN report.dependent_cancellation.dependent_transaction_id IS 'That subscription, once found.';
 
@@ -1951,11 +2007,12 @@ COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, miss
 
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     notification_uuid text NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
     received_at timestamp with time zone NOT NULL,
     signed_at timestamp with time zone,
-    error text
+    error text,
+    CONSTRAINT inbox_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 CREATE TABLE repricer.notifications (
@@ -2072,12 +2129,14 @@ COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant 
 
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     transaction_id text NOT NULL,
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     price_milliunits bigint NOT NULL,
     currency text NOT NULL,
-    revoked_at timestamp with time zone
+    revoked_at timestamp with time zone,
+    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 CREATE VIEW repricer.charged_renewals AS
@@ -2359,8 +2418,8 @@ COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
 
 CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     extension_id uuid NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
     mass_extension_id uuid,
     extend_by_days integer NOT NULL,
     reason_code integer NOT NULL,
@@ -2378,6 +2437,7 @@ CREATE TABLE repricer.extension_requests (
     settled_by text,
     code text,
     detail text,
+    CONSTRAINT extension_requests_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT extension_requests_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
     CONSTRAINT extension_requests_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
     CONSTRAINT extension_requests_settled CHECK (((state = ANY (ARRAY['extended'::text, 'refused'::text, 'ineligible'::text])) = (settled_at IS NOT NULL))),
@@ -2428,6 +2488,7 @@ COMMENT ON COLUMN repricer.mass_extensions.decided_by IS 'Who approved it.';
 
 CREATE TABLE repricer.renewal_extensions (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     evidence_id text NOT NULL,
     told_at timestamp with time zone NOT NULL,
     outcome text NOT NULL,
@@ -2435,6 +2496,7 @@ CREATE TABLE repricer.renewal_extensions (
     storefront text,
     renewal_before timestamp with time zone,
     renewal_at timestamp with time zone,
+    CONSTRAINT renewal_extensions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT renewal_extensions_outcome CHECK ((outcome = ANY (ARRAY['extended'::text, 'failed'::text, 'seen'::text])))
 );
 
@@ -2442,6 +2504,7 @@ COMMENT ON COLUMN repricer.renewal_extensions.outcome IS 'extended, failed (of a
 
 CREATE VIEW repricer.attributed_extensions AS
  SELECT e.original_transaction_id,
+    e.bucket,
     e.evidence_id,
     e.told_at,
     e.outcome,
@@ -2456,14 +2519,14 @@ CREATE VIEW repricer.attributed_extensions AS
            FROM repricer.mass_extensions m_1
           WHERE ((m_1.product_id = e.product_id) AND (m_1.state <> 'refused'::text) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)) AND (NOT (EXISTS ( SELECT
                    FROM repricer.renewal_extensions p
-                  WHERE ((p.original_transaction_id = e.original_transaction_id) AND (p.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (ROW(p.told_at, p.evidence_id) < ROW(e.told_at, e.evidence_id)) AND (((p.outcome = 'failed'::text) IS DISTINCT FROM (e.outcome = 'failed'::text)) OR (p.renewal_at IS DISTINCT FROM e.renewal_at)) AND (NOT (EXISTS ( SELECT
+                  WHERE ((p.original_transaction_id = e.original_transaction_id) AND (p.bucket = e.bucket) AND (p.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (ROW(p.told_at, p.evidence_id) < ROW(e.told_at, e.evidence_id)) AND (((p.outcome = 'failed'::text) IS DISTINCT FROM (e.outcome = 'failed'::text)) OR (p.renewal_at IS DISTINCT FROM e.renewal_at)) AND (NOT (EXISTS ( SELECT
                            FROM repricer.extension_requests o
-                          WHERE ((o.original_transaction_id = p.original_transaction_id) AND (o.state = 'extended'::text) AND (o.effective_at = p.renewal_at))))))))))
+                          WHERE ((o.original_transaction_id = p.original_transaction_id) AND (o.bucket = p.bucket) AND (o.state = 'extended'::text) AND (o.effective_at = p.renewal_at))))))))))
           ORDER BY m_1.called_at DESC
          LIMIT 1) m ON (true))
      LEFT JOIN LATERAL ( SELECT c_1.extension_id
            FROM repricer.extension_requests c_1
-          WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (e.outcome <> 'failed'::text) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND
+          WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (c_1.bucket = e.bucket) AND (e.outcome <> 'failed'::text) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND
                 CASE
                     WHEN (c_1.state = 'extended'::text) THEN ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at))
                     WHEN (c_1.state = ANY (ARRAY['sending'::text, 'unknown'::text])) THEN (((m.extension_id IS NULL) OR (m.extension_id = c_1.mass_extension_id)) AND (e.renewal_at = (e.renewal_before + ((c_1.extend_by_days)::double precision * '24:00:00'::interval))))
@@ -2750,7 +2813,7 @@ CREATE VIEW report.revenue_impact AS
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
                         CASE
-                            WHEN d.is_elsewhere THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                             ELSE d.dependent_sku
                         END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
           GROUP BY d.batch_id, d.original_transaction_id, d.change_id
@@ -2945,6 +3008,16 @@ CREATE TABLE repricer.always_consent_storefronts (
 
 COMMENT ON TABLE repricer.always_consent_storefronts IS 'Append-only. Storefronts where every increase needs consent, or (is_required false) no longer does.';
 
+CREATE TABLE repricer.app_binding (
+    one_row boolean DEFAULT true NOT NULL,
+    bundle_id text NOT NULL,
+    environment text NOT NULL,
+    bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    bound_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT app_binding_one_row CHECK (one_row),
+    CONSTRAINT app_binding_size CHECK ((((length(bundle_id) >= 1) AND (length(bundle_id) <= 155)) AND ((length(environment) >= 1) AND (length(environment) <= 20))))
+);
+
 CREATE TABLE repricer.audit_head (
     one_row boolean DEFAULT true NOT NULL,
     sequence bigint NOT NULL,
@@ -3009,17 +3082,21 @@ COMMENT ON TABLE repricer.currency_decimals IS 'Append-only. The currencies that
 
 CREATE TABLE repricer.dependency_roles (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     sku text NOT NULL,
     role text NOT NULL,
     change_id uuid NOT NULL,
+    CONSTRAINT dependency_roles_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT dependency_roles_role CHECK ((role = ANY (ARRAY['parent'::text, 'dependent'::text])))
 );
 
 CREATE TABLE repricer.dependent_claims (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     sku text NOT NULL,
     claimed_by text NOT NULL,
-    change_id uuid NOT NULL
+    change_id uuid NOT NULL,
+    CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
@@ -3104,13 +3181,15 @@ COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved
 
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     occurred_at timestamp with time zone NOT NULL,
     state text NOT NULL,
     evidence_kind text NOT NULL,
     evidence_id text NOT NULL,
     reason text,
-    actor name DEFAULT SESSION_USER NOT NULL
+    actor name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 )
 PARTITION BY RANGE (occurred_at);
 
@@ -3131,7 +3210,9 @@ COMMENT ON VIEW repricer.month_partitions IS 'The partitions of notifications an
 
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
-    moved_at timestamp with time zone NOT NULL
+    bucket smallint NOT NULL,
+    moved_at timestamp with time zone NOT NULL,
+    CONSTRAINT moved_renewals_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 CREATE TABLE repricer.notifications_default (
@@ -3154,12 +3235,14 @@ ALTER TABLE ONLY repricer.notifications_default ALTER COLUMN packed SET COMPRESS
 
 CREATE TABLE repricer.outbox (
     aggregateid text NOT NULL,
+    bucket smallint NOT NULL,
     "position" bigint NOT NULL,
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     aggregatetype text NOT NULL,
     type text NOT NULL,
     payload jsonb NOT NULL,
-    "timestamp" timestamp with time zone DEFAULT now() NOT NULL
+    "timestamp" timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT outbox_bucket CHECK ((bucket = repricer.bucket_of(aggregateid)))
 );
 
 COMMENT ON TABLE repricer.outbox IS 'Events for other programs, written in the transaction of what they tell; never updated, deleted after their retention.';
@@ -3174,13 +3257,15 @@ COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the ma
 
 CREATE TABLE repricer.price_change_history_default (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     occurred_at timestamp with time zone NOT NULL,
     state text NOT NULL,
     evidence_kind text NOT NULL,
     evidence_id text NOT NULL,
     reason text,
-    actor name DEFAULT SESSION_USER NOT NULL
+    actor name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 CREATE TABLE repricer.rate_limits (
@@ -3237,32 +3322,35 @@ CREATE TABLE repricer.service_leases (
     CONSTRAINT service_leases_owned_for_a_time CHECK (((owner IS NULL) = (leased_until IS NULL)))
 );
 
-CREATE TABLE repricer.status_looks (
+CREATE TABLE repricer.status_checks (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     reason text NOT NULL,
     list_id text DEFAULT ''::text NOT NULL,
-    bucket smallint GENERATED ALWAYS AS (((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint) STORED,
     line bigint,
     requested_at timestamp with time zone NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
-    next_look_at timestamp with time zone,
+    next_check_at timestamp with time zone,
     done_at timestamp with time zone,
     outcome text,
     detail text,
-    CONSTRAINT status_looks_done CHECK (((done_at IS NULL) = (outcome IS NULL))),
-    CONSTRAINT status_looks_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
-    CONSTRAINT status_looks_outcome CHECK ((outcome = ANY (ARRAY['read'::text, 'drifted'::text, 'not_found'::text, 'refused'::text, 'unreadable'::text, 'unanswered'::text]))),
-    CONSTRAINT status_looks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text])))
+    CONSTRAINT status_checks_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT status_checks_done CHECK (((done_at IS NULL) = (outcome IS NULL))),
+    CONSTRAINT status_checks_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
+    CONSTRAINT status_checks_outcome CHECK ((outcome = ANY (ARRAY['read'::text, 'drifted'::text, 'not_found'::text, 'refused'::text, 'unreadable'::text, 'unanswered'::text]))),
+    CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text])))
 );
 
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
     signed_at timestamp with time zone NOT NULL,
     evidence_id text NOT NULL,
     source text NOT NULL,
     type text,
     subtype text,
     statement jsonb NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
 );
 
@@ -3270,6 +3358,7 @@ COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a stateme
 
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
+    bucket smallint NOT NULL,
     "position" bigint NOT NULL,
     state text DEFAULT 'pending'::text NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
@@ -3279,12 +3368,24 @@ CREATE TABLE repricer.webhook_deliveries (
     fence bigint DEFAULT 0 NOT NULL,
     settled_at timestamp with time zone,
     last_error text,
+    CONSTRAINT webhook_deliveries_bucket CHECK ((bucket = repricer.bucket_of(aggregateid))),
     CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'given_up'::text])))
 );
 
 ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_default DEFAULT;
 
 ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
+
+ALTER TABLE ONLY repricer.app_binding
+    ADD CONSTRAINT app_binding_pkey PRIMARY KEY (one_row);
+
+CREATE FUNCTION repricer.bind_app(p_bundle_id text, p_environment text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ INSERT INTO repricer.app_binding (bundle_id, environment)
+   VALUES (bind_app.p_bundle_id, bind_app.p_environment) ON CONFLICT ON CONSTRAINT app_binding_pkey DO NOTHING;
+END;
 
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision);
@@ -3314,7 +3415,7 @@ ALTER TABLE ONLY repricer.bucket_turns
     ADD CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket);
 
 ALTER TABLE ONLY repricer.charges
-    ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku);
+    ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket);
 
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_pkey PRIMARY KEY (storefront, currency, period_kind, valid_from, revision);
@@ -3323,19 +3424,19 @@ ALTER TABLE ONLY repricer.currency_decimals
     ADD CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision);
 
 ALTER TABLE ONLY repricer.dependency_roles
-    ADD CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku);
+    ADD CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku, bucket);
 
 ALTER TABLE ONLY repricer.dependent_cancellations
-    ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku);
+    ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket);
 
 ALTER TABLE ONLY repricer.dependent_claims
-    ADD CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id);
+    ADD CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id, bucket);
 
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision);
 
 ALTER TABLE ONLY repricer.extension_requests
-    ADD CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id);
+    ADD CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id, bucket);
 
 ALTER TABLE ONLY repricer.extension_summaries
     ADD CONSTRAINT extension_summaries_pkey PRIMARY KEY (notification_uuid);
@@ -3347,7 +3448,7 @@ ALTER TABLE ONLY repricer.history_reading
     ADD CONSTRAINT history_reading_pkey PRIMARY KEY (one_row);
 
 ALTER TABLE ONLY repricer.inbox
-    ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid);
+    ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket);
 
 ALTER TABLE ONLY repricer.mass_extension_approvals
     ADD CONSTRAINT mass_extension_approvals_pkey PRIMARY KEY (extension_id, approver);
@@ -3356,7 +3457,7 @@ ALTER TABLE ONLY repricer.mass_extensions
     ADD CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id);
 
 ALTER TABLE ONLY repricer.moved_renewals
-    ADD CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id);
+    ADD CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id, bucket);
 
 ALTER TABLE ONLY repricer.notification_ids
     ADD CONSTRAINT notification_ids_pkey PRIMARY KEY (notification_uuid);
@@ -3368,22 +3469,22 @@ ALTER TABLE ONLY repricer.notifications_default
     ADD CONSTRAINT notifications_default_pkey PRIMARY KEY (notification_uuid, received_at);
 
 ALTER TABLE ONLY repricer.outbox
-    ADD CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, "position");
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, "position", bucket);
 
 ALTER TABLE ONLY repricer.price_change_history
-    ADD CONSTRAINT price_change_history_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id);
+    ADD CONSTRAINT price_change_history_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.price_change_history_default
-    ADD CONSTRAINT price_change_history_default_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id);
+    ADD CONSTRAINT price_change_history_default_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.price_changes
-    ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id);
+    ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket);
 
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
 
 ALTER TABLE ONLY repricer.renewal_extensions
-    ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id);
+    ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.rule_imports
     ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by);
@@ -3403,20 +3504,20 @@ ALTER TABLE ONLY repricer.service_leases
 ALTER TABLE ONLY repricer.signing_headers
     ADD CONSTRAINT signing_headers_pkey PRIMARY KEY (digest);
 
-ALTER TABLE ONLY repricer.status_looks
-    ADD CONSTRAINT status_looks_pkey PRIMARY KEY (original_transaction_id, reason, list_id);
+ALTER TABLE ONLY repricer.status_checks
+    ADD CONSTRAINT status_checks_pkey PRIMARY KEY (original_transaction_id, reason, list_id, bucket);
 
 ALTER TABLE ONLY repricer.store_calls
     ADD CONSTRAINT store_calls_pkey PRIMARY KEY (subject, call_id, bucket);
 
 ALTER TABLE ONLY repricer.subscription_events
-    ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id);
+    ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.subscriptions
-    ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id);
+    ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id, bucket);
 
 ALTER TABLE ONLY repricer.webhook_deliveries
-    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (aggregateid, "position");
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (aggregateid, "position", bucket);
 
 CREATE INDEX audit_trail_object ON repricer.audit_trail USING btree (object, sequence);
 
@@ -3426,25 +3527,27 @@ CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (conten
 
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
 
-CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_elsewhere);
+CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_cross_subscription);
 
-CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (requested_at) WHERE (state = 'requested'::text);
+CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
 
-CREATE INDEX extension_requests_due ON repricer.extension_requests USING btree (bucket, next_attempt_at NULLS FIRST) WHERE (state = 'queued'::text);
+CREATE INDEX extension_requests_due ON repricer.extension_requests USING btree (bucket, next_attempt_at NULLS FIRST) WHERE ((state = 'queued'::text) AND (requested_at > '-infinity'::timestamp with time zone));
 
 CREATE INDEX extension_requests_id ON repricer.extension_requests USING btree (extension_id);
 
 CREATE INDEX extension_requests_of_mass ON repricer.extension_requests USING btree (mass_extension_id);
 
-CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests USING btree (original_transaction_id) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
+CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests USING btree (original_transaction_id, bucket) WHERE (state = ANY (ARRAY['queued'::text, 'sending'::text, 'unknown'::text]));
 
 CREATE INDEX extension_summaries_waiting ON repricer.extension_summaries USING btree (received_at) WHERE (folded_at IS NULL);
 
 CREATE INDEX inbox_of_subscription ON repricer.inbox USING btree (original_transaction_id, signed_at) WHERE (error IS NULL);
 
-CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE (error IS NULL);
+CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE ((error IS NULL) AND (received_at > '-infinity'::timestamp with time zone));
 
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
+
+CREATE INDEX moved_renewals_waiting ON repricer.moved_renewals USING btree (bucket, moved_at);
 
 CREATE INDEX notification_ids_received ON repricer.notification_ids USING btree (received_at);
 
@@ -3472,15 +3575,15 @@ CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_e
 
 CREATE INDEX price_changes_held ON repricer.price_changes USING btree (batch_id, storefront) WHERE ((stage = 'queued'::text) AND is_held);
 
-CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku)) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (undoes_change_id IS NULL));
+CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree (original_transaction_id, COALESCE(current_sku, sku), bucket) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (undoes_change_id IS NULL));
 
-CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id) WHERE ((undoes_change_id IS NOT NULL) AND (stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text])));
+CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id, bucket) WHERE ((undoes_change_id IS NOT NULL) AND (stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text])));
 
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
 
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
-CREATE INDEX status_looks_due ON repricer.status_looks USING btree (reason, list_id, bucket, next_look_at NULLS FIRST) WHERE (done_at IS NULL);
+CREATE INDEX status_checks_due ON repricer.status_checks USING btree (reason, list_id, bucket, next_check_at NULLS FIRST) WHERE ((done_at IS NULL) AND (requested_at > '-infinity'::timestamp with time zone));
 
 CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btree (subject, bucket) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
@@ -3517,16 +3620,16 @@ ALTER TABLE ONLY repricer.currency_decimals
     ADD CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.dependency_roles
-    ADD CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
+    ADD CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id, bucket) REFERENCES repricer.price_changes(original_transaction_id, change_id, bucket);
 
 ALTER TABLE ONLY repricer.dependent_cancellations
-    ADD CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
+    ADD CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id, bucket) REFERENCES repricer.price_changes(original_transaction_id, change_id, bucket);
 
 ALTER TABLE ONLY repricer.exchange_rates
     ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.extension_requests
-    ADD CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id) REFERENCES repricer.subscriptions(original_transaction_id);
+    ADD CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id, bucket) REFERENCES repricer.subscriptions(original_transaction_id, bucket);
 
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
@@ -3538,10 +3641,10 @@ ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by) DEFERRABLE;
 
 ALTER TABLE ONLY repricer.price_changes
-    ADD CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id) REFERENCES repricer.price_changes(original_transaction_id, change_id);
+    ADD CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id, bucket) REFERENCES repricer.price_changes(original_transaction_id, change_id, bucket);
 
 ALTER TABLE ONLY repricer.webhook_deliveries
-    ADD CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, "position") REFERENCES repricer.outbox(aggregateid, "position") ON DELETE CASCADE;
+    ADD CONSTRAINT webhook_deliveries_event FOREIGN KEY (aggregateid, "position", bucket) REFERENCES repricer.outbox(aggregateid, "position", bucket) ON DELETE CASCADE;
 
 GRANT USAGE ON SCHEMA report TO repricer_pricing;
 GRANT USAGE ON SCHEMA report TO repricer_service;
@@ -3580,7 +3683,7 @@ REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUB
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.dependents_elsewhere_fault(p_batch_id uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
@@ -3592,8 +3695,8 @@ GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO reprice
 REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
@@ -3609,36 +3712,8 @@ GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.record_rules_import(p_revision integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.batches TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batches TO repricer_service;
@@ -3668,6 +3743,43 @@ GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
 GRANT INSERT(guards) ON TABLE repricer.batches TO repricer_pricing;
 
 GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.record_rules_import(p_revision integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
 
@@ -3709,6 +3821,8 @@ GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT INSERT(original_transaction_id) ON TABLE repricer.price_changes TO repricer_pricing;
+
+GRANT INSERT(bucket) ON TABLE repricer.price_changes TO repricer_pricing;
 
 GRANT INSERT(change_id) ON TABLE repricer.price_changes TO repricer_pricing;
 
@@ -3776,6 +3890,12 @@ GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_s
 GRANT UPDATE(is_ready) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(goes_alone) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(parked_reason) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(parks) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(stale_tokens) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(next_attempt_at) ON TABLE repricer.price_changes TO repricer_service;
 
@@ -3960,6 +4080,9 @@ GRANT INSERT(is_required) ON TABLE repricer.always_consent_storefronts TO repric
 
 GRANT INSERT(source) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
 
+GRANT SELECT ON TABLE repricer.app_binding TO repricer_service;
+GRANT SELECT ON TABLE repricer.app_binding TO repricer_pricing;
+
 GRANT SELECT ON TABLE repricer.audit_head TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 
@@ -4072,12 +4195,15 @@ GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
 GRANT SELECT ON TABLE repricer.service_leases TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.status_looks TO repricer_pricing;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_looks TO repricer_service;
+GRANT SELECT ON TABLE repricer.status_checks TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_checks TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.bind_app(p_bundle_id text, p_environment text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.bind_app(p_bundle_id text, p_environment text) TO repricer_service;
 

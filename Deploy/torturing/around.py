@@ -141,7 +141,7 @@ def unproved_cancels(look, target, calls):
 def elsewhere_settled(look):
     """A dependent on another subscription ends as the store's own record says that it must."""
     wrong, counted = [], 0
-    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents if entry["is_elsewhere"]}
+    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents if entry["is_cross_subscription"]}
     wanted = wanted_on(look)
     expected = set()
     for change, at, is_settled in falls(look):
@@ -457,7 +457,7 @@ def contacts(look, call):
     """Instants of the machine at which somebody went on with what a call had left: call, look, or settlement."""
     found = [other["began"] for other in siblings(look, call) if other["began"] > call["began"]]
     if call["endpoint"] != "extendAll":
-        found += [other["began"] for other in look.looks_of[call["subscription"]] if other["began"] > call["began"]]
+        found += [other["began"] for other in look.checks_of[call["subscription"]] if other["began"] > call["began"]]
     for entry in records(look, call):
         settled = entry.get("settled_at") or entry.get("completed_at")
         if settled is not None:
@@ -472,7 +472,7 @@ def unused_leases(look, call):
     held = sum(entry.get("fence", entry["attempts"]) for entry in records(look, call))
     first = min(other["began"] for other in siblings(look, call))
     seen = len(siblings(look, call)) + sum(
-        1 for other in look.looks_of[call["subscription"]] if other["began"] > first)
+        1 for other in look.checks_of[call["subscription"]] if other["began"] > first)
     return max(0, held - seen)
 
 

@@ -519,7 +519,7 @@ def dependents_proved(look):
     wrong, counted = [], 0
     fallen = {change["id"] for change, _, _ in around.falls(look)}
     # Those on another subscription are told apart: see around.py.
-    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents if not entry["is_elsewhere"]}
+    known = {(entry["change_id"], entry["sku"]): entry for entry in look.dependents if not entry["is_cross_subscription"]}
     for call, item in look.first_applications():
         change = change_of(look, call, item)
         if change is None or change["state"] != "declined":
@@ -550,7 +550,7 @@ def dependents_proved(look):
 
 
 def nothing_stuck(look):
-    """No notification was set aside."""
+    """No notification was quarantined."""
     wrong = [f"{entry['notification_uuid']}: {entry['error']}" for entry in look.inbox if entry["error"]]
     return len(look.events), wrong
 
@@ -611,7 +611,7 @@ def figures(evidence):
         "cancelled": sum(call["endpoint"] == "cancel" and call["applied"] and not call["repeated"]
                          for call in look.calls),
         "dependents": dict(collections.Counter(
-            ("elsewhere " if entry["is_elsewhere"] else "") + entry["state"] for entry in look.dependents)),
+            ("elsewhere " if entry["is_cross_subscription"] else "") + entry["state"] for entry in look.dependents)),
         "webhooks": [len(look.outbox), len(look.hooks)],
         "extensions": dict(collections.Counter(entry["state"] for entry in look.extensions)),
         "all_extended": [[entry["summary_succeeded"], entry["summary_failed"]] for entry in look.masses],

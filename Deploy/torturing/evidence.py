@@ -113,7 +113,7 @@ BATCHES = """SELECT batch_id, name, state, row_count, rejected_row_count, is_pau
     FROM repricer.batches ORDER BY submitted_at"""
 REJECTS = "SELECT batch_id, line, code FROM repricer.batch_rejects"
 DEPENDENTS = """SELECT original_transaction_id AS subscription, change_id, dependent_sku AS sku, parent_sku,
-    cause, state, detail, is_elsewhere, target_transaction_id AS target, cancel_reference_id AS cancel_id,
+    cause, state, detail, is_cross_subscription, target_transaction_id AS target, cancel_reference_id AS cancel_id,
     requested_at, settled_at FROM repricer.dependent_cancellations"""
 CANCELS = """SELECT subject AS subscription, call_id AS id, state, attempts, fence,
     prepared_at, settled_at FROM repricer.store_calls WHERE kind = 'cancel'"""

@@ -84,13 +84,13 @@ class Look:
         for event in self.events:
             # The summary of a mass extension is about none.
             self.events_of[event.get("subscription")].append(event)
-        self.reads_of, self.looks_of = collections.defaultdict(list), collections.defaultdict(list)
+        self.reads_of, self.checks_of = collections.defaultdict(list), collections.defaultdict(list)
         self.calls_at, self.calls_of_id = collections.defaultdict(list), collections.defaultdict(list)
         for call in self.calls:
             self.calls_at[call["endpoint"]].append(call)
             self.calls_of_id[call["id"]].append(call)
             if call["endpoint"] == "status":
-                self.looks_of[call["subscription"]].append(call)
+                self.checks_of[call["subscription"]].append(call)
             if call["endpoint"] == "status" and call["applied"]:
                 self.reads_of[call["subscription"]].append(call)
 

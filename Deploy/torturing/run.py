@@ -119,7 +119,7 @@ def submit(world, path, name):
 
     def store():
         done = world.ask(
-            "submit", path, "--name", name, "--accept-valid", user="ana")
+            "submit", path, "--name", name, "--accept-valid", "--halt-if", "none", user="ana")
         if done.returncode == 0:
             state["batch"] = done.stdout.strip().split("\n")[-1]
             return None

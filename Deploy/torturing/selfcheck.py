@@ -62,7 +62,7 @@ def request(id, changes, sku, price, dependents=(), subscription="20000"):
 def dependent(change, sku, state, target=None, cancel_id=None):
     return {
         "subscription": "30000", "change_id": change, "sku": sku, "parent_sku": "B", "cause": "declined",
-        "state": state, "detail": None, "is_elsewhere": target is not None, "target": target,
+        "state": state, "detail": None, "is_cross_subscription": target is not None, "target": target,
         "cancel_id": cancel_id, "requested_at": FALL, "settled_at": FALL + 6000}
 
 

@@ -1,13 +1,13 @@
+import Facts
 package import Postgres
 package import Pricing
 
-/// Batches: submitting, deciding, looking.
+/// Batches: what is submitted, decided and shown.
 package enum BatchQueries {
     package struct Batch: Sendable, Equatable {
         package var batchID: String
         package var name: String
         package var state: String
-        package var planHash: String
         package var rowCount: Int64
         package var rejectedRowCount: Int64
         package var submittedBy: String
@@ -30,31 +30,6 @@ package enum BatchQueries {
         package var undoesBatchID: String?
     }
 
-    package struct NewBatch: Sendable {
-        package var batchID: String
-        package var name: String
-        package var contentSHA256: String
-        package var planHash: String
-        package var asOf: Int64
-        package var rowCount: Int
-        package var rejectedRowCount: Int
-        package var terms: BatchTerms
-
-        package init(
-            batchID: String, name: String, contentSHA256: String, planHash: String, asOf: Int64,
-            rowCount: Int, rejectedRowCount: Int, terms: BatchTerms = BatchTerms()
-        ) {
-            self.batchID = batchID
-            self.name = name
-            self.contentSHA256 = contentSHA256
-            self.planHash = planHash
-            self.asOf = asOf
-            self.rowCount = rowCount
-            self.rejectedRowCount = rejectedRowCount
-            self.terms = terms
-        }
-    }
-
     /// The live batch with the same content, if there is one.
     package static func batchID(
         ofContent sha256: String, on connection: isolated PostgresConnection
@@ -68,23 +43,45 @@ package enum BatchQueries {
         ).oneOrNil().map { try $0.text("batch_id") }
     }
 
-    package static func insert(_ batch: NewBatch) -> SQL {
+    static func insert(
+        _ batchID: String, name: String, contentSHA256: String, terms: BatchTerms,
+        _ totals: Submission.Totals, at: Int64
+    ) -> SQL {
         """
         -- name: insertBatch
         INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
             row_count, rejected_row_count, submitted_at, grouping, waves, guards)
-        VALUES (\(uuid: batch.batchID), \(batch.name), \(batch.contentSHA256), \(batch.planHash),
-            \(timestamp: batch.asOf), \(batch.rowCount), \(batch.rejectedRowCount),
-            \(timestamp: batch.asOf), \(batch.terms.grouping.rawValue),
-            \(json: batch.terms.waves?.json ?? "[]"), \(json: batch.terms.guards.json))
+        VALUES (\(uuid: batchID), \(name), \(contentSHA256), \(totals.planHash), \(timestamp: at),
+            \(totals.changes), \(totals.rejects), \(timestamp: at), \(terms.grouping.rawValue),
+            \(json: terms.waves?.json ?? "[]"), \(json: terms.guards.json))
         """
     }
 
+    /// In which of its terms a stored batch differs from these, each as people write it; empty where in none.
+    package static func differences(
+        of batchID: String, name: String, terms: BatchTerms,
+        on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        let row = try connection.query(
+            """
+            -- name: batchTermsDiffer
+            SELECT name <> \(name)::text AS name, grouping <> \(terms.grouping.rawValue)::text AS grouping,
+                waves <> \(json: terms.waves?.json ?? "[]")::jsonb AS waves,
+                guards <> \(json: terms.guards.json)::jsonb AS guards
+            FROM repricer.batches WHERE batch_id = \(uuid: batchID)
+            """
+        ).one()
+        return try [
+            ("name", "--name"), ("grouping", "--grouping"), ("waves", "--waves"),
+            ("guards", "--halt-if"),
+        ].compactMap { column, option in try row.bool(column) ? option : nil }
+    }
+
     /// Adds the submission to the audit trail, from what is stored of the batch.
-    package static func recordSubmission(_ batch: NewBatch) -> SQL {
+    static func recordSubmission(_ batchID: String) -> SQL {
         """
         -- name: recordSubmission
-        SELECT repricer.record_submission(\(uuid: batch.batchID))
+        SELECT repricer.record_submission(\(uuid: batchID))
         """
     }
 
@@ -98,23 +95,10 @@ package enum BatchQueries {
         ).map(read)
     }
 
-    package static func find(
-        _ batchID: String, on connection: isolated PostgresConnection
-    ) throws -> Batch? {
-        try connection.query(
-            """
-            -- name: findBatch
-            SELECT *, jsonb_array_length(waves) AS wave_count FROM repricer.batches
-            WHERE batch_id = \(uuid: batchID)
-            """
-        ).oneOrNil().map(read)
-    }
-
     private static func read(_ row: Row) throws -> Batch {
         Batch(
             batchID: try row.text("batch_id"), name: try row.text("name"),
-            state: try row.text("state"), planHash: try row.text("plan_hash"),
-            rowCount: try row.int64("row_count"),
+            state: try row.text("state"), rowCount: try row.int64("row_count"),
             rejectedRowCount: try row.int64("rejected_row_count"),
             submittedBy: try row.text("submitted_by"),
             submittedAt: try row.milliseconds("submitted_at"),
@@ -134,12 +118,9 @@ package enum BatchQueries {
     package static func approve(
         _ batchID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int64? {
-        try connection.query(
-            """
-            -- name: approveBatch
-            SELECT repricer.approve_batch(\(uuid: batchID), \(timestamp: at)) AS rows
-            """
-        ).one().int64OrNil("rows")
+        try connection.decide(
+            "approveBatch", "repricer.approve_batch(\(uuid: batchID), \(timestamp: at))"
+        ).int64OrNil("answer")
     }
 
     /// `newState` is `rejected` or `aborted`; returns how many changes were withdrawn.
@@ -147,27 +128,13 @@ package enum BatchQueries {
         _ batchID: String, newState: String, reason: String?, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int64 {
-        try connection.query(
+        try connection.decide(
+            "withdrawBatch",
             """
-            -- name: withdrawBatch
-            SELECT repricer.withdraw_batch(\(uuid: batchID), \(timestamp: at), \(newState)::text,
-                \(reason)::text) AS rows
+            repricer.withdraw_batch(\(uuid: batchID), \(timestamp: at), \(newState)::text,
+                \(reason)::text)
             """
-        ).one().int64("rows")
-    }
-
-    /// Rows by state, of one batch or of all.
-    package static func stateCounts(
-        batchID: String?, on connection: isolated PostgresConnection
-    ) throws -> [String: Int64] {
-        try tally(
-            connection.query(
-                """
-                -- name: stateCounts
-                SELECT state, count(*) AS rows FROM repricer.price_changes
-                WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-                GROUP BY state
-                """), by: "state")
+        ).int64("answer")
     }
 
     /// Changes of a batch in these states by the UTC day on which Apple tells the customer; nil: it tells nobody.
@@ -190,37 +157,33 @@ package enum BatchQueries {
         ).map { (try $0.text("state"), try $0.textOrNil("day"), try $0.int64("rows")) }
     }
 
-    private static func tally(_ rows: Rows, by column: String) throws -> [String: Int64] {
-        var counts: [String: Int64] = [:]
-        for row in rows { counts[try row.text(column)] = try row.int64("rows") }
-        return counts
-    }
-
     /// Refused rows of a batch by row code.
     package static func rejectCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
-        try tally(
-            connection.query(
-                """
-                -- name: rejectCounts
-                SELECT code, count(*) AS rows FROM repricer.batch_rejects
-                WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-                GROUP BY code
-                """), by: "code")
+        try counts("rejectCounts", of: "batch_rejects", by: "code", batchID, on: connection)
     }
 
     /// Dependents' cancellations by state.
     package static func dependentCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
-        try tally(
-            connection.query(
-                """
-                -- name: dependentCounts
-                SELECT state, count(*) AS rows FROM repricer.dependent_cancellations
-                WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-                GROUP BY state
-                """), by: "state")
+        try counts(
+            "dependentCounts", of: "dependent_cancellations", by: "state", batchID, on: connection)
+    }
+
+    private static func counts(
+        _ name: String, of table: String, by column: String, _ batchID: String?,
+        on connection: isolated PostgresConnection
+    ) throws -> [String: Int64] {
+        let rows = try connection.query(
+            """
+            -- name: \(unsafe: name)
+            SELECT \(unsafe: column) AS name, count(*) AS rows FROM repricer.\(unsafe: table)
+            WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
+            GROUP BY 1
+            """)
+        return try Dictionary(
+            uniqueKeysWithValues: rows.map { (try $0.text("name"), try $0.int64("rows")) })
     }
 }

@@ -46,6 +46,41 @@ package enum StatusQueries {
         return (states, outlook)
     }
 
+    /// A change that the App Store refused: it ended by that, or is parked and tried again.
+    package struct Refused: Sendable, Equatable {
+        package var originalTransactionID: String
+        package var sku: String
+        package var state: String
+        /// Apple's code and its name.
+        package var reason: String
+        /// Real time, UTC milliseconds; nil where it has ended.
+        package var nextAttemptAt: Int64?
+    }
+
+    /// At most `limit` of a batch, those first that are tried again.
+    package static func refused(
+        of batchID: String, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Refused] {
+        try connection.query(
+            """
+            -- name: refusedChanges
+            SELECT original_transaction_id, sku, CASE stage WHEN 'rejected' THEN stage ELSE 'parked' END AS state,
+                coalesce(parked_reason, reason, '') AS reason,
+                CASE WHEN stage <> 'rejected' THEN next_attempt_at END AS next_attempt_at
+            FROM repricer.price_changes
+            WHERE batch_id = \(uuid: batchID)
+                AND (stage = 'rejected' OR stage = 'queued' AND parked_reason IS NOT NULL)
+            ORDER BY stage, send_by, original_transaction_id, sku LIMIT \(limit)
+            """
+        ).map { row in
+            Refused(
+                originalTransactionID: try row.text("original_transaction_id"),
+                sku: try row.text("sku"), state: try row.text("state"),
+                reason: try row.text("reason"),
+                nextAttemptAt: try row.millisecondsOrNil("next_attempt_at"))
+        }
+    }
+
     package static func quotas(on connection: isolated PostgresConnection) throws -> [Quota] {
         try connection.query(
             """
@@ -72,7 +107,7 @@ package enum StatusQueries {
         }
 
         package var waiting: Int64 = 0
-        package var setAside: Int64 = 0
+        package var quarantined: Int64 = 0
         package var notUnderstood: Int64 = 0
         /// The most frequent first.
         package var unknown: [Unknown] = []
@@ -90,7 +125,7 @@ package enum StatusQueries {
             """
             -- name: inboxCounts
             SELECT count(*) FILTER (WHERE error IS NULL) AS waiting,
-                count(*) FILTER (WHERE error IS NOT NULL) AS set_aside
+                count(*) FILTER (WHERE error IS NOT NULL) AS quarantined
             FROM repricer.inbox
             """
         ).one()
@@ -112,7 +147,7 @@ package enum StatusQueries {
             GROUP BY part ORDER BY notifications DESC, part LIMIT \(unknownShown)
             """)
         return Notifications(
-            waiting: try inbox.int64("waiting"), setAside: try inbox.int64("set_aside"),
+            waiting: try inbox.int64("waiting"), quarantined: try inbox.int64("quarantined"),
             notUnderstood: try notUnderstood.int64("n"),
             unknown: try unknown.map { row in
                 let part = try row.text("part")

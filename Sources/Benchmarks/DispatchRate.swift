@@ -51,8 +51,8 @@ enum DispatchRate {
     /// What one process of `serve` has: connections and memory of its own.
     private static func replica(
         _ conninfo: String, _ store: InstantStore, _ limits: Scheduler.Limits
-    ) -> (pool: LedgerPool, scheduler: Scheduler) {
-        let pool = LedgerPool(
+    ) -> (pool: DatabasePool, scheduler: Scheduler) {
+        let pool = DatabasePool(
             conninfo: conninfo, applicationName: "benchmarks", size: limits.lanes + 2)
         var engineLimits = CallEngine.Limits()
         engineLimits.callsPerClaim = limits.requestsPerClaim
@@ -137,22 +137,27 @@ private final class InstantStore: StoreCalls {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
-    func look(transactionID: String) async -> StoreAnswer {
+    func checkStatus(transactionID: String) async -> StoreAnswer {
         .unknown(reason: "the benchmark loses no answer", StoreReply())
     }
 
     private func answer(to intent: PriceChangeIntent) -> SubscriptionEvent {
-        SubscriptionEvent(
+        var event = SubscriptionEvent(
             key: .init(
                 signedAt: Instant(milliseconds: SystemClock().nowMilliseconds()),
                 evidenceID: intent.requestReferenceID),
-            source: .response, originalTransactionID: intent.originalTransactionID,
-            renewal: RenewalStatement(
-                autoRenewStatus: 1, consistencyToken: "next",
-                items: intent.items.map {
-                    RenewalStatement.Item(
-                        sku: $0.sku, price: $0.price, increaseStatus: "SCHEDULED",
-                        increasePrice: $0.price)
-                }))
+            source: .response, originalTransactionID: intent.originalTransactionID)
+        var renewal = RenewalStatement(
+            items: intent.items.map {
+                var item = StatementItem(sku: $0.sku)
+                item.price = $0.price
+                item.increaseStatus = "SCHEDULED"
+                item.increasePrice = $0.price
+                return item
+            })
+        renewal.autoRenewStatus = 1
+        renewal.consistencyToken = "next"
+        event.renewal = renewal
+        return event
     }
 }

@@ -7,7 +7,7 @@ import ServiceKit
 /// is empty. The database is libpq's own choice, by `database=`.
 enum FoldRate {
     static func run(_ options: Options) async throws {
-        let pool = LedgerPool(
+        let pool = DatabasePool(
             conninfo: try options.text("database"), applicationName: "benchmarks", size: 2)
         let projector = Projector(
             pool: pool, log: Log(component: "benchmarks", level: .warning), metrics: Metrics())

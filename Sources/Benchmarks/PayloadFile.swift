@@ -1,5 +1,6 @@
 import Foundation
 import JOSE
+import SandboxStore
 
 /// Signed notifications in the App Store's shape and size (20 KB), one `{"signedPayload":"…"}` a
 /// line, and the root that they are signed under.

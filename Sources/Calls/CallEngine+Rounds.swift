@@ -43,12 +43,12 @@ extension CallEngine {
     }
 }
 
-extension CallBudget {
+extension CallPermitSource {
     /// Get All Subscription Statuses: all that check statuses spend of it.
     package static func statuses(
         _ engine: CallEngine, perSecond: Int, wait: @escaping Wait
-    ) -> CallBudget {
-        CallBudget(
+    ) -> CallPermitSource {
+        CallPermitSource(
             pool: engine.pool, endpoint: "status", perSecond: perSecond, clock: engine.clock,
             wait: wait)
     }

@@ -17,10 +17,12 @@ package struct CallEngine: Sendable {
         /// Answers wait so long for others of their claim, to be stored with them: at 50 calls a second, the last of which
         /// leaves half a second after the claim, for all of it, where the App Store answers within another half.
         package var settleEvery: Duration = .seconds(1)
-        /// No claim begins for so long after a call that did not leave, or whose key was refused.
+        /// No claim begins for so long after a call that did not leave.
         package var failureWait: Duration = .seconds(1)
-        /// Of the business clock, over all replicas.
-        package var refusedKeyWait: Duration = .seconds(60)
+        /// Between two probes of the service while it has halted: of the business clock, over all replicas.
+        package var probeEvery: Duration = .seconds(60)
+        /// Between two probes of an App Store that gives no answers, growing: of the business clock.
+        package var unanswered = Backoff(first: .seconds(1), max: .seconds(60))
         /// Open calls of one bucket that are taken over together.
         package var callsPerClaim = 25
         /// Calls that are out when the service ends get so long; what is still out then is taken over.
@@ -32,7 +34,7 @@ package struct CallEngine: Sendable {
     /// So long after its client's deadline a call may still be applied (our choice: Apple is silent).
     private static let applyTime: Duration = .seconds(60)
 
-    package let pool: LedgerPool
+    package let pool: DatabasePool
     package let environment: StoreEnvironment
     /// Decides what is due: the virtual clock in a rehearsal.
     package let clock: any WallClock
@@ -43,11 +45,12 @@ package struct CallEngine: Sendable {
     package let limits: Limits
     package let owner: String
     let halt: ServiceHalt
+    let recent = RecentAnswers()
     /// nil where a test moves the clock by hand.
     package let sharedClock: SharedClock?
 
     package init(
-        pool: LedgerPool, environment: StoreEnvironment, clock: any WallClock,
+        pool: DatabasePool, environment: StoreEnvironment, clock: any WallClock,
         realClock: any WallClock, log: Log, metrics: Metrics, limits: Limits
     ) {
         self.pool = pool
@@ -89,15 +92,20 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// How many calls may go out together. While the service has halted one asks for all.
-    package func callsMax(_ controls: ServiceControlQueries.Everything) -> Int {
-        controls.isHalted ? 1 : limits.callsPerClaim
+    /// Whether one call asks for all: while the service has halted, or the App Store gives no answers.
+    package func isProbing(
+        _ kind: StoreCall.Kind, _ controls: ServiceControlQueries.Everything
+    ) -> Bool {
+        controls.isHalted || recent.isFew(kind)
     }
+
+    /// How many batches have work that is due.
+    package func noteLive(batches: Int) { recent.noteLive(batches: batches) }
 
     // MARK: New calls
 
     /// Writes the intents of a claim, inside its transaction.
-    package func intents(_ calls: [StoreCall], now: Instant) -> [LedgerStatement] {
+    package func intents(_ calls: [StoreCall], now: Instant) -> [DatabaseStatement] {
         guard !calls.isEmpty else { return [] }
         return [
             StoreCallQueries.insert(
@@ -106,21 +114,22 @@ package struct CallEngine: Sendable {
         ]
     }
 
-    /// Starts the calls of a claim that is committed. They leave at the permits of `slots`; `out` tells when they are
+    /// Starts the calls of a claim that is committed. They leave at the permits of `permits`; `out` tells when they are
     /// settled.
     ///
     /// - Parameter started: Before the claim asked for pauses and leased the calls.
     package func launch<Kind: CallKind>(
         _ calls: [StoreCall], of kind: Kind, claimed: [String: Kind.Claimed] = [:],
-        slots: CallSlots, started: ContinuousClock.Instant, isProbe: Bool, out: CallsOut
+        permits: CallPermits, started: ContinuousClock.Instant, probe: Probe?, out: CallsOut
     ) {
         guard let first = calls.first else { return }
         let within = first.step == .send ? limits.leavesWithin : limits.checksWithin
         CallRound(
             engine: self, kind: kind,
             settlement: CallSettlement(pool: pool, kind: kind, log: log),
-            budget: first.step == .send ? kind.budget : kind.checkBudget, slots: slots,
-            leaveBefore: started + min(within, limits.leaseFor * 3 / 4), isProbe: isProbe, out: out,
+            permitSource: first.step == .send ? kind.permitSource : kind.checkPermitSource,
+            permits: permits,
+            leaveBefore: started + min(within, limits.leaseFor * 3 / 4), probe: probe, out: out,
             claimed: claimed
         ).launch(calls)
     }
@@ -144,19 +153,21 @@ package struct CallEngine: Sendable {
         _ out: CallsOut
     ) async throws -> Int {
         var taken = 0
-        for bucket in waiting.checks where mayGoOn(taken, controls) {
+        for bucket in waiting.checks where mayGoOn(kind, taken, controls) {
             taken += try await takeOver(kind, .check, bucket: bucket, controls, out)
         }
         guard !controls.isPaused else { return taken }
-        for bucket in waiting.sends where mayGoOn(taken, controls) {
+        for bucket in waiting.sends where mayGoOn(kind, taken, controls) {
             taken += try await takeOver(kind, .send, bucket: bucket, controls, out)
         }
         return taken
     }
 
     /// Whether the App Store takes calls again one call is to tell: the others wait for its answer.
-    private func mayGoOn(_ taken: Int, _ controls: ServiceControlQueries.Everything) -> Bool {
-        !Task.isCancelled && (!controls.isHalted || taken == 0)
+    private func mayGoOn(
+        _ kind: some CallKind, _ taken: Int, _ controls: ServiceControlQueries.Everything
+    ) -> Bool {
+        !Task.isCancelled && (!isProbing(kind.kind, controls) || taken == 0)
     }
 
     /// As many calls of one bucket as there are permits for their next step.
@@ -165,44 +176,62 @@ package struct CallEngine: Sendable {
         _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws -> Int {
-        let budget = step == .check ? kind.checkBudget : kind.budget
-        let wanted = callsMax(controls)
+        let permitSource = step == .check ? kind.checkPermitSource : kind.permitSource
+        let wanted = isProbing(kind.kind, controls) ? 1 : limits.callsPerClaim
         let started = ContinuousClock.now
         let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
         let (until, flightTime, owner) = (leaseUntil, flightTime, owner)
-        let (calls, slots) = try await pool.withTransaction { connection in
-            let slots = try budget.lease(wanted, on: connection)
-            guard slots.granted > 0 else { return ([StoreCall](), slots) }
+        let (calls, permits) = try await pool.withTransaction { connection in
+            let permits = try permitSource.lease(wanted, on: connection)
+            guard permits.granted > 0 else { return ([StoreCall](), permits) }
             let calls = try StoreCallQueries.takeOver(
                 kind.gate(now: now), step, bucket: bucket, owner: owner, leaseUntil: until,
-                flightTime: flightTime, realNow: realNow, limit: slots.granted, on: connection)
-            try connection.sendLater([budget.giveBack(slots, used: calls.count)])
-            return (calls, slots)
+                flightTime: flightTime, realNow: realNow, limit: permits.granted, on: connection)
+            try connection.sendLater([permitSource.returnUnused(permits, used: calls.count)])
+            return (calls, permits)
         }
         launch(
-            calls, of: kind, slots: slots, started: started, isProbe: controls.isHalted, out: out)
+            calls, of: kind, permits: permits, started: started, probe: Probe(controls), out: out)
         return calls.count
     }
 
     // MARK: Silences
 
-    /// How long every replica keeps quiet after an answer: as Apple asked, or a while when it refuses our key.
+    /// The instant until which Apple asks every replica for silence.
     package func silence(after answer: StoreAnswer) -> Instant? {
         switch answer {
         case .throttled(let until, _): until
-        case .refused(let refusal, _) where refusal.meaning == .haltService:
-            now.advanced(by: limits.refusedKeyWait.milliseconds)
         case .answered, .refused, .unknown, .notSent: nil
         }
     }
 
-    /// Acts on the answer to a status that was read outside a round: its silence, and what it says of our key.
+    /// Acts on the answer to a status that was read outside a round: its silence, and what it says beside others.
     package func heed(
-        _ answer: StoreAnswer, _ budget: CallBudget, _ controls: ServiceControlQueries.Everything
+        _ answer: StoreAnswer, of subject: String, for kind: StoreCall.Kind,
+        _ permitSource: CallPermitSource, _ controls: ServiceControlQueries.Everything
     ) async throws {
-        if let until = silence(after: answer) { try await budget.block(until: until) }
-        if let refusal = answer.refusedKey { try await halt.halt(because: refusal) }
-        if controls.isHalted, answer.isHeard { try await halt.recover() }
+        if let until = silence(after: answer) { try await permitSource.block(until: until) }
+        switch answer {
+        case .answered:
+            recent.noteSuccess(kind, [])
+            // A status says that our key is good, and nothing of other calls.
+            if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
+                try await halt.recover()
+            }
+        // A status that is refused for what it says of the subscription concerns nobody else.
+        case .refused(let refusal, _) where refusal.meaning == .haltService:
+            guard case .systemic = recent.judge(refusal, of: subject, kind, []) else { return }
+            try await haltAll(because: refusal, subject, permitSource)
+        case .refused, .throttled, .unknown, .notSent: break
+        }
+    }
+
+    /// No call of any batch fares better: one probe a minute is let out over all replicas.
+    func haltAll(
+        because refusal: StoreRefusal, _ subject: String, _ permitSource: CallPermitSource
+    ) async throws {
+        try await halt.halt(because: refusal, subject)
+        try await permitSource.block(until: now.advanced(by: limits.probeEvery.milliseconds))
     }
 
     func count(_ kind: StoreCall.Kind, _ result: String, by calls: Int) {

@@ -12,9 +12,9 @@ package protocol CallKind: Sendable {
 
     var kind: StoreCall.Kind { get }
     /// The calls of its endpoint.
-    var budget: CallBudget { get }
+    var permitSource: CallPermitSource { get }
     /// The calls of the endpoint that its checks ask.
-    var checkBudget: CallBudget { get }
+    var checkPermitSource: CallPermitSource { get }
     var policy: CallPolicy { get }
 
     /// What holds its open calls back. `now`: the business clock, UTC milliseconds.
@@ -31,26 +31,35 @@ package protocol CallKind: Sendable {
     func subscriptions(of call: StoreCall) -> [String]
     /// Takes the locks of attempts of one bucket; the second answer holds the ids of the calls that are still ours.
     func lock(
-        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+        _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>)
     /// Folds what the answers of the attempts that are still ours say.
     func fold(
         _ attempts: [Attempt<Self>], into scene: inout Scene,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution
     /// What the ends of attempts do to what their calls carry. `scene` is nil where an answer is quarantined.
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
-    ) throws -> [LedgerStatement]
+    ) throws -> [DatabaseStatement]
 
-    /// Acts on answers that concern more than their own call, before they are stored: what they put back must find its
-    /// batch halted.
-    func heed(_ attempts: [Attempt<Self>]) async throws
+    /// Whose calls fare alike, by call id. Asked only after refusals.
+    func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]]
+    /// Halts what `scope` names, durably, before the answers are stored: what they put back must find it halted.
+    func halt(_ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall) async throws
+    /// Lets a halted batch go on: a probe of it was answered. Does nothing where a person has paused it.
+    func recover(_ batchID: String) async throws
 }
 
 extension CallKind {
-    package func heed(_ attempts: [Attempt<Self>]) async throws {}
+    package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] { [:] }
+
+    package func halt(
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
+    ) async throws {}
+
+    package func recover(_ batchID: String) async throws {}
 
     package func subscriptions(of call: StoreCall) -> [String] {
         Set(call.parents + [call.subject]).sorted()
@@ -67,22 +76,41 @@ package final class Attempt<Kind: CallKind>: Sendable {
     package let claimed: Kind.Claimed?
     /// It did not leave, by our own decision.
     package let wasHeldBack: Bool
+    /// Of a refusal, beside what others got.
+    package let verdict: RefusalVerdict?
 
     package init(
         _ call: StoreCall, _ answer: StoreAnswer, newest: [SubscriptionEvent] = [],
-        claimed: Kind.Claimed? = nil, wasHeldBack: Bool = false
+        claimed: Kind.Claimed? = nil, wasHeldBack: Bool = false, verdict: RefusalVerdict? = nil
     ) {
         self.call = call
         self.answer = answer
         self.newest = newest
         self.claimed = claimed
         self.wasHeldBack = wasHeldBack
+        self.verdict = verdict
+    }
+
+    func judged(_ verdict: RefusalVerdict) -> Attempt {
+        Attempt(
+            call, answer, newest: newest, claimed: claimed, wasHeldBack: wasHeldBack,
+            verdict: verdict)
     }
 
     /// All that the App Store signed about the subscriptions whose locks are held. A status answers for the customer's
     /// other subscriptions too.
     package func statements(of ids: [String]) -> [SubscriptionEvent] {
         (newest + answer.statements).filter { ids.contains($0.originalTransactionID) }
+    }
+
+    /// The App Store has answered, whatever it said.
+    var isHeard: Bool {
+        switch answer {
+        case .answered, .throttled: !wasHeldBack
+        // Our own check asks nobody.
+        case .refused(let refusal, _): !wasHeldBack && !refusal.isOurs
+        case .unknown, .notSent: false
+        }
     }
 
     var label: String {

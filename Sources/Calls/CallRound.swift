@@ -8,12 +8,12 @@ struct CallRound<Kind: CallKind>: Sendable {
     let engine: CallEngine
     let kind: Kind
     let settlement: CallSettlement<Kind>
-    let budget: CallBudget
-    let slots: CallSlots
+    let permitSource: CallPermitSource
+    let permits: CallPermits
     /// Later none leaves: a pause may have come, or the leases may end.
     let leaveBefore: ContinuousClock.Instant
-    /// The service has halted: this asks whether the App Store takes calls again.
-    let isProbe: Bool
+    /// It asks whether the App Store takes calls again.
+    let probe: Probe?
     let out: CallsOut
     /// Calls just claimed, by their ids; what others say is read from what is stored.
     let claimed: [String: Kind.Claimed]
@@ -61,9 +61,9 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Told at once: other calls, of other replicas too, are not to leave.
+    /// Told at once: other calls, of other replicas too, may be about to leave.
     private func stopsOthers(_ answer: StoreAnswer) -> Bool {
-        silence(after: answer) != nil || answer.haltsBatch != nil
+        silence(after: answer) != nil || answer.isRefusal
     }
 
     private func tick() async -> Progress {
@@ -96,7 +96,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         let claimed = claimed[call.callID]
         do {
             guard try await mayLeave() else {
-                let reason = slots.isSilenced ? ResolutionTable.silenced : "held back"
+                let reason = permits.isSilenced ? ResolutionTable.silenced : "held back"
                 return Attempt(
                     call, .notSent(reason: reason), claimed: claimed, wasHeldBack: true)
             }
@@ -106,7 +106,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
         }
         let answer = await step(call, claimed)
-        if silence(after: answer) != nil { slots.silence() }
+        if silence(after: answer) != nil { permits.silence() }
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
             case .refused(let refusal, _) = answer, refusal.meaning == .refresh
         else { return Attempt(call, answer, claimed: claimed) }
@@ -116,7 +116,7 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     /// Waits for a permit; false when the call must not leave any more.
     private func mayLeave() async throws -> Bool {
-        try await budget.take(from: slots, before: leaveBefore) && !out.isStopping
+        try await permitSource.take(from: permits, before: leaveBefore) && !out.isStopping
     }
 
     private func step(_ call: StoreCall, _ claimed: Kind.Claimed?) async -> StoreAnswer {
@@ -127,7 +127,7 @@ struct CallRound<Kind: CallKind>: Sendable {
     }
 
     private func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
-        let checks = kind.checkBudget
+        let checks = kind.checkPermitSource
         do {
             // A long silence is not waited out beside the answer that is to be stored. Without a check the next
             // judgement meets the old token once more, and asks again.
@@ -149,26 +149,124 @@ struct CallRound<Kind: CallKind>: Sendable {
     private func settle(_ attempts: [Attempt<Kind>]) async throws {
         guard !attempts.isEmpty else { return }
         if let until = attempts.compactMap({ silence(after: $0.answer) }).max() {
-            try await budget.block(until: until)
+            try await permitSource.block(until: until)
         }
-        var answers: [StoreAnswer] = []
-        for attempt in attempts where !attempt.wasHeldBack { answers.append(attempt.answer) }
+        try await thinOut(attempts)
         // Before the answers are stored: what they put back must find its batch, or the service, halted.
-        let refusedKey = answers.compactMap(\.refusedKey).first
-        if let refusedKey { try await engine.halt.halt(because: refusedKey) }
-        try await kind.heed(attempts)
-        attempts.forEach(tellRefusedCheck)
+        let attempts = try await judged(attempts)
+        attempts.forEach(tellRefusal)
         try await store(attempts)
-        if isProbe, answers.contains(where: \.isHeard) { try await engine.halt.recover() }
-        if let refusedKey {
-            engine.log.error(
-                "the App Store refuses our key; calls wait", ["code": refusedKey.name])
-        } else if let reason = answers.compactMap(\.notSentReason).first {
-            engine.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
-        } else {
-            return
-        }
+        guard
+            let reason = attempts.filter({ !$0.wasHeldBack }).compactMap(\.answer.notSentReason)
+                .first
+        else { return }
+        engine.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
         out.keepQuiet(for: engine.limits.failureWait)
+    }
+
+    /// Where the App Store gives no answers, whatever the subscription, calls become few until it does.
+    private func thinOut(_ attempts: [Attempt<Kind>]) async throws {
+        // A check asks another endpoint: what it gets says nothing of calls.
+        let sent = attempts.filter { $0.call.step == .send }
+        let silent = sent.filter(\.answer.isUnknown)
+        if sent.contains(where: \.isHeard), engine.recent.noteAnswered(kind.kind) {
+            engine.log.notice("the App Store answers again", ["kind": kind.kind.rawValue])
+        }
+        guard !silent.isEmpty else { return }
+        let asked = silent.compactMap(\.answer.reply.retryAfter).max() ?? .zero
+        let until = engine.recent.noteUnanswered(
+            silent.map(\.call.subject), kind.kind, now: engine.now
+        ) { openings in
+            var random = SystemRandomNumberGenerator()
+            return max(asked, engine.limits.unanswered.delay(attempt: openings, random: &random))
+        }
+        guard let until else { return }
+        permits.silence()
+        try await permitSource.block(until: until)
+        engine.log.error(
+            "the App Store gives no answers; calls are few until it does",
+            ["kind": kind.kind.rawValue, "until": until.text])
+        engine.metrics.increment(
+            "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
+    }
+
+    // MARK: Refusals beside what others got
+
+    private func judged(_ attempts: [Attempt<Kind>]) async throws -> [Attempt<Kind>] {
+        let sent = attempts.filter { !$0.wasHeldBack && $0.call.step == .send }
+        guard sent.contains(where: \.answer.isRefusal) || engine.recent.isAlert(kind.kind) else {
+            if sent.contains(where: \.answer.isAnswered) {
+                engine.recent.noteSuccess(kind.kind, [])
+                try await recover()
+            }
+            return attempts
+        }
+        let scopes = try await kind.scopes(of: sent.map(\.call))
+        for attempt in sent where attempt.answer.isAnswered {
+            engine.recent.noteSuccess(kind.kind, scopes[attempt.call.callID] ?? [])
+        }
+        var isHeard = sent.contains(where: \.answer.isAnswered)
+        var judged: [Attempt<Kind>] = []
+        for attempt in attempts {
+            guard let refusal = attempt.answer.refusal, attempt.call.step == .send,
+                !refusal.isOurs, refusal.meaning != .refresh
+            else {
+                judged.append(attempt)
+                continue
+            }
+            let verdict = engine.recent.judge(
+                refusal, of: attempt.call.subject, kind.kind, scopes[attempt.call.callID] ?? [])
+            try await act(on: verdict, refusal, attempt.call)
+            // A probe that is refused like those before it makes way for another one.
+            let isRepeated = probe?.isRepeated(by: refusal) ?? false
+            if isRepeated, case .service = probe {
+                try await permitSource.block(
+                    until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds))
+            }
+            isHeard = isHeard || verdict == .believed && !isRepeated
+            judged.append(attempt.judged(isRepeated ? .probed : verdict))
+        }
+        if isHeard { try await recover() }
+        return judged
+    }
+
+    private func act(
+        on verdict: RefusalVerdict, _ refusal: StoreRefusal, _ call: StoreCall
+    ) async throws {
+        guard case .systemic(let scope) = verdict else { return }
+        permits.silence()
+        switch scope {
+        case .all: try await engine.haltAll(because: refusal, call.subject, permitSource)
+        case .batch(let scope), .storefront(let scope):
+            try await kind.halt(scope, because: refusal, call)
+        }
+    }
+
+    /// A probe was answered, or refused for what its code says of the customer: that ends the halt. Where price changes
+    /// were refused for what they say, only one of them tells that they are not any more.
+    private func recover() async throws {
+        switch probe {
+        case nil: return
+        case .service(let reason):
+            guard kind.kind == .priceChange || ServiceHalt.isAboutKey(reason) else { return }
+            try await engine.halt.recover()
+        case .batch(let id, _): try await kind.recover(id)
+        }
+    }
+
+    /// What becomes of one subscription's call, where a person may have to act.
+    private func tellRefusal(_ attempt: Attempt<Kind>) {
+        tellRefusedCheck(attempt)
+        guard let refusal = attempt.answer.refusal, attempt.verdict == .parked,
+            attempt.call.carries.count <= 1
+        else { return }
+        engine.log.warning(
+            "a call is refused for reasons that nobody knows; it is parked",
+            [
+                "kind": kind.kind.rawValue, "subject": attempt.call.subject,
+                "code": refusal.codeAndName,
+            ])
+        engine.count(kind.kind, "parked", by: 1)
     }
 
     private func tellRefusedCheck(_ attempt: Attempt<Kind>) {
@@ -227,8 +325,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// How long every replica keeps quiet: as Apple asked, or a while when it refuses our key, since no other
-    /// call could fare better.
+    /// The instant until which Apple asks every replica for silence.
     private func silence(after answer: StoreAnswer) -> Instant? {
         engine.silence(after: answer)
     }

@@ -4,13 +4,13 @@ package import ServiceKit
 
 /// Writes how calls ended, fenced by their leases: one transaction for all attempts of a round, whatever their kind.
 package struct CallSettlement<Kind: CallKind>: Sendable {
-    let pool: LedgerPool
+    let pool: DatabasePool
     let kind: Kind
     let log: Log
     /// Waits between steps; of the kind's policy as a rule.
     let retry: Backoff
 
-    package init(pool: LedgerPool, kind: Kind, log: Log, retry: Backoff? = nil) {
+    package init(pool: DatabasePool, kind: Kind, log: Log, retry: Backoff? = nil) {
         self.pool = pool
         self.kind = kind
         self.log = log
@@ -31,7 +31,9 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
                 let resolution = kind.resolve(attempt, in: scene)
                 return ResolvedCall(
                     attempt.call, resolution, attempt.answer.reply,
-                    nextAt: nextAt(resolution, attempt.call, realNow: realNow),
+                    nextAt: nextAt(
+                        resolution, attempt.call, realNow: realNow,
+                        atLeast: attempt.answer.isUnknown ? attempt.answer.reply.retryAfter : nil),
                     isUncounted: attempt.wasHeldBack)
             }
             resolved.forEach(tell)
@@ -79,7 +81,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     /// Checks come quickly at first, however often the call was sent, and so does the call after a check that the App
     /// Store answered: a deadline may be near.
     private func nextAt(
-        _ resolution: Resolution, _ call: StoreCall, realNow: Int64
+        _ resolution: Resolution, _ call: StoreCall, realNow: Int64, atLeast: Duration? = nil
     ) -> Int64? {
         let (after, tries): (Resolution.Delay, Int) =
             switch resolution {
@@ -93,7 +95,12 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         case .fixed(let duration): return realNow + duration.milliseconds
         case .retry:
             var random = SystemRandomNumberGenerator()
-            return realNow + retry.delay(attempt: tries, random: &random).milliseconds
+            let delay = retry.delay(attempt: tries, random: &random)
+            return realNow + max(delay, atLeast ?? .zero).milliseconds
+        case .parked, .probed:
+            var random = SystemRandomNumberGenerator()
+            return realNow
+                + ResolutionTable.parkedWait.delay(attempt: tries, random: &random).milliseconds
         }
     }
 }

@@ -45,7 +45,7 @@ package final class CallsOut: Sendable {
         state.withLock { $0.failure.take() }
     }
 
-    /// No claim begins for so long: the App Store is out of reach, or refuses our key.
+    /// No claim begins for so long: the App Store is out of reach.
     package func keepQuiet(for time: Duration) {
         let until = ContinuousClock.now + time
         state.withLock { $0.quietUntil = max($0.quietUntil ?? until, until) }

@@ -9,8 +9,8 @@ package struct LiveStoreCalls: StatusCalls {
         self.client = client
     }
 
-    package func look(transactionID: String) async -> StoreAnswer {
+    package func checkStatus(transactionID: String) async -> StoreAnswer {
         let outcome = await client.subscriptionStatuses(transactionID: transactionID)
-        return StoreAnswer(outcome) { StoreWords($0.map(\.event)) }
+        return StoreAnswer(outcome) { StoreWords($0) }
     }
 }

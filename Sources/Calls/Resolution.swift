@@ -41,6 +41,14 @@ package enum Resolution: Sendable {
         /// Nobody knows whether it was applied; checks showed nothing for as long as it could be on its way.
         package var isDoubtful = false
         package var errorCode: Int64?
+        package var staleToken: StaleToken?
+
+        package enum StaleToken: Sendable {
+            /// The status shows another token than the one that was refused.
+            case replaced
+            /// It shows the same one, or none.
+            case same
+        }
 
         package init(
             _ reason: String, goesAlone: Bool = false, after: Delay = .none,
@@ -59,6 +67,10 @@ package enum Resolution: Sendable {
         case none
         /// Growing with the steps tried in vain.
         case retry
+        /// Parked: growing with how often the work was parked, from minutes to an hour.
+        case parked
+        /// Refused as a probe: the next ones are to be of other subscriptions.
+        case probed
         case fixed(Duration)
     }
 }
@@ -75,12 +87,16 @@ package struct CallPolicy: Sendable {
     package var refusedChecksMax: Int?
     /// After a stale token the newest statements are read with the answer: a judgement needs them.
     package var readsStatusAfterStaleToken = false
+    /// A call whose refusal is not believed goes again under its id; else what it carries is judged anew.
+    package var keepsRefused = true
 
     package init(
         retry: Backoff, checksRefusals: Bool = false, checksAnswers: Bool = false,
-        refusedChecksMax: Int? = nil, readsStatusAfterStaleToken: Bool = false
+        refusedChecksMax: Int? = nil, readsStatusAfterStaleToken: Bool = false,
+        keepsRefused: Bool = true
     ) {
         self.retry = retry
+        self.keepsRefused = keepsRefused
         self.checksRefusals = checksRefusals
         self.checksAnswers = checksAnswers
         self.refusedChecksMax = refusedChecksMax
@@ -95,10 +111,13 @@ package struct CallPolicy: Sendable {
 /// | the effect shows | applied | applied |
 /// | an answer, and no effect shows | the same id once more (or a check) | the same |
 /// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
-/// | not sent, 429, our key refused | released: judged anew, new id | the same id later |
+/// | not sent, 429 | released: judged anew, new id | the same id later |
 /// | a stale token | released | checks, then released |
-/// | a refusal that halts the batch | released, waits with its batch | checks |
-/// | another refusal | refused (or checks) | checks, then refused |
+/// | "already communicated", "repeated id" | checks, then refused | the same |
+/// | a refusal that several others met alike | released: goes on with the others (or the same id later) | checks |
+/// | a refusal of which nobody knows what it is about | parked: tried again later and later | checks (our key: the same id later) |
+/// | a probe that is refused as those before it | waits ten minutes, so that others ask | checks |
+/// | a documented refusal of this customer or item | refused (or checks) | checks, then refused |
 /// | no answer, 5xx | the same id; after three, a check between | the same |
 /// | never to be sent again | | checks, then released |
 ///
@@ -112,25 +131,28 @@ package struct ResolutionTable: Sendable {
     package static let staleTokenCode: Int64 = 4_000_082
     /// Attempts with the same id before each further one is preceded by a check.
     package static let sendsBeforeCheck = 3
+    /// Real time until parked work is tried again.
+    package static let parkedWait = Backoff(first: .seconds(120), max: .seconds(3600))
+    /// Real time until a call is tried again that others were refused like. Its batch, or the service, has halted.
+    package static let systemicWait: Duration = .seconds(2)
     /// Stands in place of an error code for "answered with 200, and no effect shows".
     package static let answeredCode: Int64 = 200
 
     package let call: StoreCall
     package let policy: CallPolicy
-    /// The same refusal met what the call carries before: then it is no fault of the batch.
-    package var wasRefusedBefore = false
+    package let verdict: RefusalVerdict?
     /// Why one that is never to be sent again is released.
     package var overReason = "not_sent_in_time"
     /// Several pieces of work share the call.
     package var isShared: Bool { call.carries.count > 1 }
 
     package init(
-        _ call: StoreCall, _ policy: CallPolicy, wasRefusedBefore: Bool = false,
+        _ call: StoreCall, _ policy: CallPolicy, _ verdict: RefusalVerdict?,
         overReason: String = "not_sent_in_time"
     ) {
         self.call = call
         self.policy = policy
-        self.wasRefusedBefore = wasRefusedBefore
+        self.verdict = verdict
         self.overReason = overReason
     }
 
@@ -154,8 +176,15 @@ package struct ResolutionTable: Sendable {
         }
     }
 
+    /// The only attempt was refused for good, so that nothing is on its way.
+    private var wasRefusedAtOnce: Bool {
+        call.attempts == 1 && call.errorCode != nil && call.errorCode != Self.answeredCode
+    }
+
     /// Whether a check that shows nothing is the last.
-    private var isCheckedEnough: Bool { call.checks >= Self.checksMax && !call.isInFlight }
+    private var isCheckedEnough: Bool {
+        call.checks >= Self.checksMax && (!call.isInFlight || wasRefusedAtOnce)
+    }
 
     /// The same id once more; or, where an attempt was refused or answered, a few more checks, since a status may lag.
     private func notSeen() -> Resolution {
@@ -182,7 +211,7 @@ package struct ResolutionTable: Sendable {
             StoreRefusal(
                 code: Int(code), name: refusedOnRetry,
                 message: "refused on a retry and never seen applied", meaning: .reject),
-            isDoubtful: true)
+            isDoubtful: !wasRefusedAtOnce)
     }
 
     /// Not applied by this attempt. An earlier one of the same call may have been, so only the first may give the id up.
@@ -203,13 +232,24 @@ package struct ResolutionTable: Sendable {
             errorCode: call.errorCode)
     }
 
+    private func isBelieved(_ refusal: StoreRefusal) -> Bool {
+        switch verdict {
+        case .believed: true
+        case .parked, .probed, .systemic: false
+        case nil: refusal.meaning != .haltService
+        }
+    }
+
     private func refused(_ refusal: StoreRefusal) -> Resolution {
         guard call.isFirstAttempt else {
             // The first attempt may have been applied, and this refusal its consequence: check first.
-            let isOurFault = refusal.meaning == .haltService
-            return .open(
-                isOurFault ? .send : .check, reason: refusal.name,
-                errorCode: isOurFault ? nil : Int64(refusal.code))
+            // A refusal that says nothing of the customer tells nothing of the first attempt either.
+            guard isBelieved(refusal) else {
+                return .open(
+                    .send, reason: refusal.codeAndName, errorCode: nil,
+                    after: verdict == .probed ? .probed : .parked)
+            }
+            return .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
         }
         // Nobody was asked.
         if refusal.isOurs {
@@ -218,21 +258,33 @@ package struct ResolutionTable: Sendable {
                 : .refused(refusal, isDoubtful: false)
         }
         switch refusal.meaning {
-        case .haltService: return .released(.init(refusal.name, after: .retry))
-        case .refresh: return .released(.init(refusal.name, after: .retry))
-        case .haltBatch where !wasRefusedBefore && !policy.checksRefusals,
-            .haltStorefront where !wasRefusedBefore && !policy.checksRefusals:
-            // It waits with its batch: once a person has mended the cause it goes with the others.
-            return .released(.init(refusal.name, errorCode: Int64(refusal.code)))
-        case .reject, .look, .haltBatch, .haltStorefront:
-            if policy.checksRefusals {
-                return .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
-            }
-            // One bad item refuses a whole call: its siblings are tried by themselves.
-            return isShared
-                ? .released(.init(refusal.name, goesAlone: true))
+        case .refresh: return .released(.init(refusal.codeAndName, after: .retry))
+        case .checkStatus where isBelieved(refusal):
+            return .open(.check, reason: refusal.codeAndName, errorCode: Int64(refusal.code))
+        case .reject, .checkStatus, .suspect, .haltBatch, .haltStorefront, .haltService: break
+        }
+        switch verdict {
+        case .systemic: return putOff(refusal, after: .fixed(Self.systemicWait))
+        // One bad item refuses a whole call: its siblings are tried by themselves.
+        case .parked where isShared, .probed where isShared,
+            .believed where isShared && !policy.checksRefusals,
+            nil where isShared && !policy.checksRefusals:
+            return .released(.init(refusal.name, goesAlone: true))
+        case .parked: return putOff(refusal, after: .parked)
+        case .probed: return putOff(refusal, after: .probed)
+        case .believed, nil:
+            return policy.checksRefusals
+                ? .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
                 : .refused(refusal, isDoubtful: false)
         }
+    }
+
+    /// Not believed: what the call carries is tried again later. A refusal of a first attempt has applied nothing.
+    private func putOff(_ refusal: StoreRefusal, after: Resolution.Delay) -> Resolution {
+        policy.keepsRefused
+            ? .open(.send, reason: refusal.codeAndName, errorCode: nil, after: after)
+            : .released(
+                .init(refusal.codeAndName, after: after, errorCode: Int64(refusal.code)))
     }
 }
 

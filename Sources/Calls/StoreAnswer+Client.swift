@@ -26,10 +26,13 @@ extension StoreAnswer {
         switch code.disposition(onRetry: false) {
         case .retrySame, .waitUntil: return .unknown(reason: code.description, reply)
         case .refresh: meaning = .refresh
-        case .look: meaning = .look
+        case .checkStatus: meaning = .checkStatus
         case .haltBatch: meaning = .haltBatch
         case .haltStorefront: meaning = .haltStorefront
         case .haltService: meaning = .haltService
+        // Until others show what such an answer is worth, only a documented code about the customer is believed.
+        case .reject where code == .alreadyCommunicated: meaning = .checkStatus
+        case .reject where code.name == nil || code.httpStatus == 404: meaning = .suspect
         case .reject: meaning = .reject
         }
         return .refused(
@@ -42,6 +45,7 @@ extension StoreAnswer {
 extension StoreReply {
     fileprivate init(_ raw: RawAnswer) {
         self.init(
-            httpStatus: raw.status == 0 ? nil : raw.status, body: raw.status == 0 ? nil : raw.body)
+            httpStatus: raw.status == 0 ? nil : raw.status, body: raw.status == 0 ? nil : raw.body,
+            retryAfter: raw.retryAfter)
     }
 }

@@ -39,10 +39,13 @@ package struct StoreWords: Sendable, ExpressibleByArrayLiteral {
 package struct StoreReply: Hashable, Sendable {
     package var httpStatus: Int?
     package var body: String?
+    /// Of an error: no further try within, as its `Retry-After` asks. Real time.
+    package var retryAfter: Duration?
 
-    package init(httpStatus: Int? = nil, body: String? = nil) {
+    package init(httpStatus: Int? = nil, body: String? = nil, retryAfter: Duration? = nil) {
         self.httpStatus = httpStatus
         self.body = body
+        self.retryAfter = retryAfter
     }
 }
 
@@ -50,15 +53,17 @@ package struct StoreRefusal: Hashable, Sendable {
     package enum Meaning: Hashable, Sendable {
         /// Final for this change.
         case reject
+        /// Not understood, or "not found": nobody knows whether it is about this change.
+        case suspect
         /// The token is stale: read the status, judge again, new id.
         case refresh
-        /// On a retry: perhaps the first attempt was applied, so look.
-        case look
-        /// The call is wrong, whatever the change: the next ones of its batch would fare no better.
+        /// Perhaps the price is ours already: the status is checked before anything is believed.
+        case checkStatus
+        /// The form of the call is wrong, by its code: others of its batch may fare no better.
         case haltBatch
-        /// The product is not set up for the storefront: the others of the batch may go.
+        /// The product is not set up for the storefront, by its code.
         case haltStorefront
-        /// Our key or token is wrong: no call can succeed until somebody acts.
+        /// Our key, token or way to the App Store is wrong, by its code.
         case haltService
     }
 
@@ -74,6 +79,10 @@ package struct StoreRefusal: Hashable, Sendable {
         self.message = message
         self.meaning = meaning
     }
+
+    /// What it says is about the customer, the item or the price: final where others fare well. All else may be about us,
+    /// whatever it says.
+    package var isAboutCustomer: Bool { meaning == .reject || meaning == .checkStatus }
 
     /// Whether nobody was asked: the request itself is wrong.
     package var isOurs: Bool { code == 0 }
@@ -94,37 +103,26 @@ extension StoreAnswer {
         }
     }
 
-    package var isRefusal: Bool {
+    package var isRefusal: Bool { refusal != nil }
+
+    package var refusal: StoreRefusal? {
         switch self {
-        case .refused: true
-        case .answered, .throttled, .unknown, .notSent: false
+        case .refused(let refusal, _): refusal
+        case .answered, .throttled, .unknown, .notSent: nil
         }
     }
 
-    /// The App Store has taken the call and decided on it.
-    package var isHeard: Bool {
+    var isAnswered: Bool {
         switch self {
         case .answered: true
-        case .refused(let refusal, _): refusal.meaning != .haltService
-        case .throttled, .unknown, .notSent: false
+        case .refused, .throttled, .unknown, .notSent: false
         }
     }
 
-    /// The refusal, where it means that the batch must stop, or a storefront of it.
-    package var haltsBatch: StoreRefusal? {
+    var isUnknown: Bool {
         switch self {
-        case .refused(let refusal, _)
-        where refusal.meaning == .haltBatch || refusal.meaning == .haltStorefront:
-            refusal
-        case .answered, .refused, .throttled, .unknown, .notSent: nil
-        }
-    }
-
-    /// The refusal that says that our key or token is wrong.
-    package var refusedKey: StoreRefusal? {
-        switch self {
-        case .refused(let refusal, _) where refusal.meaning == .haltService: refusal
-        case .answered, .refused, .throttled, .unknown, .notSent: nil
+        case .unknown: true
+        case .answered, .refused, .throttled, .notSent: false
         }
     }
 

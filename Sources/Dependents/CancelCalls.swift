@@ -45,6 +45,6 @@ extension LiveStoreCalls: CancelCalls {
         }
         let outcome = await client.cancel(
             transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
-        return StoreAnswer(outcome) { StoreWords([$0.event]) }
+        return StoreAnswer(outcome) { StoreWords([$0]) }
     }
 }

@@ -14,14 +14,16 @@ struct CancelKind: CallKind {
     let kind = StoreCall.Kind.cancel
     let store: any StatusCalls
     let cancels: any CancelCalls
-    let budget: CallBudget
-    let checkBudget: CallBudget
+    let permitSource: CallPermitSource
+    let checkPermitSource: CallPermitSource
     let policy: CallPolicy
     /// Where the App Store is silent, or the call was held back.
     let notYetWait: Duration
     let realClock: any WallClock
 
-    func gate(now: Int64) -> CallGate { CancelQueries.gate(endpoint: budget.endpoint, now: now) }
+    func gate(now: Int64) -> CallGate {
+        CancelQueries.gate(endpoint: permitSource.endpoint, now: now)
+    }
 
     func send(
         _ call: StoreCall, _ claimed: Never?, leavingBefore: ContinuousClock.Instant
@@ -34,14 +36,14 @@ struct CancelKind: CallKind {
     }
 
     func check(_ call: StoreCall) async -> StoreAnswer {
-        await store.look(transactionID: call.subject)
+        await store.checkStatus(transactionID: call.subject)
     }
 
     /// What shows that a subscription will not renew, by its id.
     typealias Scene = [String: Resolution.Proof]
 
     func lock(
-        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+        _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
         let calls = attempts.map(\.call)
         try SubscriptionQueries.lock(
@@ -51,7 +53,7 @@ struct CancelKind: CallKind {
 
     func fold(
         _ attempts: [Attempt<Self>], into scene: inout Scene,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws {
         let told = attempts.flatMap { $0.statements(of: subscriptions(of: $0.call)) }
         try SubscriptionFolder.fold(told, on: connection)
@@ -68,13 +70,14 @@ struct CancelKind: CallKind {
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         // By this answer, or by a notification that overtook it.
         if let proof = scene[attempt.call.subject] { return .applied(proof) }
-        return ResolutionTable(attempt.call, policy, overReason: "not asked for any more")
-            .resolve(attempt.answer)
+        return ResolutionTable(
+            attempt.call, policy, attempt.verdict, overReason: "not asked for any more"
+        ).resolve(attempt.answer)
     }
 
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
-    ) throws -> [LedgerStatement] {
+    ) throws -> [DatabaseStatement] {
         endings.compactMap { ending in
             let call = ending.call
             switch ending.resolution {
@@ -83,12 +86,12 @@ struct CancelKind: CallKind {
                     call, detail: proof.detail, evidenceID: proof.evidenceID,
                     at: now.milliseconds)
             case .refused(let refusal, _):
-                return CancelQueries.giveUp(
+                return CancelQueries.abandon(
                     call, detail: Self.detail(refusal, call), at: now.milliseconds)
             case .released(let release):
                 let soon = realClock.nowMilliseconds() + notYetWait.milliseconds
                 return CancelQueries.requeue(
-                    call, reason: release.reason, nextLookAt: ending.nextAt ?? soon)
+                    call, reason: release.reason, nextCheckAt: ending.nextAt ?? soon)
             case .open: return nil
             }
         }

@@ -10,36 +10,39 @@ package enum CancelQueries {
             .cancel, endpoint: endpoint, now: now,
             state: """
                 SELECT count(*) = 0 AS is_over, bool_or(b.is_paused) AS is_held
-                FROM repricer.dependent_cancellations c
+                FROM unnest(r.parents) AS parent (id)
+                JOIN repricer.dependent_cancellations c
+                    ON c.original_transaction_id = parent.id AND c.bucket = repricer.bucket_of(parent.id)
                 JOIN repricer.batches b ON b.batch_id = c.batch_id
-                WHERE c.original_transaction_id = ANY (r.parents)
-                    AND c.cancel_reference_id = r.call_id AND c.state = 'cancel_sent'
+                WHERE c.cancel_reference_id = r.call_id AND c.state = 'cancel_sent'
                 """,
             othersWait: SubjectWork.waits)
     }
 
     /// Marks the dependents that a new call cancels.
     package static func claim(_ call: StoreCall, for dependents: [DependentQueries.Open]) -> SQL {
-        """
-        -- name: markCancelSent
-        WITH moved AS (
-            UPDATE repricer.dependent_cancellations d
-            SET state = 'cancel_sent', cancel_reference_id = \(uuid: call.callID), detail = NULL
-            FROM unnest(\(dependents.map(\.originalTransactionID))::text[],
-                \(uuids: dependents.map(\.changeID))::uuid[],
-                \(dependents.map(\.dependentSKU))::text[]) AS t (id, change_id, sku)
-            WHERE d.original_transaction_id = t.id AND d.change_id = t.change_id
-                AND d.dependent_sku = t.sku AND d.state = 'requested'
-            RETURNING d.*
-        )
-        \(fragment: OutboxQueries.tellDependents)
-        """
+        let ids = dependents.map(\.originalTransactionID)
+        return """
+            -- name: markCancelSent
+            WITH moved AS (
+                UPDATE repricer.dependent_cancellations d
+                SET state = 'cancel_sent', cancel_reference_id = \(uuid: call.callID), detail = NULL
+                FROM unnest(\(ids)::text[],
+                    \(uuids: dependents.map(\.changeID))::uuid[],
+                    \(dependents.map(\.dependentSKU))::text[]) AS t (id, change_id, sku)
+                WHERE d.original_transaction_id = t.id AND d.change_id = t.change_id
+                    AND \(fragment: Bucket.isThat(of: ids, "d.bucket"))
+                    AND d.dependent_sku = t.sku AND d.state = 'requested'
+                RETURNING d.*
+            )
+            \(fragment: OutboxQueries.tellDependents(of: ids))
+            """
     }
 
     private static func ofCall(_ call: StoreCall) -> SQL {
         """
         original_transaction_id = ANY (\(call.parents)::text[])
-            AND cancel_reference_id = \(uuid: call.callID) AND state = 'cancel_sent'
+            AND \(fragment: Bucket.isThat(of: call.parents)) AND cancel_reference_id = \(uuid: call.callID) AND state = 'cancel_sent'
         """
     }
 
@@ -51,7 +54,7 @@ package enum CancelQueries {
     }
 
     /// A person must see: refused for good, or answered and still renewing.
-    package static func giveUp(_ call: StoreCall, detail: String, at: Int64) -> SQL {
+    package static func abandon(_ call: StoreCall, detail: String, at: Int64) -> SQL {
         end(call, "discrepancy", detail: detail, evidenceID: nil, at: at)
     }
 
@@ -67,22 +70,22 @@ package enum CancelQueries {
             WHERE \(fragment: ofCall(call))
             RETURNING *
         )
-        \(fragment: OutboxQueries.tellDependents)
+        \(fragment: OutboxQueries.tellDependents(of: call.parents))
         """
     }
 
     /// Not applied by any attempt: judged anew, in real time, under a new id.
-    package static func requeue(_ call: StoreCall, reason: String, nextLookAt: Int64) -> SQL {
+    package static func requeue(_ call: StoreCall, reason: String, nextCheckAt: Int64) -> SQL {
         """
         -- name: requeueDependents
         WITH moved AS (
             UPDATE repricer.dependent_cancellations
             SET state = 'requested', detail = \(reason), cancel_reference_id = NULL,
-                next_look_at = \(timestamp: nextLookAt), looks = 0
+                next_check_at = \(timestamp: nextCheckAt), checks = 0
             WHERE \(fragment: ofCall(call))
             RETURNING *
         )
-        \(fragment: OutboxQueries.tellDependents)
+        \(fragment: OutboxQueries.tellDependents(of: call.parents))
         """
     }
 }

@@ -19,26 +19,27 @@ struct CancelRound: Sendable {
     func place(_ open: DependentQueries.Open) async throws -> String? {
         let now = engine.clock.nowMilliseconds()
         let reason = try await engine.pool.withTransaction {
-            connection -> Result<String, DependentElsewhere.NoPlace> in
+            connection -> Result<String, CrossSubscriptionDependent.NoPlace> in
             try SubscriptionQueries.lock([open.originalTransactionID], on: connection)
             let parent = try SubscriptionQueries.load([open.originalTransactionID], on: connection)[
                 open.originalTransactionID]
             let sku = DependentReference(open.dependentSKU).sku
-            let dependent = DependentElsewhere(sku: sku, customer: parent?.facts.appAccountToken)
+            let dependent = CrossSubscriptionDependent(
+                sku: sku, customer: parent?.facts.appAccountToken)
             let ids = try DependentQueries.places(
                 of: open, customer: parent?.facts.appAccountToken, on: connection)
             let stored = try SubscriptionQueries.load(ids, on: connection)
-            var candidates: [DependentElsewhere.Candidate] = []
+            var candidates: [CrossSubscriptionDependent.Candidate] = []
             for one in ids.compactMap({ stored[$0] }) {
                 candidates.append(
-                    DependentElsewhere.Candidate(
+                    CrossSubscriptionDependent.Candidate(
                         facts: one.facts, seenSKUs: one.seenSKUs,
                         nameToday: try Self.nameToday(of: sku, in: one.facts, on: connection)))
             }
             switch dependent.place(among: candidates) {
             case .failure(let none):
                 _ = try connection.pipeline([
-                    DependentQueries.giveUp(open, detail: none.reason.text, at: now)
+                    DependentQueries.abandon(open, detail: none.reason.text, at: now)
                 ])
                 return .failure(none)
             case .success(let facts):
@@ -64,7 +65,7 @@ struct CancelRound: Sendable {
     /// What an item that does not renew under its name is called by now. A rename that a renewal followed is in no fact
     /// any more, so its subscription's statements are folded again.
     private static func nameToday(
-        of sku: String, in facts: SubscriptionFacts, on connection: isolated LedgerConnection
+        of sku: String, in facts: SubscriptionFacts, on connection: isolated DatabaseConnection
     ) throws -> String? {
         guard facts.whyOver == nil, !facts.renewingSKUs.contains(sku) else { return nil }
         let id = facts.originalTransactionID
@@ -72,7 +73,9 @@ struct CancelRound: Sendable {
         return Lifecycle.nameToday(of: sku, after: told)
     }
 
-    private func refuse(_ open: DependentQueries.Open, _ reason: DependentElsewhere.Discrepancy) {
+    private func refuse(
+        _ open: DependentQueries.Open, _ reason: CrossSubscriptionDependent.Discrepancy
+    ) {
         engine.metrics.increment(
             "repricer_dependents_refused_total", labels: ["reason": reason.label])
         engine.log.warning(
@@ -91,32 +94,32 @@ struct CancelRound: Sendable {
         _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws {
-        let answer = await kind.store.look(transactionID: target)
-        try await engine.heed(answer, kind.checkBudget, controls)
-        // Without the newest status nothing is cancelled; it is looked for again.
+        let answer = await kind.store.checkStatus(transactionID: target)
+        try await engine.heed(answer, of: target, for: .cancel, kind.checkPermitSource, controls)
+        // Without the newest status nothing is cancelled; it is checked again.
         if let why = answer.whyUnreadable(target) {
-            guard open.looks >= Self.refusedLooksMax else { return }
-            return try await giveUp(open, .unreadable(why))
+            guard open.checks >= Self.refusedChecksMax else { return }
+            return try await abandon(open, .unreadable(why))
         }
         guard case .answered(let words, _) = answer else { return }
         try Task.checkCancellation()
         guard let claim = try await claim(open, on: target, told: words.statements) else { return }
         engine.launch(
-            [claim.call], of: kind, slots: claim.slots, started: claim.asked,
-            isProbe: controls.isHalted, out: out)
+            [claim.call], of: kind, permits: claim.permits, started: claim.asked,
+            probe: Probe(controls), out: out)
     }
 
-    /// Looks that a definite answer refuses, before a person is asked: what was refused for minutes will be.
-    static let refusedLooksMax = 10
+    /// Checks that a definite answer refuses, before a person is asked: what was refused for minutes will be.
+    static let refusedChecksMax = 10
 
-    private func giveUp(
-        _ open: DependentQueries.Open, _ reason: DependentElsewhere.Discrepancy
+    private func abandon(
+        _ open: DependentQueries.Open, _ reason: CrossSubscriptionDependent.Discrepancy
     ) async throws {
         let now = engine.clock.nowMilliseconds()
         try await engine.pool.withTransaction { connection in
             try SubscriptionQueries.lock([open.originalTransactionID], on: connection)
             _ = try connection.pipeline([
-                DependentQueries.giveUp(open, detail: reason.text, at: now)
+                DependentQueries.abandon(open, detail: reason.text, at: now)
             ])
         }
         refuse(open, reason)
@@ -124,7 +127,7 @@ struct CancelRound: Sendable {
 
     private struct Claim: Sendable {
         var call: StoreCall
-        var slots: CallSlots
+        var permits: CallPermits
         /// Before it asked for pauses.
         var asked: ContinuousClock.Instant
     }
@@ -136,12 +139,12 @@ struct CancelRound: Sendable {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
         // Dependents of other parents that fall with the same subscription: their locks are needed too.
-        let company = try await engine.pool.withConnection { connection in
+        let others = try await engine.pool.withConnection { connection in
             try await connection.read { try DependentQueries.falling(on: target, on: $0) }
         }
-        let parents = Set(company.map(\.originalTransactionID)).union([open.originalTransactionID])
+        let parents = Set(others.map(\.originalTransactionID)).union([open.originalTransactionID])
         let (claim, refusal) = try await engine.pool.withTransaction {
-            connection -> (Claim?, DependentElsewhere.Discrepancy?) in
+            connection -> (Claim?, CrossSubscriptionDependent.Discrepancy?) in
             let ids = parents.union([target]).sorted()
             try SubscriptionQueries.lock(ids, on: connection)
             try SubscriptionFolder.fold(
@@ -154,7 +157,7 @@ struct CancelRound: Sendable {
             let stored = try SubscriptionQueries.load(ids, on: connection)
             guard let facts = stored[target]?.facts else { return (nil, nil) }
             let sku = DependentReference(open.dependentSKU).sku
-            let verdict = DependentElsewhere(
+            let verdict = CrossSubscriptionDependent(
                 sku: sku, customer: stored[open.originalTransactionID]?.facts.appAccountToken
             ).verdict(
                 on: facts, falling: Set(falling.map { DependentReference($0.dependentSKU).sku }),
@@ -167,17 +170,17 @@ struct CancelRound: Sendable {
                     DependentQueries.confirm(open, detail: detail, evidenceID: evidence, at: now)
                 ])
                 return (nil, nil)
-            case .discrepancy(.company(let others))
+            case .discrepancy(.otherItems(let others))
             where try DependentQueries.mayFall(
                 on: target, customer: facts.appAccountToken, on: connection
             ).isSuperset(of: others):
                 // They are to fall as well, and wait for their turn to be placed.
                 let later = realNow + kind.notYetWait.milliseconds
-                _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+                _ = try connection.pipeline([DependentQueries.checkAgain(open, at: later)])
                 return (nil, nil)
             case .discrepancy(let reason):
                 _ = try connection.pipeline([
-                    DependentQueries.giveUp(open, detail: reason.text, at: now)
+                    DependentQueries.abandon(open, detail: reason.text, at: now)
                 ])
                 return (nil, reason)
             case .cancel:
@@ -194,19 +197,20 @@ struct CancelRound: Sendable {
     private func write(
         _ open: DependentQueries.Open, _ facts: SubscriptionFacts,
         _ falling: [DependentQueries.Open], parents: Set<String>, now: Int64, realNow: Int64,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws -> Claim? {
         let target = facts.originalTransactionID
         let later = realNow + kind.notYetWait.milliseconds
         let asked = ContinuousClock.now
-        let other = try DependentQueries.callInFlight(target, on: connection)
-        guard try !DependentQueries.isPaused(open, on: connection), !other.isInFlight else {
-            _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+        guard try !DependentQueries.isPaused(open, on: connection),
+            try !DependentQueries.hasCallInFlight(target, on: connection)
+        else {
+            _ = try connection.pipeline([DependentQueries.checkAgain(open, at: later)])
             return nil
         }
-        let slots = try kind.budget.lease(1, on: connection)
-        guard slots.granted > 0 else {
-            _ = try connection.pipeline([DependentQueries.lookAgain(open, at: later)])
+        let permits = try kind.permitSource.lease(1, on: connection)
+        guard permits.granted > 0 else {
+            _ = try connection.pipeline([DependentQueries.checkAgain(open, at: later)])
             return nil
         }
         var random = SystemRandomNumberGenerator()
@@ -216,12 +220,12 @@ struct CancelRound: Sendable {
             consistencyToken: facts.consistencyToken, storefront: facts.storefront)
         let served = falling.contains(open) ? falling : falling + [open]
         let call = StoreCall(
-            .cancel, subject: target, callID: intent.requestReferenceID, bucket: other.bucket,
+            .cancel, subject: target, callID: intent.requestReferenceID, bucket: Bucket.of(target),
             parents: Set(served.map(\.originalTransactionID)).sorted(),
             intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
         _ = try connection.pipeline(
             engine.intents([call], now: Instant(milliseconds: now))
                 + [CancelQueries.claim(call, for: served)])
-        return Claim(call: call, slots: slots, asked: asked)
+        return Claim(call: call, permits: permits, asked: asked)
     }
 }

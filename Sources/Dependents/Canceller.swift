@@ -11,14 +11,14 @@ package struct Canceller: Service {
     private let engine: CallEngine
     private let store: any StatusCalls
     private let limits: Limits
-    private let elsewhere: CancelRound
+    private let rounds: CancelRound
 
     package struct Limits: Sendable {
         package var statusPerSecond = 50
         package var cancelsPerSecond = 5
-        package var looksMax = 5
+        package var checksMax = 5
         package var dependentsPerRound = 25
-        package var lookAgainAfter: Duration = .seconds(30)
+        package var checkAgainAfter: Duration = .seconds(30)
         /// Where a call about the subscription is out, everything is paused, or no slot was free.
         package var notYetWait: Duration = .seconds(2)
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
@@ -29,22 +29,22 @@ package struct Canceller: Service {
 
     package init(
         _ engine: CallEngine, store: any StatusCalls, cancels: any CancelCalls,
-        limits: Limits = Limits(), wait: @escaping CallBudget.Wait = CallBudget.sleep
+        limits: Limits = Limits(), wait: @escaping CallPermitSource.Wait = CallPermitSource.sleep
     ) {
         self.engine = engine
         self.store = store
         self.limits = limits
-        elsewhere = CancelRound(
+        rounds = CancelRound(
             engine: engine,
             kind: CancelKind(
                 store: store, cancels: cancels,
-                budget: CallBudget(
+                permitSource: CallPermitSource(
                     pool: engine.pool, endpoint: "cancel", perSecond: limits.cancelsPerSecond,
                     clock: engine.clock, wait: wait),
-                checkBudget: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
+                checkPermitSource: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
                 policy: CallPolicy(
                     retry: limits.retry, checksRefusals: true, checksAnswers: true,
-                    refusedChecksMax: CancelRound.refusedLooksMax),
+                    refusedChecksMax: CancelRound.refusedChecksMax, keepsRefused: false),
                 notYetWait: limits.notYetWait, realClock: engine.realClock))
     }
 
@@ -58,55 +58,62 @@ package struct Canceller: Service {
     /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
     package func round() async throws -> Int { try await engine.settled(step) }
 
-    /// Goes on with open calls, then looks once at each dependent that is due; returns how many there were.
+    /// Goes on with open calls, then checks once at each dependent that is due; returns how many there were.
     private func step(_ out: CallsOut) async throws -> Int {
         try await engine.followClock()
         let controls = try await engine.controls()
         // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
-        guard !controls.isHalted || out.count == 0 else { return 0 }
-        let kind = elsewhere.kind
+        let isProbing = engine.isProbing(.cancel, controls)
+        guard !isProbing || out.count == 0 else { return 0 }
+        let kind = rounds.kind
         let waiting = try await engine.pool.read { try $0.ask(engine.waiting(kind)) }
         let resumed = try await engine.resume(kind, waiting, controls, out)
-        guard !controls.isHalted || resumed == 0 else { return resumed }
-        return try await resumed + look(controls, out)
+        guard !isProbing || resumed == 0 else { return resumed }
+        return try await resumed + checkDue(controls, out)
     }
 
-    private func look(_ controls: ServiceControlQueries.Everything, _ out: CallsOut) async throws
+    private func checkDue(_ controls: ServiceControlQueries.Everything, _ out: CallsOut)
+        async throws
         -> Int
     {
         let realNow = engine.realClock.nowMilliseconds()
         let limits = limits
-        let wanted = controls.isHalted ? 1 : limits.dependentsPerRound
-        let statuses = elsewhere.kind.checkBudget
-        let (due, slots) = try await engine.pool.withTransaction { connection in
-            let slots = try statuses.lease(wanted, on: connection)
-            guard slots.granted > 0 else { return ([DependentQueries.Open](), slots) }
-            let taken = try DependentQueries.takeDue(
-                realNow: realNow, nextLookAt: realNow + limits.lookAgainAfter.milliseconds,
-                limit: slots.granted, on: connection)
-            _ = try connection.pipeline([statuses.giveBack(slots, used: taken.count)])
-            return (taken, slots)
+        let wanted = engine.isProbing(.cancel, controls) ? 1 : limits.dependentsPerRound
+        let statuses = rounds.kind.checkPermitSource
+        let (due, permits) = try await engine.pool.withTransaction { connection in
+            let permits = try statuses.lease(wanted, on: connection)
+            guard permits.granted > 0 else { return ([DependentQueries.Open](), permits) }
+            var taken: [DependentQueries.Open] = []
+            for bucket in try DependentQueries.dueBuckets(realNow: realNow, on: connection)
+            where taken.count < permits.granted {
+                taken += try DependentQueries.takeDue(
+                    bucket: bucket, realNow: realNow,
+                    nextCheckAt: realNow + limits.checkAgainAfter.milliseconds,
+                    limit: permits.granted - taken.count, on: connection)
+            }
+            _ = try connection.pipeline([statuses.returnUnused(permits, used: taken.count)])
+            return (taken, permits)
         }
         var failure: (any Error)?
         // All are placed first: two of one subscription fall together.
         var places: [DependentQueries.Open: String] = [:]
-        for open in due where open.isElsewhere {
-            do { places[open] = try await elsewhere.place(open) } catch {
+        for open in due where open.isCrossSubscription {
+            do { places[open] = try await rounds.place(open) } catch {
                 failure = failure ?? error
             }
         }
         for open in due {
             try Task.checkCancellation()
-            // Each is taken already: one that fails must not cost the others their look.
+            // Each is taken already: one that fails must not cost the others their check.
             do {
-                guard open.isElsewhere else {
-                    try await statuses.take(from: slots)
-                    try await look(open, controls)
+                guard open.isCrossSubscription else {
+                    try await statuses.take(from: permits)
+                    try await checkStatus(open, controls)
                     continue
                 }
                 guard let target = places[open] else { continue }
-                try await statuses.take(from: slots)
-                try await elsewhere.cancel(open, on: target, controls, out)
+                try await statuses.take(from: permits)
+                try await rounds.cancel(open, on: target, controls, out)
             } catch {
                 failure = failure ?? error
             }
@@ -115,21 +122,23 @@ package struct Canceller: Service {
         return due.count
     }
 
-    private func look(
+    private func checkStatus(
         _ open: DependentQueries.Open, _ controls: ServiceControlQueries.Everything
     ) async throws {
-        let answer = await store.look(transactionID: open.originalTransactionID)
+        let answer = await store.checkStatus(transactionID: open.originalTransactionID)
         let now = engine.clock.nowMilliseconds()
-        try await engine.heed(answer, elsewhere.kind.checkBudget, controls)
+        try await engine.heed(
+            answer, of: open.originalTransactionID, for: .cancel, rounds.kind.checkPermitSource,
+            controls)
         let told = answer.statements
         var detail: String?
         if let why = answer.whyUnreadable(open.originalTransactionID) {
-            if open.looks >= CancelRound.refusedLooksMax { detail = why }
+            if open.checks >= CancelRound.refusedChecksMax { detail = why }
         } else if told.isEmpty {
             // No answer says nothing of the dependent, however often it fails to come.
             return
-        } else if open.looks >= limits.looksMax {
-            detail = "still listed after \(open.looks) looks at its status"
+        } else if open.checks >= limits.checksMax {
+            detail = "still listed after \(open.checks) checks at its status"
         }
         let (events, last) = (told, detail)
         try await engine.pool.withTransaction { connection in
@@ -138,7 +147,7 @@ package struct Canceller: Service {
             try SubscriptionFolder.fold(
                 events.filter { $0.originalTransactionID == id }, on: connection)
             guard let last else { return }
-            _ = try connection.pipeline([DependentQueries.giveUp(open, detail: last, at: now)])
+            _ = try connection.pipeline([DependentQueries.abandon(open, detail: last, at: now)])
         }
     }
 }

@@ -4,63 +4,89 @@ import Pricing
 
 /// Dependents whose end is not proved yet.
 package enum DependentQueries {
-    /// One that is due for a look at the status of the subscription that carries it.
+    /// One that is due for a check of the status of the subscription that carries it.
     package struct Open: Sendable, Hashable {
         /// The parent's subscription.
         package var originalTransactionID: String
         package var changeID: String
         /// As the change names it; see `DependentReference`.
         package var dependentSKU: String
-        package var looks: Int
-        package var isElsewhere: Bool
+        package var checks: Int
+        package var isCrossSubscription: Bool
     }
 
-    /// Takes those that are due and puts their next look off, so that two replicas don't look at once.
+    /// The buckets with due ones, that of the one which waits longest first.
+    package static func dueBuckets(
+        realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Int] {
+        try connection.query(
+            """
+            -- name: dependentBuckets
+            SELECT b.bucket FROM generate_series(0, \(Bucket.count - 1)) AS b (bucket), LATERAL (
+                SELECT d.requested_at FROM repricer.dependent_cancellations d
+                WHERE d.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow))
+                ORDER BY d.requested_at LIMIT 1) first
+            ORDER BY first.requested_at
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    private static func isDue(realNow: Int64) -> SQL {
+        """
+        d.state = 'requested' AND d.requested_at > '-infinity'
+            AND (d.next_check_at IS NULL OR d.next_check_at <= \(timestamp: realNow))
+        """
+    }
+
+    /// Takes those of a bucket that are due and puts their next check off, so that two replicas don't check at once.
     package static func takeDue(
-        realNow: Int64, nextLookAt: Int64, limit: Int, on connection: isolated PostgresConnection
+        bucket: Int, realNow: Int64, nextCheckAt: Int64, limit: Int,
+        on connection: isolated PostgresConnection
     ) throws -> [Open] {
         try connection.query(
             """
             -- name: takeDueDependents
             WITH due AS (
-                SELECT original_transaction_id, change_id, dependent_sku
-                FROM repricer.dependent_cancellations
-                WHERE state = 'requested'
-                    AND (next_look_at IS NULL OR next_look_at <= \(timestamp: realNow))
-                ORDER BY requested_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
+                SELECT d.original_transaction_id, d.change_id, d.dependent_sku
+                FROM repricer.dependent_cancellations d
+                WHERE d.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow))
+                ORDER BY d.requested_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
             )
             UPDATE repricer.dependent_cancellations d
-            SET looks = d.looks + 1, next_look_at = \(timestamp: nextLookAt)
+            SET checks = d.checks + 1, next_check_at = \(timestamp: nextCheckAt)
             FROM due
             WHERE d.original_transaction_id = due.original_transaction_id
                 AND d.change_id = due.change_id AND d.dependent_sku = due.dependent_sku
-            RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.looks, d.is_elsewhere
+                AND d.bucket = \(bucket)::smallint
+            RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.checks, d.is_cross_subscription
             """
         ).map { row in
             Open(
                 originalTransactionID: try row.text("original_transaction_id"),
                 changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
-                looks: try row.int("looks"), isElsewhere: try row.bool("is_elsewhere"))
+                checks: try row.int("checks"),
+                isCrossSubscription: try row.bool("is_cross_subscription"))
         }
     }
 
     /// Hands one over to a person: it can't be proved.
-    package static func giveUp(_ open: Open, detail: String, at: Int64) -> SQL {
+    package static func abandon(_ open: Open, detail: String, at: Int64) -> SQL {
         """
-        -- name: giveUpDependent
+        -- name: abandonDependent
         WITH moved AS (
             UPDATE repricer.dependent_cancellations
             SET state = 'discrepancy', detail = \(detail), settled_at = \(timestamp: at)
             WHERE \(fragment: isRequested(open))
             RETURNING *
         )
-        \(fragment: OutboxQueries.tellDependents)
+        \(fragment: OutboxQueries.tellDependents(of: [open.originalTransactionID]))
         """
     }
 
     private static func isRequested(_ open: Open) -> SQL {
         """
         original_transaction_id = \(open.originalTransactionID)
+            AND \(fragment: Bucket.isThat(of: open.originalTransactionID))
             AND change_id = \(uuid: open.changeID) AND dependent_sku = \(open.dependentSKU)
             AND state = 'requested'
         """
@@ -78,7 +104,8 @@ package enum DependentQueries {
             return try connection.query(
                 """
                 -- name: placeOfDependent
-                SELECT 1 FROM repricer.subscriptions WHERE original_transaction_id = \(id)
+                SELECT 1 FROM repricer.subscriptions
+                WHERE original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id))
                 """
             ).isEmpty ? [] : [id]
         }
@@ -116,16 +143,17 @@ package enum DependentQueries {
         try connection.query(
             """
             -- name: fallingDependents
-            SELECT d.original_transaction_id, d.change_id, d.dependent_sku, d.looks, d.is_elsewhere
+            SELECT d.original_transaction_id, d.change_id, d.dependent_sku, d.checks, d.is_cross_subscription
             FROM repricer.dependent_cancellations d
-            WHERE d.target_transaction_id = \(target) AND d.state = 'requested' AND d.is_elsewhere
+            WHERE d.target_transaction_id = \(target) AND d.state = 'requested' AND d.is_cross_subscription
             ORDER BY d.original_transaction_id, d.change_id, d.dependent_sku
             """
         ).map { row in
             Open(
                 originalTransactionID: try row.text("original_transaction_id"),
                 changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
-                looks: try row.int("looks"), isElsewhere: try row.bool("is_elsewhere"))
+                checks: try row.int("checks"),
+                isCrossSubscription: try row.bool("is_cross_subscription"))
         }
     }
 
@@ -138,8 +166,8 @@ package enum DependentQueries {
             """
             -- name: dependentsThatMayFall
             SELECT d.dependent_sku FROM repricer.dependent_cancellations d
-            JOIN repricer.subscriptions s USING (original_transaction_id)
-            WHERE d.state = 'requested' AND d.is_elsewhere
+            JOIN repricer.subscriptions s USING (original_transaction_id, bucket)
+            WHERE d.state = 'requested' AND d.is_cross_subscription
                 AND coalesce(d.target_transaction_id, \(target)) = \(target)
                 AND (s.app_account_token = \(customer)::text
                     OR starts_with(d.dependent_sku, \(target + "/")))
@@ -160,6 +188,7 @@ package enum DependentQueries {
                 SELECT b.is_paused FROM repricer.price_changes c
                 JOIN repricer.batches b ON b.batch_id = c.batch_id
                 WHERE c.original_transaction_id = \(open.originalTransactionID)
+                    AND \(fragment: Bucket.isThat(of: open.originalTransactionID, "c.bucket"))
                     AND c.change_id = \(uuid: open.changeID)), false) AS is_paused
             """
         ).one().bool("is_paused")
@@ -177,20 +206,18 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known; with its bucket.
-    /// Asked for under its lock.
-    package static func callInFlight(
+    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known. Asked for under
+    /// its lock.
+    package static func hasCallInFlight(
         _ id: String, on connection: isolated PostgresConnection
-    ) throws -> (isInFlight: Bool, bucket: Int) {
-        let row = try connection.query(
+    ) throws -> Bool {
+        try !connection.query(
             """
             -- name: hasCallInFlight
-            SELECT s.bucket, \(fragment: StoreCallQueries.isInFlight("s.id", bucket: "s.bucket"))
-                AS is_in_flight
-            FROM (SELECT \(id)::text AS id, repricer.bucket_of(\(id)::text) AS bucket) s
+            SELECT 1 WHERE \(fragment: StoreCallQueries.isInFlight(
+                "\(id)", bucket: "\(Bucket.of(id))::smallint"))
             """
-        ).one()
-        return (try row.bool("is_in_flight"), try row.int("bucket"))
+        ).isEmpty
     }
 
     /// What the open changes of an item would take along if it were declined.
@@ -203,18 +230,19 @@ package enum DependentQueries {
             SELECT DISTINCT u.sku FROM repricer.price_changes c
             CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) u (sku)
             WHERE c.original_transaction_id = \(id) AND coalesce(c.current_sku, c.sku) = \(sku)
+                AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
                 AND c.state IN ('sending', 'unknown', 'scheduled', 'pending_consent')
             ORDER BY u.sku
             """
         ).map { try $0.text("sku") }
     }
 
-    /// Looked for again sooner or later; a look that was not made counts for none.
-    package static func lookAgain(_ open: Open, at: Int64) -> SQL {
+    /// Sets when the dependent is checked again. A check that was not made does not count.
+    package static func checkAgain(_ open: Open, at: Int64) -> SQL {
         """
-        -- name: lookAgainForDependent
+        -- name: checkDependentAgain
         UPDATE repricer.dependent_cancellations
-        SET next_look_at = \(timestamp: at), looks = greatest(looks - 1, 0)
+        SET next_check_at = \(timestamp: at), checks = greatest(checks - 1, 0)
         WHERE \(fragment: isRequested(open))
         """
     }
@@ -232,7 +260,7 @@ package enum DependentQueries {
             WHERE \(fragment: isRequested(open))
             RETURNING *
         )
-        \(fragment: OutboxQueries.tellDependents)
+        \(fragment: OutboxQueries.tellDependents(of: [open.originalTransactionID]))
         """
     }
 }

@@ -21,9 +21,9 @@ package struct Extender: Service {
         package var statusPerSecond = 50
         package var retry = Backoff(first: .seconds(2), max: .seconds(300))
         /// Between two checks of a mass extension that is at work, by the business clock.
-        package var lookEvery: Duration = .seconds(900)
+        package var checkEvery: Duration = .seconds(900)
         /// The same in real time at least, however fast the clock runs.
-        package var lookEveryMin: Duration = .seconds(2)
+        package var checkEveryMin: Duration = .seconds(2)
         package var idleWait: Duration = .seconds(1)
 
         package init() {}
@@ -31,28 +31,29 @@ package struct Extender: Service {
 
     package init(
         _ engine: CallEngine, calls: any ExtensionCalls, store: any StatusCalls,
-        limits: Limits = Limits(), wait: @escaping CallBudget.Wait = CallBudget.sleep
+        limits: Limits = Limits(), wait: @escaping CallPermitSource.Wait = CallPermitSource.sleep
     ) {
         self.engine = engine
         self.limits = limits
-        func budget(_ endpoint: String, _ perSecond: Int) -> CallBudget {
-            CallBudget(
+        func permitSource(_ endpoint: String, _ perSecond: Int) -> CallPermitSource {
+            CallPermitSource(
                 pool: engine.pool, endpoint: endpoint, perSecond: perSecond, clock: engine.clock,
                 wait: wait)
         }
-        let policy = CallPolicy(retry: limits.retry)
         singles = SingleExtensions(
             engine: engine,
             kind: ExtensionKind(
-                calls: calls, store: store, budget: budget("extend", limits.extendPerSecond),
-                checkBudget: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
-                policy: policy))
+                calls: calls, store: store,
+                permitSource: permitSource("extend", limits.extendPerSecond),
+                checkPermitSource: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
+                policy: CallPolicy(retry: limits.retry, keepsRefused: false)))
         masses = MassExtensions(
             engine: engine,
             kind: MassExtensionKind(
-                calls: calls, budget: budget("extend_all", limits.massPerSecond), policy: policy,
+                calls: calls, permitSource: permitSource("extend_all", limits.massPerSecond),
+                policy: CallPolicy(retry: limits.retry),
                 checkEvery: max(
-                    engine.clock.realDuration(of: limits.lookEvery), limits.lookEveryMin)))
+                    engine.clock.realDuration(of: limits.checkEvery), limits.checkEveryMin)))
         summaries = SummaryFolder(engine: engine)
         redater = Redater(engine: engine)
     }

@@ -38,7 +38,8 @@ package enum ExtensionCallQueries {
             state: """
                 SELECT EXISTS (
                     SELECT 1 FROM repricer.attributed_extensions a
-                    WHERE a.original_transaction_id = r.subject AND a.extension_id = ANY (r.carries)
+                    WHERE a.original_transaction_id = r.subject AND a.bucket = r.bucket
+                        AND a.extension_id = ANY (r.carries)
                         AND a.outcome <> 'failed') AS is_over, false AS is_held
                 """,
             othersWait: SubjectWork.waits)
@@ -61,7 +62,8 @@ package enum ExtensionCallQueries {
 
     private static func isDue(realNow: Int64) -> SQL {
         """
-        c.state = 'queued' AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+        c.state = 'queued' AND c.requested_at > '-infinity'
+            AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
         """
     }
 
@@ -72,7 +74,7 @@ package enum ExtensionCallQueries {
     ) throws -> [Request] {
         let isFree: SQL = """
             NOT \(fragment: StoreCallQueries.isInFlight(
-                "c.original_transaction_id", bucket: "c.bucket"))
+                "c.original_transaction_id", bucket: "\(bucket)::smallint"))
             """
         let due = try connection.query(
             """
@@ -84,7 +86,8 @@ package enum ExtensionCallQueries {
                 AND NOT (SELECT is_paused FROM repricer.service_controls)
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.inbox i
-                    WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL)
+                    WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL
+                        AND i.bucket = \(bucket)::smallint OFFSET 0)
                 AND \(fragment: isFree)
             ORDER BY c.next_attempt_at NULLS FIRST, c.original_transaction_id LIMIT \(limit)
             FOR UPDATE OF s, c SKIP LOCKED
@@ -132,6 +135,7 @@ package enum ExtensionCallQueries {
             -- name: extensionToldSince
             SELECT renewal_at FROM repricer.attributed_extensions
             WHERE original_transaction_id = \(due.originalTransactionID)
+                AND \(fragment: Bucket.isThat(of: due.originalTransactionID))
                 AND extension_id = \(uuid: due.extensionID)::uuid AND outcome <> 'failed'
             ORDER BY told_at DESC LIMIT 1
             """
@@ -149,13 +153,14 @@ package enum ExtensionCallQueries {
             SELECT m.extend_by_days FROM repricer.mass_extensions m
             JOIN repricer.subscriptions s USING (product_id)
             WHERE s.original_transaction_id = \(due.originalTransactionID)
+                AND \(fragment: Bucket.isThat(of: due.originalTransactionID, "s.bucket"))
                 AND m.called_at IS NOT NULL AND m.state <> 'refused'
                 AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
                 AND coalesce(m.completed_at + interval '8 days', 'infinity')
                     >= \(timestamp: due.calledAt)
                 AND NOT EXISTS (
                     SELECT FROM repricer.attributed_extensions a
-                    WHERE a.original_transaction_id = s.original_transaction_id
+                    WHERE a.original_transaction_id = s.original_transaction_id AND a.bucket = s.bucket
                         AND a.extension_id = m.extension_id
                         AND a.renewal_at <= \(timestamp: due.renewalBefore?.milliseconds))
             ORDER BY m.called_at DESC LIMIT 8
@@ -178,36 +183,25 @@ package enum ExtensionCallQueries {
     }
 
     /// How a request ended.
-    package struct Ending: Sendable {
-        package enum Source: String, Sendable {
+    struct Ending: Sendable {
+        enum Source: String, Sendable {
             case answer, notification, status, judgement
         }
 
-        package var state: State
-        package var settledBy: Source
-        package var effectiveAt: Instant?
-        package var code: String?
-        package var detail: String?
-
-        package init(
-            _ state: State, by settledBy: Source, effectiveAt: Instant? = nil, code: String? = nil,
-            detail: String? = nil
-        ) {
-            self.state = state
-            self.settledBy = settledBy
-            self.effectiveAt = effectiveAt
-            self.code = code
-            self.detail = detail
-        }
+        var state: State
+        var by: Source
+        var effectiveAt: Instant?
+        var code: String?
+        var detail: String?
     }
 
     /// Ends a request without a call, under its lock.
-    package static func settle(_ due: Request, _ ending: Ending, at: Int64) -> SQL {
+    static func settle(_ due: Request, _ ending: Ending, at: Int64) -> SQL {
         settle(ending, at: at, where: isOne(due))
     }
 
     /// Ends the request that a call carries.
-    package static func settle(_ call: StoreCall, _ ending: Ending, at: Int64) -> SQL {
+    static func settle(_ call: StoreCall, _ ending: Ending, at: Int64) -> SQL {
         settle(ending, at: at, where: isCarried(by: call))
     }
 
@@ -215,7 +209,7 @@ package enum ExtensionCallQueries {
         """
         -- name: settleExtension
         UPDATE repricer.extension_requests SET state = \(ending.state.rawValue),
-            settled_at = \(timestamp: at), settled_by = \(ending.settledBy.rawValue),
+            settled_at = \(timestamp: at), settled_by = \(ending.by.rawValue),
             effective_at = \(timestamp: ending.effectiveAt?.milliseconds), code = \(ending.code),
             detail = \(ending.detail), next_attempt_at = NULL
         WHERE \(fragment: isTheOne) AND state IN ('queued', 'sending', 'unknown')
@@ -250,7 +244,7 @@ package enum ExtensionCallQueries {
         """
         original_transaction_id = \(due.originalTransactionID)
             AND extension_id = \(uuid: due.extensionID)::uuid
-            AND bucket = repricer.bucket_of(\(due.originalTransactionID))
+            AND \(fragment: Bucket.isThat(of: due.originalTransactionID))
         """
     }
 

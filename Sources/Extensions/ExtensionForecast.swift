@@ -12,7 +12,7 @@ package struct ExtensionForecast: Sendable {
 
     /// Why one can't be extended; nil where it can.
     package static func obstacle(
-        of id: String, now: Instant, pool: LedgerPool
+        of id: String, now: Instant, pool: DatabasePool
     ) async throws -> ExtensionObstacle? {
         try await pool.withTransaction { connection in
             try obstacles(of: [id], now: now, on: connection)[id] ?? nil
@@ -21,7 +21,7 @@ package struct ExtensionForecast: Sendable {
 
     /// All subscriptions of a product, a piece at a time.
     package static func count(
-        productID: String, storefronts: [String]?, now: Instant, pool: LedgerPool
+        productID: String, storefronts: [String]?, now: Instant, pool: DatabasePool
     ) async throws -> ExtensionForecast {
         try await pool.withTransaction(.repeatableRead) { connection in
             var forecast = ExtensionForecast()
@@ -44,7 +44,7 @@ package struct ExtensionForecast: Sendable {
     }
 
     package static func obstacles(
-        of ids: [String], now: Instant, on connection: isolated LedgerConnection
+        of ids: [String], now: Instant, on connection: isolated DatabaseConnection
     ) throws -> [String: ExtensionObstacle?] {
         let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
         let extendedAt = try ExtensionQueries.extendedAt(

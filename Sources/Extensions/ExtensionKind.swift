@@ -11,8 +11,8 @@ struct ExtensionKind: CallKind {
     let kind = StoreCall.Kind.renewalExtension
     let calls: any ExtensionCalls
     let store: any StatusCalls
-    let budget: CallBudget
-    let checkBudget: CallBudget
+    let permitSource: CallPermitSource
+    let checkPermitSource: CallPermitSource
     let policy: CallPolicy
 
     /// What a call says, kept with it: a retry sends the very same words.
@@ -25,7 +25,7 @@ struct ExtensionKind: CallKind {
     }
 
     func gate(now: Int64) -> CallGate {
-        ExtensionCallQueries.gate(endpoint: budget.endpoint, now: now)
+        ExtensionCallQueries.gate(endpoint: permitSource.endpoint, now: now)
     }
 
     func send(
@@ -34,12 +34,11 @@ struct ExtensionKind: CallKind {
         guard let intent = Self.intent(of: call) else {
             return .unknown(reason: "the stored call can't be read", StoreReply())
         }
-        guard let reason = ExtensionTerms.Reason(rawValue: intent.reason),
-            let terms = ExtensionTerms(days: intent.days, reason: reason)
-        else { return .badTerms("\(intent.days) days, reason \(intent.reason)") }
         let request: ExtensionRequest
         do {
-            request = try ExtensionRequest(terms, requestIdentifier: intent.requestIdentifier)
+            request = try ExtensionRequest(
+                ExtensionTerms(days: intent.days, stored: intent.reason),
+                requestIdentifier: intent.requestIdentifier)
         } catch {
             return .badTerms("\(error)")
         }
@@ -54,7 +53,7 @@ struct ExtensionKind: CallKind {
     }
 
     func check(_ call: StoreCall) async -> StoreAnswer {
-        await store.look(transactionID: call.subject)
+        await store.checkStatus(transactionID: call.subject)
     }
 
     static func intent(of call: StoreCall) -> Intent? {
@@ -66,7 +65,7 @@ struct ExtensionKind: CallKind {
     typealias Scene = [String: Resolution.Proof]
 
     func lock(
-        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+        _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
         let calls = attempts.map(\.call)
         try SubscriptionQueries.lock(calls.map(\.subject).sorted(), on: connection)
@@ -75,7 +74,7 @@ struct ExtensionKind: CallKind {
 
     func fold(
         _ attempts: [Attempt<Self>], into scene: inout Scene,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws {
         try SubscriptionFolder.fold(
             attempts.flatMap { $0.statements(of: [$0.call.subject]) }, on: connection)
@@ -97,7 +96,7 @@ struct ExtensionKind: CallKind {
 
     private func proof(
         _ request: ExtensionCallQueries.Request, _ facts: SubscriptionFacts?,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws -> Resolution.Proof? {
         if let told = try ExtensionCallQueries.toldSince(request, on: connection) {
             return .init(extendedTo: told, source: .notification)
@@ -112,14 +111,12 @@ struct ExtensionKind: CallKind {
         if let proof = scene[attempt.call.callID] { return .applied(proof) }
         var policy = policy
         policy.checksRefusals = Self.intent(of: attempt.call)?.isRepeated ?? true
-        // No batch waits for what halts one.
-        return ResolutionTable(attempt.call, policy, wasRefusedBefore: true)
-            .resolve(attempt.answer)
+        return ResolutionTable(attempt.call, policy, attempt.verdict).resolve(attempt.answer)
     }
 
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
-    ) throws -> [LedgerStatement] {
+    ) throws -> [DatabaseStatement] {
         endings.map { ending in
             let call = ending.call
             switch ending.resolution {
@@ -127,13 +124,13 @@ struct ExtensionKind: CallKind {
                 return ExtensionCallQueries.settle(
                     call,
                     .init(
-                        .extended, by: (proof.source ?? .answer).ending,
+                        state: .extended, by: (proof.source ?? .answer).ending,
                         effectiveAt: proof.extendedTo), at: now.milliseconds)
             case .refused(let refusal, _):
                 return ExtensionCallQueries.settle(
                     call,
                     .init(
-                        .refused, by: refusal.isOurs ? .judgement : .answer,
+                        state: .refused, by: refusal.isOurs ? .judgement : .answer,
                         code: refusal.storedName, detail: refusal.storedMessage),
                     at: now.milliseconds)
             case .released(let release):
@@ -165,10 +162,18 @@ extension StoreAnswer {
     }
 
     fileprivate var isAnswered: Bool {
-        switch self {
-        case .answered: true
-        case .refused, .throttled, .unknown, .notSent: false
+        if case .answered = self { true } else { false }
+    }
+}
+
+extension ExtensionTerms {
+    /// As an intent keeps them.
+    init(days: Int, stored reason: Int) throws(RequestFault) {
+        guard let reason = Reason(rawValue: reason) else { throw .unknownReason(reason) }
+        guard let terms = ExtensionTerms(days: days, reason: reason) else {
+            throw .daysOutOfRange(days)
         }
+        self = terms
     }
 }
 

@@ -1,3 +1,4 @@
+import Facts
 package import Postgres
 package import Pricing
 
@@ -11,18 +12,7 @@ package enum ExtensionQueries {
         package var storefronts: [String]?
         package var days: Int
         package var reason: Int
-        package var note: String?
-        package var eligible: Int64
-        /// JSON: obstacle to number of subscriptions.
-        package var ineligible: String
         package var state: String
-        package var submittedBy: String
-        package var submittedAt: Int64
-        package var decidedBy: String?
-        package var calledAt: Int64?
-        package var completedAt: Int64?
-        package var code: String?
-        package var detail: String?
 
         init(_ row: Row) throws {
             extensionID = try row.text("extension_id")
@@ -30,58 +20,25 @@ package enum ExtensionQueries {
             storefronts = try row.textsOrNil("storefronts")
             days = try row.int("extend_by_days")
             reason = try row.int("reason_code")
-            note = try row.textOrNil("note")
-            eligible = try row.int64("eligible_count")
-            ineligible = try row.text("ineligible")
             state = try row.text("state")
-            submittedBy = try row.text("submitted_by")
-            submittedAt = try row.milliseconds("submitted_at")
-            decidedBy = try row.textOrNil("decided_by")
-            calledAt = try row.millisecondsOrNil("called_at")
-            completedAt = try row.millisecondsOrNil("completed_at")
-            code = try row.textOrNil("code")
-            detail = try row.textOrNil("detail")
         }
     }
 
-    /// What `request_mass_extension` is asked for.
-    package struct NewMass: Sendable {
-        package var extensionID: String
-        package var productID: String
-        package var storefronts: [String]?
-        package var terms: ExtensionTerms
-        package var note: String?
-        package var eligible: Int64
-        /// JSON: obstacle to number of subscriptions.
-        package var ineligible: String
-
-        package init(
-            extensionID: String, productID: String, storefronts: [String]?, terms: ExtensionTerms,
-            note: String?, eligible: Int64, ineligible: String
-        ) {
-            self.extensionID = extensionID
-            self.productID = productID
-            self.storefronts = storefronts
-            self.terms = terms
-            self.note = note
-            self.eligible = eligible
-            self.ineligible = ineligible
-        }
-    }
-
-    /// False where the same request was made before.
-    package static func request(
-        _ new: NewMass, at: Int64, on connection: isolated PostgresConnection
+    /// False where the same request was made before. `ineligible` is JSON: obstacle to number of subscriptions.
+    package static func requestMass(
+        _ extensionID: String, productID: String, storefronts: [String]?, _ terms: ExtensionTerms,
+        note: String?, eligible: Int64, ineligible: String, at: Int64,
+        on connection: isolated PostgresConnection
     ) throws -> Bool {
-        try connection.query(
+        try connection.decide(
+            "requestMassExtension",
             """
-            -- name: requestMassExtension
-            SELECT repricer.request_mass_extension(\(uuid: new.extensionID)::uuid, \(new.productID)::text,
-                string_to_array(\(new.storefronts?.joined(separator: ","))::text, ','),
-                \(new.terms.days)::integer, \(new.terms.reason.rawValue)::integer, \(new.note)::text,
-                \(new.eligible)::bigint, \(json: new.ineligible)::jsonb, \(timestamp: at)) AS is_new
+            repricer.request_mass_extension(\(uuid: extensionID)::uuid, \(productID)::text,
+                string_to_array(\(storefronts?.joined(separator: ","))::text, ','),
+                \(terms.days)::integer, \(terms.reason.rawValue)::integer, \(note)::text,
+                \(eligible)::bigint, \(json: ineligible)::jsonb, \(timestamp: at))
             """
-        ).one().bool("is_new")
+        ).bool("answer")
     }
 
     /// False where the same request was made before.
@@ -89,14 +46,14 @@ package enum ExtensionQueries {
         _ id: String, extensionID: String, _ terms: ExtensionTerms, note: String?, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Bool {
-        try connection.query(
+        try connection.decide(
+            "requestExtension",
             """
-            -- name: requestExtension
-            SELECT repricer.request_extension(\(id)::text, \(uuid: extensionID)::uuid,
+            repricer.request_extension(\(id)::text, \(uuid: extensionID)::uuid,
                 \(terms.days)::integer, \(terms.reason.rawValue)::integer, \(note)::text,
-                \(timestamp: at)) AS is_new
+                \(timestamp: at))
             """
-        ).one().bool("is_new")
+        ).bool("answer")
     }
 
     /// Subscriptions that a mass extension failed for and nothing extended since, in the order of ids.
@@ -116,48 +73,46 @@ package enum ExtensionQueries {
         _ extensionID: String, _ ids: [String], requestIDs: [String], at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int64 {
-        try connection.query(
+        try connection.decide(
+            "requestRetries",
             """
-            -- name: requestRetries
-            SELECT repricer.request_retries(\(uuid: extensionID)::uuid, \(ids)::text[],
-                \(uuids: requestIDs)::uuid[], \(timestamp: at)) AS rows
+            repricer.request_retries(\(uuid: extensionID)::uuid, \(ids)::text[],
+                \(uuids: requestIDs)::uuid[], \(timestamp: at))
             """
-        ).one().int64("rows")
+        ).int64("answer")
     }
 
     /// nil: approved. Else the approval was recorded as the first, and this exceeds the limits.
     package static func approve(
         _ extensionID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> [String]? {
-        try connection.query(
-            """
-            -- name: approveExtension
-            SELECT repricer.approve_extension(\(uuid: extensionID)::uuid, \(timestamp: at)) AS exceeded
-            """
-        ).one().textsOrNil("exceeded")
+        try connection.decide(
+            "approveExtension",
+            "repricer.approve_extension(\(uuid: extensionID)::uuid, \(timestamp: at))"
+        ).textsOrNil("answer")
     }
 
     package static func reject(
         _ extensionID: String, reason: String?, at: Int64,
         on connection: isolated PostgresConnection
     ) throws {
-        _ = try connection.query(
+        _ = try connection.decide(
+            "rejectExtension",
             """
-            -- name: rejectExtension
-            SELECT repricer.reject_extension(\(uuid: extensionID)::uuid, \(reason)::text,
+            repricer.reject_extension(\(uuid: extensionID)::uuid, \(reason)::text,
                 \(timestamp: at))
             """)
     }
 
     /// Of a running one that the App Store does not know.
-    package static func giveUp(
+    package static func abandon(
         _ extensionID: String, reason: String, at: Int64,
         on connection: isolated PostgresConnection
     ) throws {
-        _ = try connection.query(
+        _ = try connection.decide(
+            "abandonExtension",
             """
-            -- name: giveUpExtension
-            SELECT repricer.give_up_extension(\(uuid: extensionID)::uuid, \(reason)::text,
+            repricer.give_up_extension(\(uuid: extensionID)::uuid, \(reason)::text,
                 \(timestamp: at))
             """)
     }

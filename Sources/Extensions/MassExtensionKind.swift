@@ -12,12 +12,12 @@ struct MassExtensionKind: CallKind {
 
     let kind = StoreCall.Kind.massExtension
     let calls: any ExtensionCalls
-    let budget: CallBudget
+    let permitSource: CallPermitSource
     let policy: CallPolicy
     /// Between two checks of one that is at work; real time.
     let checkEvery: Duration
 
-    var checkBudget: CallBudget { budget }
+    var checkPermitSource: CallPermitSource { permitSource }
 
     struct Intent: Codable {
         var productID: String
@@ -28,7 +28,7 @@ struct MassExtensionKind: CallKind {
     }
 
     func gate(now: Int64) -> CallGate {
-        MassExtensionQueries.gate(endpoint: budget.endpoint, now: now)
+        MassExtensionQueries.gate(endpoint: permitSource.endpoint, now: now)
     }
 
     func subscriptions(of call: StoreCall) -> [String] { [] }
@@ -39,7 +39,10 @@ struct MassExtensionKind: CallKind {
         guard let intent = Self.intent(of: call) else { return Self.unreadable }
         let request: MassExtensionRequest
         do {
-            request = try Self.request(intent)
+            request = try MassExtensionRequest(
+                ExtensionTerms(days: intent.days, stored: intent.reason),
+                productID: intent.productID, storefronts: intent.storefronts,
+                requestIdentifier: intent.requestIdentifier)
         } catch {
             return .badTerms("\(error)")
         }
@@ -61,30 +64,18 @@ struct MassExtensionKind: CallKind {
         try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
     }
 
-    private static func request(_ intent: Intent) throws(RequestFault) -> MassExtensionRequest {
-        guard let reason = ExtensionTerms.Reason(rawValue: intent.reason) else {
-            throw .unknownReason(intent.reason)
-        }
-        guard let terms = ExtensionTerms(days: intent.days, reason: reason) else {
-            throw .daysOutOfRange(intent.days)
-        }
-        return try MassExtensionRequest(
-            terms, productID: intent.productID, storefronts: intent.storefronts,
-            requestIdentifier: intent.requestIdentifier)
-    }
-
     /// What the App Store answered about each, by call id: whether it is at work, or complete with its numbers.
     typealias Scene = [String: StoreWords]
 
     func lock(
-        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+        _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
         ([:], try connection.ask(StoreCallQueries.holding(attempts.map(\.call))))
     }
 
     func fold(
         _ attempts: [Attempt<Self>], into scene: inout Scene,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws {
         for attempt in attempts {
             if case .answered(let words, _) = attempt.answer { scene[attempt.call.callID] = words }
@@ -106,7 +97,7 @@ struct MassExtensionKind: CallKind {
             return Int64(refusal.code) == Self.notFoundCode
                 ? notFound(call, refusal) : checkLater(refusal, errorCode: call.errorCode)
         case .refused, .throttled, .unknown, .notSent:
-            return ResolutionTable(call, policy, wasRefusedBefore: true).resolve(attempt.answer)
+            return ResolutionTable(call, policy, attempt.verdict).resolve(attempt.answer)
         }
     }
 
@@ -136,7 +127,7 @@ struct MassExtensionKind: CallKind {
 
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
-    ) throws -> [LedgerStatement] {
+    ) throws -> [DatabaseStatement] {
         endings.compactMap { ending in
             guard let id = ending.call.carries.first else { return nil }
             let words = scene?[ending.call.callID]

@@ -1,3 +1,4 @@
+package import AppStore
 package import Facts
 package import Postgres
 
@@ -43,28 +44,28 @@ package enum MassExtensionQueries {
 
     /// Taken by the App Store, and at work.
     package static func run(_ id: String) -> SQL {
-        """
-        -- name: runMassExtension
-        UPDATE repricer.mass_extensions SET state = 'running', code = NULL, detail = NULL
-        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown', 'running')
-        """
+        move("runMassExtension", id, "'running', code = NULL, detail = NULL", from: ", 'running'")
     }
 
     package static func refuse(_ id: String, code: String, detail: String) -> SQL {
-        """
-        -- name: refuseMassExtension
-        UPDATE repricer.mass_extensions SET state = 'refused', code = \(code), detail = \(detail)
-        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown')
-        """
+        move("refuseMassExtension", id, "'refused', code = \(code), detail = \(detail)")
     }
 
     /// Not taken: called again at `nextAt`, real time.
     package static func requeue(_ id: String, detail: String, nextAt: Int64?) -> SQL {
+        move(
+            "requeueMassExtension", id,
+            "'queued', called_at = NULL, detail = \(detail), next_attempt_at = \(timestamp: nextAt)"
+        )
+    }
+
+    private static func move(
+        _ name: String, _ id: String, _ state: SQL, from others: String = ""
+    ) -> SQL {
         """
-        -- name: requeueMassExtension
-        UPDATE repricer.mass_extensions SET state = 'queued', called_at = NULL, detail = \(detail),
-            next_attempt_at = \(timestamp: nextAt)
-        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown')
+        -- name: \(unsafe: name)
+        UPDATE repricer.mass_extensions SET state = \(fragment: state)
+        WHERE extension_id = \(uuid: id)::uuid AND state IN ('sending', 'unknown'\(unsafe: others))
         """
     }
 
@@ -126,40 +127,18 @@ package enum MassExtensionQueries {
         }
     }
 
-    /// What a SUMMARY says; each is nil where it doesn't.
-    package struct Summary: Sendable {
-        package var requestIdentifier: String?
-        package var productID: String?
-        package var storefronts: [String]?
-        package var succeeded: Int64?
-        package var failed: Int64?
-        package var signedAt: Int64
-
-        package init(
-            requestIdentifier: String?, productID: String?, storefronts: [String]?,
-            succeeded: Int64?, failed: Int64?, signedAt: Int64
-        ) {
-            self.requestIdentifier = requestIdentifier
-            self.productID = productID
-            self.storefronts = storefronts
-            self.succeeded = succeeded
-            self.failed = failed
-            self.signedAt = signedAt
-        }
-    }
-
     /// Keeps what it says and ends the request that it names: one of ours, that was called. False where it is none
     /// of ours: it is counted and changes nothing. Of several summaries of one request the last signed counts.
     package static func fold(
-        _ waiting: WaitingSummary, _ summary: Summary, at: Int64,
+        _ waiting: WaitingSummary, _ summary: ExtensionSummary, signedAt: Int64, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Bool {
         _ = try connection.execute(
             """
             -- name: foldSummary
             UPDATE repricer.mass_extensions m SET state = 'complete',
-                completed_at = CASE WHEN m.state = 'given_up' THEN \(timestamp: summary.signedAt)
-                    ELSE coalesce(m.completed_at, \(timestamp: summary.signedAt)) END,
+                completed_at = CASE WHEN m.state = 'given_up' THEN \(timestamp: signedAt)
+                    ELSE coalesce(m.completed_at, \(timestamp: signedAt)) END,
                 summary_evidence = \(waiting.notificationUUID), summary_succeeded = \(summary.succeeded),
                 summary_failed = \(summary.failed), next_attempt_at = NULL, code = NULL, detail = NULL
             WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
@@ -167,7 +146,7 @@ package enum MassExtensionQueries {
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.extension_summaries s
                     WHERE s.notification_uuid = m.summary_evidence
-                        AND s.signed_at > \(timestamp: summary.signedAt))
+                        AND s.signed_at > \(timestamp: signedAt))
             """)
         _ = try connection.execute(
             """
@@ -179,19 +158,19 @@ package enum MassExtensionQueries {
                 AND r.bucket = repricer.bucket_of('product:' || m.product_id)
                 AND m.extension_id = ANY (r.carries) AND r.state IN ('sending', 'unknown')
             """)
-        return try settle(waiting, summary, at: at, on: connection)
+        return try settle(waiting, summary, signedAt: signedAt, at: at, on: connection)
     }
 
     /// The request is found again here: a summary that came after a newer one is ours and changes nothing.
     private static func settle(
-        _ waiting: WaitingSummary, _ summary: Summary, at: Int64,
+        _ waiting: WaitingSummary, _ summary: ExtensionSummary, signedAt: Int64, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.query(
             """
             -- name: settleSummary
             UPDATE repricer.extension_summaries SET folded_at = \(timestamp: at),
-                signed_at = \(timestamp: summary.signedAt),
+                signed_at = \(timestamp: signedAt),
                 request_identifier = \(summary.requestIdentifier), product_id = \(summary.productID),
                 storefronts = string_to_array(\(summary.storefronts?.joined(separator: ","))::text, ','),
                 succeeded = \(summary.succeeded), failed = \(summary.failed),
@@ -206,9 +185,9 @@ package enum MassExtensionQueries {
     }
 
     /// One whose evidence can't be read, so that it stops no other.
-    package static func setAside(_ waiting: WaitingSummary, detail: String, at: Int64) -> SQL {
+    package static func quarantine(_ waiting: WaitingSummary, detail: String, at: Int64) -> SQL {
         """
-        -- name: setAsideSummary
+        -- name: quarantineSummary
         UPDATE repricer.extension_summaries SET folded_at = \(timestamp: at), detail = \(detail)
         WHERE notification_uuid = \(waiting.notificationUUID)
         """

@@ -14,28 +14,29 @@ struct MassExtensions: Sendable {
         try Task.checkCancellation()
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
         let claim = try await engine.pool.withTransaction {
-            connection -> (call: StoreCall?, slots: CallSlots, asked: ContinuousClock.Instant)? in
+            connection -> (call: StoreCall?, permits: CallPermits, asked: ContinuousClock.Instant)?
+            in
             // From before the question that asks for pauses.
             let asked = ContinuousClock.now
             guard let due = try MassExtensionQueries.takeDue(realNow: realNow, on: connection)
             else { return nil }
-            let slots = try kind.budget.lease(1, on: connection)
-            guard slots.granted > 0 else { return (nil, slots, asked) }
+            let permits = try kind.permitSource.lease(1, on: connection)
+            guard permits.granted > 0 else { return (nil, permits, asked) }
             let call = try Self.call(due.mass, bucket: due.bucket, realNow: realNow)
             _ = try connection.pipeline(
                 engine.intents([call], now: now)
                     + [MassExtensionQueries.claim(due.mass.extensionID, now: now.milliseconds)])
-            return (call, slots, asked)
+            return (call, permits, asked)
         }
         guard let claim else { return 0 }
         guard let call = claim.call else {
-            guard claim.slots.lease.blockedUntil == nil else { return 0 }
-            try await kind.budget.pause(after: claim.slots)
+            guard claim.permits.lease.blockedUntil == nil else { return 0 }
+            try await kind.permitSource.pause(after: claim.permits)
             return 1
         }
         engine.launch(
-            [call], of: kind, slots: claim.slots, started: claim.asked,
-            isProbe: controls.isHalted, out: out)
+            [call], of: kind, permits: claim.permits, started: claim.asked,
+            probe: Probe(controls), out: out)
         return 1
     }
 
@@ -45,11 +46,22 @@ struct MassExtensions: Sendable {
         let intent = MassExtensionKind.Intent(
             productID: mass.productID, storefronts: mass.storefronts,
             requestIdentifier: mass.extensionID, days: mass.days, reason: mass.reason)
+        return try StoreCall(
+            .massExtension, subject: StoreCall.subject(ofProduct: mass.productID), bucket: bucket,
+            carries: mass.extensionID, saying: intent, realNow: realNow)
+    }
+}
+
+extension StoreCall {
+    /// A new call of an extension.
+    init(
+        _ kind: Kind, subject: String, bucket: Int, carries extensionID: String,
+        saying intent: some Encodable, realNow: Int64
+    ) throws {
         var random = SystemRandomNumberGenerator()
-        return StoreCall(
-            .massExtension, subject: StoreCall.subject(ofProduct: mass.productID),
-            callID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
-            bucket: bucket, carries: [mass.extensionID],
+        self.init(
+            kind, subject: subject, callID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
+            bucket: bucket, carries: [extensionID],
             intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
     }
 }

@@ -1,6 +1,5 @@
 import Calls
 import Facts
-import Foundation
 import Pricing
 import ServiceKit
 
@@ -14,7 +13,7 @@ struct SingleExtensions: Sendable {
     private struct Claim: Sendable {
         var judged = 0
         var calls: [StoreCall] = []
-        var slots: CallSlots
+        var permits: CallPermits
         /// Before the question that asks for pauses.
         var asked: ContinuousClock.Instant
     }
@@ -22,26 +21,24 @@ struct SingleExtensions: Sendable {
     /// Judges what is due and starts its calls; returns how many were judged.
     func round(_ controls: ServiceControlQueries.Everything, _ out: CallsOut) async throws -> Int {
         let realNow = engine.realClock.nowMilliseconds()
-        let buckets = try await engine.pool.withConnection { connection in
-            try await connection.read {
-                try ExtensionCallQueries.dueBuckets(realNow: realNow, on: $0)
-            }
+        let buckets = try await engine.pool.read {
+            try ExtensionCallQueries.dueBuckets(realNow: realNow, on: $0)
         }
         var judged = 0
         for bucket in buckets {
             try Task.checkCancellation()
             let claim = try await claim(bucket: bucket, controls)
             judged += claim.judged
-            if claim.slots.granted == 0 {
+            if claim.permits.granted == 0 {
                 // None of the other buckets would get one now.
-                if claim.slots.lease.blockedUntil == nil {
-                    try await kind.budget.pause(after: claim.slots)
+                if claim.permits.lease.blockedUntil == nil {
+                    try await kind.permitSource.pause(after: claim.permits)
                 }
                 return judged
             }
             engine.launch(
-                claim.calls, of: kind, slots: claim.slots, started: claim.asked,
-                isProbe: controls.isHalted, out: out)
+                claim.calls, of: kind, permits: claim.permits, started: claim.asked,
+                probe: Probe(controls), out: out)
             // One asks for all; the others wait for what it hears.
             if controls.isHalted, !claim.calls.isEmpty { return judged }
         }
@@ -53,19 +50,19 @@ struct SingleExtensions: Sendable {
         bucket: Int, _ controls: ServiceControlQueries.Everything
     ) async throws -> Claim {
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
-        let wanted = engine.callsMax(controls)
+        let wanted = engine.isProbing(kind.kind, controls) ? 1 : engine.limits.callsPerClaim
         return try await engine.pool.withTransaction { connection in
-            let slots = try kind.budget.lease(wanted, on: connection)
-            var claim = Claim(slots: slots, asked: .now)
-            guard slots.granted > 0 else { return claim }
+            let permits = try kind.permitSource.lease(wanted, on: connection)
+            var claim = Claim(permits: permits, asked: .now)
+            guard permits.granted > 0 else { return claim }
             let due = try ExtensionCallQueries.lockDue(
-                bucket: bucket, limit: slots.granted, realNow: realNow, on: connection)
+                bucket: bucket, limit: permits.granted, realNow: realNow, on: connection)
             let ids = due.map(\.originalTransactionID)
             let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let extendedAt = try ExtensionQueries.extendedAt(
                 ids, now: now.milliseconds, on: connection)
             claim.judged = due.count
-            var statements: [LedgerStatement] = []
+            var statements: [DatabaseStatement] = []
             for request in due {
                 let id = request.originalTransactionID
                 let facts = stored[id]?.facts
@@ -87,7 +84,7 @@ struct SingleExtensions: Sendable {
                 claim.calls.append(call)
             }
             statements += engine.intents(claim.calls, now: now)
-            statements.append(kind.budget.giveBack(slots, used: claim.calls.count))
+            statements.append(kind.permitSource.returnUnused(permits, used: claim.calls.count))
             _ = try connection.pipeline(statements)
             return claim
         }
@@ -96,32 +93,29 @@ struct SingleExtensions: Sendable {
     private static func call(
         _ request: Request, bucket: Int, realNow: Int64
     ) throws -> StoreCall {
-        var random = SystemRandomNumberGenerator()
         let intent = ExtensionKind.Intent(
             requestIdentifier: request.extensionID, days: request.days, reason: request.reason,
             isRepeated: request.isDoubtful)
-        return StoreCall(
-            .renewalExtension, subject: request.originalTransactionID,
-            callID: UUIDv7.make(nowMilliseconds: realNow, random: &random), bucket: bucket,
-            carries: [request.extensionID],
-            intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+        return try StoreCall(
+            .renewalExtension, subject: request.originalTransactionID, bucket: bucket,
+            carries: request.extensionID, saying: intent, realNow: realNow)
     }
 
     /// How it ends without a call: told of meanwhile, or not eligible. One that may have been applied is not judged
     /// any more: its own extension could be in the way.
     private static func ending(
         _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws -> ExtensionCallQueries.Ending? {
         if request.isDoubtful {
             return try ExtensionCallQueries.toldSince(request, on: connection).map {
-                .init(.extended, by: .notification, effectiveAt: $0)
+                .init(state: .extended, by: .notification, effectiveAt: $0)
             }
         }
         let obstacle = ExtensionEligibility.obstacle(
             facts, extendedAt: extendedAt, hasOpen: false, now: now)
         return obstacle.map {
-            .init(.ineligible, by: .judgement, code: $0.rawValue, detail: $0.meaning)
+            .init(state: .ineligible, by: .judgement, code: $0.rawValue, detail: $0.meaning)
         }
     }
 }

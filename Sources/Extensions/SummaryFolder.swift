@@ -19,15 +19,17 @@ struct SummaryFolder: Sendable {
             let waiting = try MassExtensionQueries.waitingSummaries(limit: limit, on: connection)
             var foreign: [String] = []
             for one in waiting {
-                guard let summary = Self.summary(one) else {
+                guard let (summary, signedAt) = Self.summary(one) else {
                     _ = try connection.pipeline([
-                        MassExtensionQueries.setAside(
+                        MassExtensionQueries.quarantine(
                             one, detail: "the stored summary can't be read", at: now)
                     ])
                     foreign.append(one.notificationUUID)
                     continue
                 }
-                if try !MassExtensionQueries.fold(one, summary, at: now, on: connection) {
+                if try !MassExtensionQueries.fold(
+                    one, summary, signedAt: signedAt, at: now, on: connection)
+                {
                     foreign.append(summary.requestIdentifier ?? one.notificationUUID)
                 }
             }
@@ -44,16 +46,13 @@ struct SummaryFolder: Sendable {
 
     private static func summary(
         _ waiting: MassExtensionQueries.WaitingSummary
-    ) -> MassExtensionQueries.Summary? {
+    ) -> (ExtensionSummary, signedAt: Int64)? {
         let receivedAt = Instant(milliseconds: waiting.receivedAt)
         // Verified when it arrived; damaged bytes say nothing.
         guard let told = try? waiting.evidence.decoded(receivedAt: receivedAt),
-            let summary = told.summary
+            var summary = told.summary
         else { return nil }
-        return MassExtensionQueries.Summary(
-            requestIdentifier: summary.requestIdentifier, productID: summary.productID,
-            storefronts: summary.storefronts.flatMap { $0.isEmpty ? nil : $0 },
-            succeeded: summary.succeeded, failed: summary.failed,
-            signedAt: told.signedAt.milliseconds)
+        if summary.storefronts == [] { summary.storefronts = nil }
+        return (summary, told.signedAt.milliseconds)
     }
 }

@@ -1,7 +1,7 @@
 package import Postgres
 
 extension PostgresError {
-    /// The values are at fault and not the moment: the same work fails again, so it is set aside.
+    /// The values are at fault and not the moment: the same work fails again, so it is quarantined.
     package var isAboutData: Bool {
         switch code {
         case .nulInText, .unrepresentableValue, .tooLarge, .unexpectedNull, .undecodableColumn: true
@@ -21,5 +21,5 @@ extension PostgresError {
 /// Whether one piece of work can't succeed however often it is tried: what it holds is at fault.
 package func isDataFault(_ error: any Error) -> Bool {
     if let error = error as? PostgresError { return error.isAboutData }
-    return error is LedgerError
+    return error is FactsError
 }

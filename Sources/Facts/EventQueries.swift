@@ -23,7 +23,8 @@ package enum EventQueries {
             SELECT b.bucket FROM generate_series(0, 63) AS b (bucket)
             WHERE EXISTS (
                 SELECT 1 FROM repricer.inbox i
-                WHERE i.bucket = b.bucket::smallint AND i.error IS NULL)
+                WHERE i.bucket = b.bucket::smallint AND i.error IS NULL
+                    AND i.received_at > '-infinity')
             """
         ).map { try $0.int("bucket") }
     }
@@ -38,7 +39,7 @@ package enum EventQueries {
             -- name: waitingSubscriptions
             SELECT DISTINCT first.original_transaction_id FROM (
                 SELECT original_transaction_id FROM repricer.inbox
-                WHERE bucket = \(bucket)::smallint AND error IS NULL
+                WHERE bucket = \(bucket)::smallint AND error IS NULL AND received_at > '-infinity'
                 ORDER BY received_at LIMIT \(limit)
             ) first
             """
@@ -53,6 +54,7 @@ package enum EventQueries {
         try waiting(
             """
             i.original_transaction_id = ANY (\(ids)::text[]) AND i.error IS NULL
+                AND \(fragment: Bucket.isThat(of: ids, "i.bucket"))
             ORDER BY i.original_transaction_id, i.signed_at LIMIT \(limit)
             """, on: connection)
     }
@@ -64,6 +66,7 @@ package enum EventQueries {
         try waiting(
             """
             i.original_transaction_id = \(id) AND i.notification_uuid = \(uuid) AND i.error IS NULL
+                AND \(fragment: Bucket.isThat(of: id, "i.bucket"))
             """, on: connection)
     }
 
@@ -93,17 +96,17 @@ package enum EventQueries {
         """
         -- name: deleteWaiting
         DELETE FROM repricer.inbox
-        WHERE original_transaction_id = ANY (\(ids)::text[])
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             AND notification_uuid = ANY (\(uuids)::text[])
         """
     }
 
     /// Sets one aside with the reason, so that it never stops the ones behind it.
-    package static func setAside(_ id: String, uuid: String, error: String) -> SQL {
+    package static func quarantine(_ id: String, uuid: String, error: String) -> SQL {
         """
-        -- name: setAsideNotification
+        -- name: quarantineNotification
         UPDATE repricer.inbox SET error = \(error)
-        WHERE original_transaction_id = \(id) AND notification_uuid = \(uuid)
+        WHERE original_transaction_id = \(id) AND notification_uuid = \(uuid) AND \(fragment: Bucket.isThat(of: id))
         """
     }
 
@@ -135,15 +138,15 @@ package enum EventQueries {
         let statements = events.column { StatementText.text($0) }
         return """
             INSERT INTO repricer.subscription_events
-                (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement)
-            SELECT * FROM unnest(
+                (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement, bucket)
+            SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
                 \(events.column { $0.originalTransactionID })::text[],
                 \(timestamps: events.column { $0.key.signedAt.milliseconds })::timestamptz[],
                 \(events.column { $0.key.evidenceID })::text[],
                 \(events.column { $0.source.rawValue })::text[],
                 \(texts: events.sparseColumn { $0.type })::text[],
                 \(texts: events.sparseColumn { $0.subtype })::text[],
-                \(jsons: statements)::jsonb[])
+                \(jsons: statements)::jsonb[]) AS t (id, signed_at, evidence_id, source, type, subtype, statement)
             """
     }
 
@@ -182,7 +185,7 @@ package enum EventQueries {
             """
             -- name: allSubscriptionEvents
             SELECT original_transaction_id, statement FROM repricer.subscription_events
-            WHERE original_transaction_id = ANY (\(ids)::text[])
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             """)
         var events: [String: [SubscriptionEvent]] = [:]
         for row in rows {

@@ -47,28 +47,6 @@ package enum EvidenceQueries {
         return try stored(rows, on: connection).first
     }
 
-    /// The notifications received from `since` until before `until` (UTC milliseconds), by id: the
-    /// first `limit` after the id `after`.
-    ///
-    /// By id and not by time, since that order needs no sort: a fold ends the same in any.
-    package static func stored(
-        since: Int64, until: Int64, after: String?, limit: Int,
-        on connection: isolated PostgresConnection
-    ) throws -> [Stored] {
-        let rows = try connection.query(
-            """
-            -- name: storedNotifications
-            SELECT n.notification_uuid, n.received_at, n.signed_at, n.type, n.subtype,
-                n.original_transaction_id, n.understood, \(unsafe: evidenceColumns)
-            FROM repricer.notifications n
-            WHERE n.received_at >= \(timestamp: since) AND n.received_at < \(timestamp: until)
-                AND n.notification_uuid > \(after ?? "")
-            ORDER BY n.notification_uuid
-            LIMIT \(limit)
-            """)
-        return try stored(rows, on: connection)
-    }
-
     /// Rows with the columns of `Stored` and `evidenceColumns`.
     package static func stored(
         _ rows: Rows, on connection: isolated PostgresConnection

@@ -23,7 +23,7 @@ enum ExtensionFoldQueries {
         """
         -- name: forgetExtensions
         DELETE FROM repricer.renewal_extensions
-        WHERE original_transaction_id = ANY (\(ids)::text[])
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
         """
     }
 
@@ -32,16 +32,17 @@ enum ExtensionFoldQueries {
         -- name: saveExtensions
         INSERT INTO repricer.renewal_extensions AS known
             (original_transaction_id, evidence_id, told_at, outcome, product_id, storefront,
-             renewal_before, renewal_at)
-        SELECT * FROM unnest(
+             renewal_before, renewal_at, bucket)
+        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
             \(told.map(\.id))::text[], \(told.map(\.said.evidenceID))::text[],
             \(timestamps: told.map(\.said.toldAt.milliseconds))::timestamptz[],
             \(told.map(\.said.outcome.rawValue))::text[],
             \(texts: told.map(\.said.productID))::text[],
             \(texts: told.map(\.said.storefront))::text[],
             \(timestamps: told.map { $0.said.renewalBefore?.milliseconds })::timestamptz[],
-            \(timestamps: told.map { $0.said.renewalAt?.milliseconds })::timestamptz[])
-        ON CONFLICT (original_transaction_id, evidence_id) DO UPDATE
+            \(timestamps: told.map { $0.said.renewalAt?.milliseconds })::timestamptz[]
+        ) AS t (id, evidence_id, told_at, outcome, product_id, storefront, renewal_before, renewal_at)
+        ON CONFLICT (original_transaction_id, evidence_id, bucket) DO UPDATE
             SET told_at = excluded.told_at, outcome = excluded.outcome,
                 product_id = excluded.product_id, storefront = excluded.storefront,
                 renewal_before = excluded.renewal_before, renewal_at = excluded.renewal_at
@@ -53,15 +54,16 @@ enum ExtensionFoldQueries {
     private static func note(_ folded: [SubscriptionFold]) -> SQL {
         """
         -- name: noteMovedRenewals
-        INSERT INTO repricer.moved_renewals AS known (original_transaction_id, moved_at)
-        SELECT t.id, t.at FROM unnest(
+        INSERT INTO repricer.moved_renewals AS known (original_transaction_id, bucket, moved_at)
+        SELECT t.id, repricer.bucket_of(t.id), t.at FROM unnest(
             \(folded.map { $0.state.facts.originalTransactionID })::text[],
             \(timestamps: folded.map { $0.state.facts.signedAt?.milliseconds })::timestamptz[]
         ) AS t (id, at)
         WHERE EXISTS (
             SELECT 1 FROM repricer.price_changes c
-            WHERE c.original_transaction_id = t.id AND c.state IN ('awaiting_approval', 'queued'))
-        ON CONFLICT (original_transaction_id) DO UPDATE
+            WHERE c.original_transaction_id = t.id AND c.state IN ('awaiting_approval', 'queued')
+                AND \(fragment: Bucket.isThat(of: folded.map(\.state.facts.originalTransactionID), "c.bucket")))
+        ON CONFLICT (original_transaction_id, bucket) DO UPDATE
             SET moved_at = greatest(known.moved_at, excluded.moved_at)
         """
     }

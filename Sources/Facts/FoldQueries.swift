@@ -20,7 +20,7 @@ package enum FoldQueries {
         let asked = others.isEmpty ? [] : [sentChangesOf(others)]
         return Question(asked + [cancellationsOf(ids), ownCancelsOf(ids)]) { answers in
             guard answers.count == asked.count + 2 else {
-                throw LedgerError.unreadable(
+                throw FactsError.unreadable(
                     "\(answers.count) answers to \(asked.count + 2) questions")
             }
             let read = try asked.isEmpty ? [:] : sentChanges(answers[0])
@@ -42,12 +42,12 @@ package enum FoldQueries {
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
                 FROM repricer.store_calls r, jsonb_array_elements(r.intent -> 'items') item
-                WHERE r.subject = c.original_transaction_id AND r.bucket = c.bucket
+                WHERE r.subject = c.original_transaction_id AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
                     AND r.call_id = c.request_reference_id
                     AND item ->> 'sku' = coalesce(c.called_sku, c.sku) LIMIT 1)
             END AS told_dependent_skus
         FROM repricer.price_changes c
-        WHERE original_transaction_id = ANY (\(ids)::text[])
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             AND (sent_at IS NOT NULL OR doubtful_since IS NOT NULL)
         ORDER BY original_transaction_id, change_id
         """
@@ -64,17 +64,18 @@ package enum FoldQueries {
     private static func tracked(_ row: Row) throws -> TrackedChange {
         let stateText = try row.text("state")
         guard let state = ChangeState(rawValue: stateText) else {
-            throw LedgerError.unreadable("price_changes.state '\(stateText)'")
+            throw FactsError.unreadable("price_changes.state '\(stateText)'")
         }
-        let progress = ChangeProgress(
-            state: state, reason: try row.textOrNil("reason"),
-            scheduledAt: try row.instant("scheduled_at"),
-            consentAskedAt: try row.instant("consent_asked_at"),
-            acceptedAt: try row.instant("accepted_at"),
-            acceptance: try row.textOrNil("acceptance").flatMap { Acceptance(rawValue: $0) },
-            effectiveAt: try row.instant("effective_at"), endedAt: try row.instant("ended_at"),
-            dueAt: try row.instant("due_effective_at"),
+        var progress = ChangeProgress(
+            state: state, dueAt: try row.instant("due_effective_at"),
             since: Instant(milliseconds: try row.milliseconds("state_since")))
+        progress.reason = try row.textOrNil("reason")
+        progress.scheduledAt = try row.instant("scheduled_at")
+        progress.consentAskedAt = try row.instant("consent_asked_at")
+        progress.acceptedAt = try row.instant("accepted_at")
+        progress.acceptance = try row.textOrNil("acceptance").flatMap { Acceptance(rawValue: $0) }
+        progress.effectiveAt = try row.instant("effective_at")
+        progress.endedAt = try row.instant("ended_at")
         let sentAt = try row.instant("sent_at")
         let doubtfulSince = try row.instant("doubtful_since")
         let plannedAt = try row.instant("planned_effective_at") ?? progress.dueAt
@@ -84,19 +85,22 @@ package enum FoldQueries {
         let dependents = try row.textsOrNil("current_dependent_skus") ?? submittedDependents
         let called = try row.textOrNil("called_sku") ?? submitted
         let calledDependents = try row.textsOrNil("called_dependent_skus") ?? submittedDependents
-        return TrackedChange(
+        var change = TrackedChange(
             changeID: try row.text("change_id"), sku: sku,
             oldPrice: try row.int64("current_price_milliunits"),
-            newPrice: try row.int64("new_price_milliunits"), dependentSKUs: dependents,
-            calledSKU: called == sku ? nil : called,
-            calledDependentSKUs: calledDependents == dependents ? nil : calledDependents,
-            toldDependentSKUs: try row.textsOrNil("told_dependent_skus"),
-            formerSKUs: try row.textsOrNil("former_skus") ?? [],
-            requestReferenceID: try row.textOrNil("request_reference_id"), sentAt: sentAt,
-            doubtfulSince: doubtfulSince,
-            callProgress: callProgress(
-                of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt),
-            progress: progress, undoes: try row.textOrNil("undoes_change_id"))
+            newPrice: try row.int64("new_price_milliunits"), progress: progress)
+        change.dependentSKUs = dependents
+        change.calledSKU = called == sku ? nil : called
+        change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents
+        change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
+        change.formerSKUs = try row.textsOrNil("former_skus") ?? []
+        change.requestReferenceID = try row.textOrNil("request_reference_id")
+        change.sentAt = sentAt
+        change.doubtfulSince = doubtfulSince
+        change.callProgress = callProgress(
+            of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt)
+        change.undoes = try row.textOrNil("undoes_change_id")
+        return change
     }
 
     /// States that only we decide stay; all others are read anew from the statements. One that was applied after it
@@ -122,7 +126,8 @@ package enum FoldQueries {
         -- name: ownCancels
         SELECT subject, call_id, prepared_at, settled_at, reenabled_at
         FROM repricer.store_calls
-        WHERE subject = ANY (\(ids)::text[]) AND kind = 'cancel' AND (state <> 'refused' OR is_doubtful)
+        WHERE subject = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+            AND kind = 'cancel' AND (state <> 'refused' OR is_doubtful)
         ORDER BY subject, prepared_at, call_id
         """
     }
@@ -130,12 +135,12 @@ package enum FoldQueries {
     private static func ownCancels(_ rows: Rows) throws -> [String: [OwnCancel]] {
         var cancels: [String: [OwnCancel]] = [:]
         for row in rows {
-            cancels[try row.text("subject"), default: []].append(
-                OwnCancel(
-                    requestReferenceID: try row.text("call_id"),
-                    preparedAt: Instant(milliseconds: try row.milliseconds("prepared_at")),
-                    settledAt: try row.instant("settled_at"),
-                    reenabledAt: try row.instant("reenabled_at")))
+            var cancel = OwnCancel(
+                requestReferenceID: try row.text("call_id"),
+                preparedAt: Instant(milliseconds: try row.milliseconds("prepared_at")))
+            cancel.settledAt = try row.instant("settled_at")
+            cancel.reenabledAt = try row.instant("reenabled_at")
+            cancels[try row.text("subject"), default: []].append(cancel)
         }
         return cancels
     }
@@ -144,7 +149,7 @@ package enum FoldQueries {
         """
         -- name: dependentCancellations
         SELECT * FROM repricer.dependent_cancellations
-        WHERE original_transaction_id = ANY (\(ids)::text[])
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
         ORDER BY original_transaction_id, change_id, dependent_sku
         """
     }
@@ -152,18 +157,19 @@ package enum FoldQueries {
     private static func cancellations(_ rows: Rows) throws -> [String: [DependentCancellation]] {
         var cancellations: [String: [DependentCancellation]] = [:]
         for row in rows {
-            let cancellation = DependentCancellation(
+            var cancellation = DependentCancellation(
                 changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
                 parentSKU: try row.text("parent_sku"), cause: try row.text("cause"),
-                price: try row.int64OrNil("price_milliunits"),
-                currency: try row.textOrNil("currency"),
                 state: DependentCancellation.State(rawValue: try row.text("state")) ?? .discrepancy,
                 requestedAt: Instant(milliseconds: try row.milliseconds("requested_at")),
-                requestedByEvidence: try row.text("requested_by_evidence"),
-                settledAt: try row.instant("settled_at"),
-                settledByEvidence: try row.textOrNil("settled_by_evidence"),
-                detail: try row.textOrNil("detail"), isElsewhere: try row.bool("is_elsewhere"),
-                cancelReferenceID: try row.textOrNil("cancel_reference_id"))
+                requestedByEvidence: try row.text("requested_by_evidence"))
+            cancellation.price = try row.int64OrNil("price_milliunits")
+            cancellation.currency = try row.textOrNil("currency")
+            cancellation.settledAt = try row.instant("settled_at")
+            cancellation.settledByEvidence = try row.textOrNil("settled_by_evidence")
+            cancellation.detail = try row.textOrNil("detail")
+            cancellation.isCrossSubscription = try row.bool("is_cross_subscription")
+            cancellation.cancelReferenceID = try row.textOrNil("cancel_reference_id")
             cancellations[try row.text("original_transaction_id"), default: []].append(cancellation)
         }
         return cancellations

@@ -121,15 +121,16 @@ package struct FoldWrites: Sendable {
             UPDATE repricer.price_changes SET state = 'ineligible', reason = 'conflict_open_change',
                 ended_at = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
                 state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
-            WHERE original_transaction_id = \(id) AND coalesce(current_sku, sku) = \(reopened.sku)
+            WHERE original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id))
+                AND coalesce(current_sku, sku) = \(reopened.sku)
                 AND change_id <> \(uuid: reopened.changeID)
                 AND undoes_change_id IS NULL
                 AND state IN ('awaiting_approval', 'queued')
-            RETURNING original_transaction_id, change_id, state, state_since, reason
+            RETURNING original_transaction_id, bucket, change_id, state, state_since, reason
         )
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT original_transaction_id, change_id, state_since, state, 'judgement',
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, bucket, change_id, state_since, state, 'judgement',
             \("reopened " + reopened.changeID)::text, reason
         FROM moved ON CONFLICT DO NOTHING
         """
@@ -139,8 +140,8 @@ package struct FoldWrites: Sendable {
     fileprivate static func restoreRoles(_ id: String, _ reopened: TrackedChange) -> SQL {
         """
         -- name: restoreRoles
-        INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
-        SELECT \(id)::text, part.sku, part.role, \(uuid: reopened.changeID)::uuid
+        INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT \(id)::text, repricer.bucket_of(\(id)::text), part.sku, part.role, \(uuid: reopened.changeID)::uuid
         FROM (
             SELECT \(reopened.sku)::text AS sku, 'parent' AS role
             WHERE cardinality(\(reopened.dependentSKUs)::text[]) > 0
@@ -188,6 +189,7 @@ package struct FoldWrites: Sendable {
             acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
             former_skus, due_at, planned_at)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+            AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
         """
     }
 
@@ -209,15 +211,16 @@ package struct FoldWrites: Sendable {
     private static func insert(_ lines: [Line]) -> SQL {
         """
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT * FROM unnest(
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason, bucket)
+        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
             \(lines.column { $0.id })::text[],
             \(uuids: lines.column { $0.line.changeID })::uuid[],
             \(timestamps: lines.column { $0.line.at.milliseconds })::timestamptz[],
             \(lines.column { $0.line.state.rawValue })::text[],
             \(lines.column { $0.line.evidenceKind.rawValue })::text[],
             \(lines.column { $0.line.evidenceID })::text[],
-            \(texts: lines.sparseColumn { $0.line.reason })::text[])
+            \(texts: lines.sparseColumn { $0.line.reason })::text[]
+        ) AS t (id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
         """
     }
 
@@ -235,8 +238,8 @@ package struct FoldWrites: Sendable {
         """
         -- name: correctHistory
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT t.id, t.change_id,
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT t.id, repricer.bucket_of(t.id), t.change_id,
             newest.occurred_at + interval '1 millisecond', t.state, t.evidence_kind, t.evidence_id,
             \(SubscriptionFold.correctionReason)::text || newest.state
         FROM unnest(
@@ -249,6 +252,7 @@ package struct FoldWrites: Sendable {
         JOIN LATERAL (
             SELECT h.state FROM repricer.price_change_history h
             WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                AND \(fragment: Bucket.isThat(of: moved.lazy.map(\.id), "h.bucket"))
                 AND h.occurred_at >= \(timestamp: oldestNewestLine(of: moved))
             ORDER BY h.occurred_at DESC LIMIT 1
         ) line ON line.state <> t.state,
@@ -256,9 +260,11 @@ package struct FoldWrites: Sendable {
             SELECT h.occurred_at, h.state, bool_or(h.state = t.state) OVER () AS holds
             FROM repricer.price_change_history h
             WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
+                AND \(fragment: Bucket.isThat(of: moved.lazy.map(\.id), "h.bucket"))
                 AND h.occurred_at = (
                     SELECT max(m.occurred_at) FROM repricer.price_change_history m
                     WHERE m.original_transaction_id = t.id AND m.change_id = t.change_id
+                        AND \(fragment: Bucket.isThat(of: moved.lazy.map(\.id), "m.bucket"))
                         AND m.occurred_at >= \(timestamp: oldestNewestLine(of: moved)))
                 AND h.occurred_at >= \(timestamp: oldestNewestLine(of: moved))
             ORDER BY h.state LIMIT 1
@@ -272,8 +278,7 @@ package struct FoldWrites: Sendable {
         """
         -- name: saveReenabled
         UPDATE repricer.store_calls SET reenabled_at = \(timestamp: cancel.reenabledAt?.milliseconds)
-        WHERE subject = \(id) AND call_id = \(uuid: cancel.requestReferenceID)
-            AND bucket = repricer.bucket_of(\(id))
+        WHERE subject = \(id) AND call_id = \(uuid: cancel.requestReferenceID) AND \(fragment: Bucket.isThat(of: id))
         """
     }
 
@@ -282,16 +287,17 @@ package struct FoldWrites: Sendable {
         -- name: saveCharges
         INSERT INTO repricer.charges AS known
             (original_transaction_id, transaction_id, sku, purchased_at, price_milliunits, currency,
-             revoked_at)
-        SELECT * FROM unnest(
+             revoked_at, bucket)
+        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
             \(charges.map(\.id))::text[],
             \(charges.map(\.charge.transactionID))::text[],
             \(charges.map(\.charge.sku))::text[],
             \(timestamps: charges.map(\.charge.purchasedAt.milliseconds))::timestamptz[],
             \(charges.map(\.charge.price))::bigint[],
             \(charges.map(\.charge.currency))::text[],
-            \(timestamps: charges.map { $0.charge.revokedAt?.milliseconds })::timestamptz[])
-        ON CONFLICT (original_transaction_id, transaction_id, sku) DO UPDATE
+            \(timestamps: charges.map { $0.charge.revokedAt?.milliseconds })::timestamptz[]
+        ) AS t (id, transaction_id, sku, purchased_at, price, currency, revoked_at)
+        ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, price_milliunits = EXCLUDED.price_milliunits,
                 currency = EXCLUDED.currency, revoked_at = EXCLUDED.revoked_at
             WHERE known IS DISTINCT FROM EXCLUDED
@@ -304,30 +310,31 @@ package struct FoldWrites: Sendable {
         -- name: saveCancellation
         WITH moved AS (
         INSERT INTO repricer.dependent_cancellations AS known
-            (original_transaction_id, change_id, dependent_sku, parent_sku, batch_id, cause, state,
+            (original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, state,
              price_milliunits, currency, requested_at, requested_by_evidence, settled_at,
-             settled_by_evidence, detail, is_elsewhere)
-        SELECT \(id)::text, c.change_id, \(cancellation.dependentSKU)::text,
+             settled_by_evidence, detail, is_cross_subscription)
+        SELECT \(id)::text, c.bucket, c.change_id, \(cancellation.dependentSKU)::text,
             \(cancellation.parentSKU)::text, c.batch_id, \(cancellation.cause)::text,
             \(cancellation.state.rawValue)::text, \(cancellation.price), \(cancellation.currency)::text,
             \(timestamp: cancellation.requestedAt.milliseconds),
             \(cancellation.requestedByEvidence)::text,
             \(timestamp: cancellation.settledAt?.milliseconds),
             \(cancellation.settledByEvidence)::text, \(cancellation.detail)::text,
-            \(cancellation.isElsewhere)
+            \(cancellation.isCrossSubscription)
         FROM repricer.price_changes c
         WHERE c.original_transaction_id = \(id) AND c.change_id = \(uuid: cancellation.changeID)
-        ON CONFLICT (original_transaction_id, change_id, dependent_sku) DO UPDATE SET
+            AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
+        ON CONFLICT (original_transaction_id, change_id, dependent_sku, bucket) DO UPDATE SET
             parent_sku = EXCLUDED.parent_sku, cause = EXCLUDED.cause, state = EXCLUDED.state,
             price_milliunits = EXCLUDED.price_milliunits, requested_at = EXCLUDED.requested_at,
             requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
             settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail,
-            -- Asked for anew: looked for anew. A call that was made stays named.
+            -- What is asked for anew is checked anew. A call that was made stays named.
             target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.target_transaction_id END,
             cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.cancel_reference_id END,
-            is_elsewhere = EXCLUDED.is_elsewhere, next_look_at = NULL, looks = 0
+            is_cross_subscription = EXCLUDED.is_cross_subscription, next_check_at = NULL, checks = 0
         -- One given up stays a discrepancy until a statement settles it.
         WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
                 IS DISTINCT FROM EXCLUDED.settled_by_evidence)
@@ -335,7 +342,7 @@ package struct FoldWrites: Sendable {
                 AND known.settled_by_evidence IS NULL)
         RETURNING *
         )
-        \(fragment: OutboxQueries.tellDependents)
+        \(fragment: OutboxQueries.tellDependents(of: [id]))
         """
     }
 
@@ -350,8 +357,9 @@ package struct FoldWrites: Sendable {
             price_milliunits = \(cancellation.price),
             requested_at = \(timestamp: cancellation.requestedAt.milliseconds),
             requested_by_evidence = \(cancellation.requestedByEvidence),
-            is_elsewhere = \(cancellation.isElsewhere)
+            is_cross_subscription = \(cancellation.isCrossSubscription)
         WHERE original_transaction_id = \(id) AND change_id = \(uuid: cancellation.changeID)
+            AND \(fragment: Bucket.isThat(of: id))
             AND dependent_sku = \(cancellation.dependentSKU)
             AND state = \(cancellation.state.rawValue)
             AND settled_by_evidence IS NOT DISTINCT FROM \(cancellation.settledByEvidence)::text
@@ -365,6 +373,7 @@ package struct FoldWrites: Sendable {
         DELETE FROM repricer.dependency_roles d USING repricer.price_changes c
         WHERE d.original_transaction_id = ANY (\(ids)::text[])
             AND c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+            AND c.bucket = d.bucket AND \(fragment: Bucket.isThat(of: ids, "d.bucket"))
             AND c.ended_at IS NOT NULL
         """
     }
@@ -387,13 +396,14 @@ extension FoldWrites {
                             \(from)::text, \(to)::text)
                         ELSE current_dependent_skus END
                 WHERE original_transaction_id = \(id) AND state IN ('awaiting_approval', 'queued')
+                    AND \(fragment: Bucket.isThat(of: id))
                     AND (coalesce(current_sku, sku) = \(from)
                         OR \(from) = ANY (coalesce(current_dependent_skus, dependent_skus)))
-                RETURNING change_id, state, current_sku
+                RETURNING bucket, change_id, state, current_sku
             )
             INSERT INTO repricer.price_change_history
-                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT \(id)::text, change_id, \(timestamp: told.key.signedAt.milliseconds), state,
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT \(id)::text, bucket, change_id, \(timestamp: told.key.signedAt.milliseconds), state,
                 \(told.source.rawValue)::text, \(told.key.evidenceID)::text,
                 \("renamed from \(from) to \(to)")::text
             FROM renamed WHERE current_sku = \(to) ON CONFLICT DO NOTHING
@@ -403,18 +413,19 @@ extension FoldWrites {
             -- name: renameRoles
             WITH former AS (
                 DELETE FROM repricer.dependency_roles
-                WHERE original_transaction_id = \(id) AND sku = \(from)
-                RETURNING role, change_id
+                WHERE original_transaction_id = \(id) AND sku = \(from) AND \(fragment: Bucket.isThat(of: id))
+                RETURNING bucket, role, change_id
             )
-            INSERT INTO repricer.dependency_roles (original_transaction_id, sku, role, change_id)
-            SELECT \(id)::text, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
+            INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+            SELECT \(id)::text, bucket, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
             """,
             // Changes of other subscriptions go on naming it as they did, so both names are theirs.
             """
             -- name: renameClaims
-            INSERT INTO repricer.dependent_claims (original_transaction_id, sku, claimed_by, change_id)
-            SELECT original_transaction_id, \(to)::text, claimed_by, change_id FROM repricer.dependent_claims
-            WHERE original_transaction_id = \(id) AND sku = \(from) ON CONFLICT DO NOTHING
+            INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+            SELECT original_transaction_id, bucket, \(to)::text, claimed_by, change_id FROM repricer.dependent_claims
+            WHERE original_transaction_id = \(id) AND sku = \(from) AND \(fragment: Bucket.isThat(of: id))
+            ON CONFLICT DO NOTHING
             """,
         ]
     }

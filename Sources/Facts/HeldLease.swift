@@ -6,10 +6,10 @@ package struct HeldLease: Sendable {
 
     package let name: String
     package let owner: String
-    let pool: LedgerPool
+    let pool: DatabasePool
     let realClock: any WallClock
 
-    package init(name: String, pool: LedgerPool, realClock: any WallClock) {
+    package init(name: String, pool: DatabasePool, realClock: any WallClock) {
         self.name = name
         self.pool = pool
         self.realClock = realClock

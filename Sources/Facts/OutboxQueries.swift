@@ -7,39 +7,43 @@ package enum OutboxQueries {
     static let aggregateType = "subscription"
 
     /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`: an event for each, named
-    /// after the state that it reached. The writer holds the subscription's lock, so positions never cross.
-    package static let tellDependents: SQL = """
+    /// after the state that it reached. The writer holds the locks of their subscriptions, so positions never cross.
+    package static func tellDependents(of ids: [String]) -> SQL {
+        """
         , told AS (
-            INSERT INTO repricer.outbox (aggregateid, position, aggregatetype, type, payload)
-            SELECT m.original_transaction_id,
+            INSERT INTO repricer.outbox (aggregateid, bucket, position, aggregatetype, type, payload)
+            SELECT m.original_transaction_id, m.bucket,
                 greatest(repricer.rate_clock(), (
                     SELECT max(o.position) + 1 FROM repricer.outbox o
-                    WHERE o.aggregateid = m.original_transaction_id))
+                    WHERE o.aggregateid = m.original_transaction_id
+                        AND \(fragment: Bucket.isThat(of: ids, "o.bucket"))))
                     + row_number() OVER (
                         PARTITION BY m.original_transaction_id ORDER BY m.change_id, m.dependent_sku) - 1,
                 \(aggregateType), 'dependent_cancellation.' || m.state,
                 jsonb_build_object(
                     'original_transaction_id', m.original_transaction_id, 'change_id', m.change_id,
                     'batch_id', m.batch_id, 'parent_sku', m.parent_sku,
-                    'dependent_sku', CASE WHEN m.is_elsewhere
+                    'dependent_sku', CASE WHEN m.is_cross_subscription
                         THEN regexp_replace(m.dependent_sku, '^[0-9]+/', '') ELSE m.dependent_sku END,
-                    'dependent_transaction_id', CASE WHEN m.is_elsewhere
+                    'dependent_transaction_id', CASE WHEN m.is_cross_subscription
                         THEN m.target_transaction_id ELSE m.original_transaction_id END,
                     'cause', m.cause, 'state', m.state, 'lost_per_period_milliunits', m.price_milliunits,
-                    'currency', m.currency, 'period', CASE WHEN m.is_elsewhere THEN (
+                    'currency', m.currency, 'period', CASE WHEN m.is_cross_subscription THEN (
                         SELECT s.period FROM repricer.subscriptions s
-                        WHERE s.original_transaction_id = m.target_transaction_id)
+                        WHERE s.original_transaction_id = m.target_transaction_id
+                            AND s.bucket = repricer.bucket_of(m.target_transaction_id))
                         ELSE (SELECT c.period FROM repricer.price_changes c
                             WHERE c.original_transaction_id = m.original_transaction_id
-                                AND c.change_id = m.change_id) END,
+                                AND c.change_id = m.change_id AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))) END,
                     'requested_at', m.requested_at,
                     'requested_by_evidence', m.requested_by_evidence, 'settled_at', m.settled_at,
                     'settled_by_evidence', m.settled_by_evidence,
                     'cancel_reference_id', m.cancel_reference_id, 'detail', m.detail)
             FROM moved m
-            RETURNING aggregateid, position
+            RETURNING aggregateid, bucket, position
         )
-        INSERT INTO repricer.webhook_deliveries (aggregateid, position)
-        SELECT aggregateid, position FROM told
+        INSERT INTO repricer.webhook_deliveries (aggregateid, bucket, position)
+        SELECT aggregateid, bucket, position FROM told
         """
+    }
 }

@@ -31,7 +31,7 @@ package struct Question<Answer> {
         Question([]) { _ in answer }
     }
 
-    private static var tooFew: LedgerError { .unreadable("fewer answers than questions") }
+    private static var tooFew: FactsError { .unreadable("fewer answers than questions") }
 
     fileprivate func append(to statements: inout [SQL]) {
         statements += self.statements

@@ -121,11 +121,11 @@ package enum RateQueries {
     }
 
     /// Gives back what no call will use of a lease: all but its first `used` slots.
-    package static func giveBack(_ rate: CallRate, _ lease: Lease, used: Int) -> SQL {
+    package static func returnUnused(_ rate: CallRate, _ lease: Lease, used: Int) -> SQL {
         let unused = Array(lease.slots.dropFirst(used))
         let end = lease.slots.last.map { $0 + rate.gapMicros } ?? 0
         return """
-            -- name: giveBackSlots
+            -- name: returnPermits
             UPDATE repricer.rate_limits
             SET next_slot_micros = CASE WHEN next_slot_micros = \(end) THEN \(unused.first ?? end)
                     ELSE next_slot_micros END,

@@ -8,7 +8,7 @@ package enum ServiceControlQueries {
         package var pausedBy: String?
         package var pausedAt: Int64?
         package var pausedReason: String?
-        /// Since when the service itself has stopped: no call can succeed until somebody acts.
+        /// Since when the service itself has stopped: calls are refused alike; one a minute asks whether they still are.
         package var haltedAt: Int64?
         package var haltedReason: String?
 
@@ -60,17 +60,5 @@ package enum ServiceControlQueries {
             SELECT repricer.recover_service(\(timestamp: at)) AS is_new
             """
         ).one().bool("is_new")
-    }
-
-    /// Whether nothing at all may be sent.
-    package static func isEverythingPaused(
-        on connection: isolated PostgresConnection
-    ) throws -> Bool {
-        try connection.query(
-            """
-            -- name: isEverythingPaused
-            SELECT is_paused FROM repricer.service_controls
-            """
-        ).one().bool("is_paused")
     }
 }

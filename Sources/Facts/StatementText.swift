@@ -151,20 +151,21 @@ enum StatementText {
                 signedAt: Instant(milliseconds: try key.int64("signedAt")),
                 evidenceID: try key.text("evidenceID")),
             source: try record.word("source"),
-            originalTransactionID: try record.text("originalTransactionID"),
-            type: try record.textOrNil("type"), subtype: try record.textOrNil("subtype"),
-            status: try record.intOrNil("status"))
+            originalTransactionID: try record.text("originalTransactionID"))
+        event.type = try record.textOrNil("type")
+        event.subtype = try record.textOrNil("subtype")
+        event.status = try record.intOrNil("status")
         if let told = try record.recordOrNil("transaction") {
             event.transaction = try transaction(told)
         }
         if let told = try record.recordOrNil("renewal") { event.renewal = try renewal(told) }
         event.ignored = try record.textsOrNil("ignored")
         if let told = try record.recordOrNil("legacy") {
-            event.legacy = LegacyStatement(
-                autoRenews: try told.boolOrNil("autoRenews"),
-                isInBillingRetry: try told.boolOrNil("isInBillingRetry"),
-                gracePeriodExpiresAt: try told.instantOrNil("gracePeriodExpiresAt"),
-                expiresAt: try told.instantOrNil("expiresAt"))
+            var legacy = LegacyStatement(autoRenews: try told.boolOrNil("autoRenews"))
+            legacy.isInBillingRetry = try told.boolOrNil("isInBillingRetry")
+            legacy.gracePeriodExpiresAt = try told.instantOrNil("gracePeriodExpiresAt")
+            legacy.expiresAt = try told.instantOrNil("expiresAt")
+            event.legacy = legacy
         }
         return event
     }
@@ -172,83 +173,89 @@ enum StatementText {
     private static func transaction(
         _ record: JSONRecord
     ) throws(JSONRecord.Fault) -> TransactionStatement {
-        var items: [TransactionStatement.Item] = []
-        for item in try record.records("items") {
-            items.append(
-                TransactionStatement.Item(
-                    sku: try item.text("sku"), price: try item.int64OrNil("price"),
-                    offerPrice: try item.int64OrNil("offerPrice"),
-                    offerPeriod: try item.textOrNil("offerPeriod"),
-                    offerPeriodCount: try item.intOrNil("offerPeriodCount"),
-                    offerReason: try item.textOrNil("offerReason"),
-                    revokedAt: try item.instantOrNil("revokedAt")))
+        var transaction = TransactionStatement(items: [])
+        for told in try record.records("items") {
+            var item = try item(told)
+            item.revokedAt = try told.instantOrNil("revokedAt")
+            transaction.items.append(item)
         }
-        return TransactionStatement(
-            transactionID: try record.textOrNil("transactionID"),
-            productID: try record.textOrNil("productID"),
-            appAccountToken: try record.textOrNil("appAccountToken"),
-            ownershipType: try record.textOrNil("ownershipType"),
-            purchasedAt: try record.instantOrNil("purchasedAt"),
-            originalPurchaseAt: try record.instantOrNil("originalPurchaseAt"),
-            expiresAt: try record.instantOrNil("expiresAt"),
-            revokedAt: try record.instantOrNil("revokedAt"),
-            reason: try record.textOrNil("reason"),
-            storefront: try record.textOrNil("storefront"),
-            currency: try record.textOrNil("currency"), price: try record.int64OrNil("price"),
-            period: try record.textOrNil("period"),
-            offerDiscountType: try record.textOrNil("offerDiscountType"), items: items)
+        transaction.transactionID = try record.textOrNil("transactionID")
+        transaction.productID = try record.textOrNil("productID")
+        transaction.appAccountToken = try record.textOrNil("appAccountToken")
+        transaction.ownershipType = try record.textOrNil("ownershipType")
+        transaction.purchasedAt = try record.instantOrNil("purchasedAt")
+        transaction.originalPurchaseAt = try record.instantOrNil("originalPurchaseAt")
+        transaction.expiresAt = try record.instantOrNil("expiresAt")
+        transaction.revokedAt = try record.instantOrNil("revokedAt")
+        transaction.reason = try record.textOrNil("reason")
+        transaction.storefront = try record.textOrNil("storefront")
+        transaction.currency = try record.textOrNil("currency")
+        transaction.price = try record.int64OrNil("price")
+        transaction.period = try record.textOrNil("period")
+        transaction.offerDiscountType = try record.textOrNil("offerDiscountType")
+        return transaction
     }
 
     private static func renewal(
         _ record: JSONRecord
     ) throws(JSONRecord.Fault) -> RenewalStatement {
-        var renewal = RenewalStatement(
-            productID: try record.textOrNil("productID"),
-            autoRenewStatus: try record.intOrNil("autoRenewStatus"),
-            isInBillingRetry: try record.boolOrNil("isInBillingRetry"),
-            expirationIntent: try record.intOrNil("expirationIntent"),
-            gracePeriodExpiresAt: try record.instantOrNil("gracePeriodExpiresAt"),
-            renewalAt: try record.instantOrNil("renewalAt"),
-            recentSubscriptionStartAt: try record.instantOrNil("recentSubscriptionStartAt"),
-            currency: try record.textOrNil("currency"),
-            appAccountToken: try record.textOrNil("appAccountToken"),
-            consistencyToken: try record.textOrNil("consistencyToken"),
-            period: try record.textOrNil("period"))
-        guard let told = try record.recordsOrNil("items") else { return renewal }
-        var items: [RenewalStatement.Item] = []
-        for item in told {
-            items.append(
-                RenewalStatement.Item(
-                    sku: try item.text("sku"), price: try item.int64OrNil("price"),
-                    offerPrice: try item.int64OrNil("offerPrice"),
-                    offerPeriod: try item.textOrNil("offerPeriod"),
-                    offerPeriodCount: try item.intOrNil("offerPeriodCount"),
-                    offerReason: try item.textOrNil("offerReason"),
-                    increaseStatus: try item.textOrNil("increaseStatus"),
-                    increasePrice: try item.int64OrNil("increasePrice"),
-                    dependentSKUs: try item.textsOrNil("dependentSKUs")))
+        var renewal = RenewalStatement(items: nil)
+        renewal.productID = try record.textOrNil("productID")
+        renewal.autoRenewStatus = try record.intOrNil("autoRenewStatus")
+        renewal.isInBillingRetry = try record.boolOrNil("isInBillingRetry")
+        renewal.expirationIntent = try record.intOrNil("expirationIntent")
+        renewal.gracePeriodExpiresAt = try record.instantOrNil("gracePeriodExpiresAt")
+        renewal.renewalAt = try record.instantOrNil("renewalAt")
+        renewal.recentSubscriptionStartAt = try record.instantOrNil("recentSubscriptionStartAt")
+        renewal.currency = try record.textOrNil("currency")
+        renewal.appAccountToken = try record.textOrNil("appAccountToken")
+        renewal.consistencyToken = try record.textOrNil("consistencyToken")
+        renewal.period = try record.textOrNil("period")
+        guard let listed = try record.recordsOrNil("items") else { return renewal }
+        var items: [StatementItem] = []
+        for told in listed {
+            var item = try item(told)
+            item.increaseStatus = try told.textOrNil("increaseStatus")
+            item.increasePrice = try told.int64OrNil("increasePrice")
+            item.dependentSKUs = try told.textsOrNil("dependentSKUs")
+            items.append(item)
         }
         renewal.items = items
         return renewal
     }
 
+    /// What a transaction and a renewal info both say of an item.
+    private static func item(_ record: JSONRecord) throws(JSONRecord.Fault) -> StatementItem {
+        var item = StatementItem(sku: try record.text("sku"))
+        item.price = try record.int64OrNil("price")
+        item.offerPrice = try record.int64OrNil("offerPrice")
+        item.offerPeriod = try record.textOrNil("offerPeriod")
+        item.offerPeriodCount = try record.intOrNil("offerPeriodCount")
+        item.offerReason = try record.textOrNil("offerReason")
+        return item
+    }
+
     static func items(_ node: JSONNode) throws(JSONRecord.Fault) -> [SubscriptionFacts.Item] {
         var items: [SubscriptionFacts.Item] = []
         for record in try JSONRecord.all(node) {
-            var item = SubscriptionFacts.Item(
-                sku: try record.text("sku"), currentPrice: try record.int64OrNil("currentPrice"),
-                renewalPrice: try record.int64OrNil("renewalPrice"),
-                renews: try record.bool("renews"), chargedAs: try record.textOrNil("chargedAs"))
-            if let offer = try record.recordOrNil("offer") {
-                item.offer = SubscriptionFacts.Offer(
-                    price: try offer.int64OrNil("price"), period: try offer.textOrNil("period"),
-                    periodsLeft: try offer.intOrNil("periodsLeft"),
-                    reason: try offer.textOrNil("reason"), isRunning: try offer.bool("isRunning"))
+            var item = SubscriptionFacts.Item(sku: try record.text("sku"))
+            item.currentPrice = try record.int64OrNil("currentPrice")
+            item.renewalPrice = try record.int64OrNil("renewalPrice")
+            item.renews = try record.bool("renews")
+            item.chargedAs = try record.textOrNil("chargedAs")
+            if let told = try record.recordOrNil("offer") {
+                var offer = SubscriptionFacts.Offer(price: try told.int64OrNil("price"))
+                offer.period = try told.textOrNil("period")
+                offer.periodsLeft = try told.intOrNil("periodsLeft")
+                offer.reason = try told.textOrNil("reason")
+                offer.isRunning = try told.bool("isRunning")
+                item.offer = offer
             }
-            if let increase = try record.recordOrNil("increase") {
-                item.increase = SubscriptionFacts.Increase(
-                    status: try increase.text("status"), price: try increase.int64OrNil("price"),
-                    dependentSKUs: try increase.texts("dependentSKUs"))
+            if let told = try record.recordOrNil("increase") {
+                var increase = SubscriptionFacts.Increase(status: try told.text("status"))
+                increase.price = try told.int64OrNil("price")
+                increase.dependentSKUs = try told.texts("dependentSKUs")
+                item.increase = increase
             }
             items.append(item)
         }
@@ -258,15 +265,15 @@ enum StatementText {
     static func increases(_ node: JSONNode) throws(JSONRecord.Fault) -> [RecordedIncrease] {
         var increases: [RecordedIncrease] = []
         for record in try JSONRecord.all(node) {
-            increases.append(
-                RecordedIncrease(
-                    sku: try record.text("sku"), price: try record.int64("price"),
-                    communicatedAt: try record.instantOrNil("communicatedAt"),
-                    effectiveAt: try record.instantOrNil("effectiveAt"),
-                    origin: try record.wordOrNil("origin"),
-                    consentAskedAt: try record.instantOrNil("consentAskedAt"),
-                    acceptedAt: try record.instantOrNil("acceptedAt"),
-                    refusedAt: try record.instantOrNil("refusedAt")))
+            var increase = RecordedIncrease(
+                sku: try record.text("sku"), price: try record.int64("price"))
+            increase.communicatedAt = try record.instantOrNil("communicatedAt")
+            increase.effectiveAt = try record.instantOrNil("effectiveAt")
+            increase.origin = try record.wordOrNil("origin")
+            increase.consentAskedAt = try record.instantOrNil("consentAskedAt")
+            increase.acceptedAt = try record.instantOrNil("acceptedAt")
+            increase.refusedAt = try record.instantOrNil("refusedAt")
+            increases.append(increase)
         }
         return increases
     }
@@ -284,11 +291,11 @@ extension Row {
         _ column: String, _ read: (JSONNode) throws(JSONRecord.Fault) -> Value
     ) throws -> Value {
         guard let bytes = try decoded(column, { Array($0) }), let node = JSONDocument.read(bytes)
-        else { throw LedgerError.unreadable("\(column) is no JSON") }
+        else { throw FactsError.unreadable("\(column) is no JSON") }
         do throws(JSONRecord.Fault) {
             return try read(node)
         } catch {
-            throw LedgerError.unreadable("\(column): \(error)")
+            throw FactsError.unreadable("\(column): \(error)")
         }
     }
 }

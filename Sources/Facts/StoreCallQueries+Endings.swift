@@ -71,13 +71,14 @@ extension StoreCallQueries {
             SELECT c.request_reference_id FROM repricer.price_changes c
             JOIN repricer.store_calls q
                 ON q.subject = c.original_transaction_id AND q.call_id = c.request_reference_id
-                    AND q.bucket = c.bucket
+                    AND \(fragment: Bucket.isThat(of: ids, "q.bucket"))
             WHERE c.original_transaction_id = t.id AND c.state IN ('sending', 'unknown')
+                AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
                 AND q.state IN ('answered', 'refused')
             ORDER BY c.change_id LIMIT 1
         ) closed
         WHERE r.subject = t.id AND r.call_id = closed.request_reference_id
-            AND r.bucket = repricer.bucket_of(t.id)
+            AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
             AND NOT \(fragment: isInFlight("t.id", bucket: "repricer.bucket_of(t.id)"))
         """
     }
@@ -85,18 +86,19 @@ extension StoreCallQueries {
     /// A price change's call of unknown outcome whose changes a notification has settled needs no further attempt. One
     /// with a call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
     static func closeSettled(_ touched: [(id: String, at: Int64?)]) -> SQL {
-        """
-        -- name: closeSettledCalls
-        UPDATE repricer.store_calls r SET state = 'answered', settled_at = t.at
-        FROM unnest(\(touched.map(\.id))::text[], \(timestamps: touched.map(\.at))::timestamptz[]
-        ) AS t (id, at)
-        WHERE r.subject = t.id AND r.bucket = repricer.bucket_of(t.id) AND r.kind = 'price_change'
-            AND r.state = 'unknown' AND r.next_attempt_at IS NOT NULL
-            AND NOT EXISTS (
-                SELECT 1 FROM repricer.price_changes c
-                WHERE c.original_transaction_id = r.subject
-                    AND c.change_id = ANY (r.carries) AND c.state IN ('sending', 'unknown'))
-        """
+        let ids = touched.map(\.id)
+        return """
+            -- name: closeSettledCalls
+            UPDATE repricer.store_calls r SET state = 'answered', settled_at = t.at
+            FROM unnest(\(ids)::text[], \(timestamps: touched.map(\.at))::timestamptz[]
+            ) AS t (id, at)
+            WHERE r.subject = t.id AND \(fragment: Bucket.isThat(of: ids, "r.bucket")) AND r.kind = 'price_change'
+                AND r.state = 'unknown' AND r.next_attempt_at IS NOT NULL
+                AND NOT EXISTS (
+                    SELECT 1 FROM repricer.price_changes c
+                    WHERE c.original_transaction_id = r.subject AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+                        AND c.change_id = ANY (r.carries) AND c.state IN ('sending', 'unknown'))
+            """
     }
 }
 

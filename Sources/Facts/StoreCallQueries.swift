@@ -207,7 +207,7 @@ package enum StoreCallQueries {
     private static func call(_ row: Row) throws -> StoreCall {
         guard let kind = StoreCall.Kind(rawValue: try row.text("kind")),
             let step = StoreCall.Step(rawValue: try row.text("next_step"))
-        else { throw LedgerError.unreadable("store_calls.kind or next_step") }
+        else { throw FactsError.unreadable("store_calls.kind or next_step") }
         return StoreCall(
             kind, subject: try row.text("subject"), callID: try row.text("call_id"),
             bucket: try row.int("bucket"), carries: try row.texts("carries"),

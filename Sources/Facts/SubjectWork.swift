@@ -14,7 +14,7 @@ package enum SubjectWork {
                     OR q.state IN ('sending', 'unknown') AND q.request_reference_id <> r.call_id))
         OR EXISTS (
             SELECT 1 FROM repricer.dependent_cancellations d
-            WHERE d.target_transaction_id = r.subject AND d.state = 'requested' AND d.is_elsewhere)
+            WHERE d.target_transaction_id = r.subject AND d.state = 'requested' AND d.is_cross_subscription OFFSET 0)
         OR EXISTS (
             SELECT 1 FROM repricer.extension_requests x
             WHERE x.original_transaction_id = r.subject AND x.bucket = r.bucket AND x.state = 'queued')

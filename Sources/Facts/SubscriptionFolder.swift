@@ -8,7 +8,7 @@ package enum SubscriptionFolder {
     /// One kept before changes nothing.
     ///
     /// Returns the changes that were ever sent of the subscriptions that it folded, by subscription, as they are now.
-    /// Throws `LedgerError` where a statement names no moment or no subscription that can be stored.
+    /// Throws `FactsError` where a statement names no moment or no subscription that can be stored.
     ///
     /// - Parameters:
     ///   - areNew: Each statement is told for the first time, by an answer that only the caller has.
@@ -20,10 +20,10 @@ package enum SubscriptionFolder {
         _ told: [SubscriptionEvent], areNew: Bool = false,
         into stored: [String: SubscriptionQueries.Stored]? = nil,
         changes: [String: [TrackedChange]] = [:], holdsCalls: Bool = false,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws -> [String: [TrackedChange]] {
         guard !told.isEmpty else { return [:] }
-        let storable = try told.map { event throws(LedgerError) in
+        let storable = try told.map { event throws(FactsError) in
             do { return try event.storable() } catch { throw .unreadable("a statement: \(error)") }
         }
         let named = Set(storable.map(\.originalTransactionID)).sorted()
@@ -47,11 +47,14 @@ package enum SubscriptionFolder {
         var folded: [String: [TrackedChange]] = [:]
         for id in ids {
             let old = stored[id]
-            let before = SubscriptionState(
+            var before = SubscriptionState(
                 facts: old?.facts ?? SubscriptionFacts(originalTransactionID: id),
-                increases: old?.increases ?? [], seenSKUs: old?.seenSKUs ?? [],
-                changes: known.changes[id] ?? [], cancellations: known.cancellations[id] ?? [],
-                ownCancels: known.ownCancels[id] ?? [], foldedThrough: old?.foldedThrough)
+                changes: known.changes[id] ?? [])
+            before.increases = old?.increases ?? []
+            before.seenSKUs = old?.seenSKUs ?? []
+            before.cancellations = known.cancellations[id] ?? []
+            before.ownCancels = known.ownCancels[id] ?? []
+            before.foldedThrough = old?.foldedThrough
             let fold = SubscriptionFold(
                 before, arrived: byID[id, default: []], all: everything[id])
             folded[id] = fold.state.changes

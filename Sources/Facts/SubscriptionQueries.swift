@@ -1,8 +1,8 @@
 package import Postgres
 package import Pricing
 
-/// Facts of subscriptions. Every writer of a subscription, its changes or its requests locks its row first:
-/// one lock a subscription, taken in the order of ids, so that no two transactions wait for each other.
+/// Facts of subscriptions. Every writer of a subscription, its changes or its requests locks its row first: one lock a
+/// subscription, taken bucket by bucket in the order of ids, so that no two transactions wait for each other.
 package enum SubscriptionQueries {
     /// A subscription as the last fold left it.
     package struct Stored: Sendable {
@@ -23,8 +23,8 @@ package enum SubscriptionQueries {
         _ = try connection.execute(
             """
             -- name: createSubscriptions
-            INSERT INTO repricer.subscriptions (original_transaction_id)
-            SELECT unnest(\(ids.sorted())::text[])
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket)
+            SELECT id, repricer.bucket_of(id) FROM unnest(\(ids.sorted())::text[]) AS id
             ON CONFLICT DO NOTHING
             """)
     }
@@ -37,7 +37,7 @@ package enum SubscriptionQueries {
             """
             -- name: lockFreeSubscriptions
             SELECT original_transaction_id FROM repricer.subscriptions
-            WHERE original_transaction_id = ANY (\(ids)::text[])
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             ORDER BY original_transaction_id
             FOR UPDATE SKIP LOCKED
             """
@@ -46,14 +46,16 @@ package enum SubscriptionQueries {
 
     /// Locks them all, waiting for whoever holds them.
     package static func lock(_ ids: [String], on connection: isolated PostgresConnection) throws {
-        _ = try connection.query(
-            """
-            -- name: lockSubscriptions
-            SELECT 1 FROM repricer.subscriptions
-            WHERE original_transaction_id = ANY (\(ids)::text[])
-            ORDER BY original_transaction_id
-            FOR UPDATE
-            """)
+        _ = try connection.pipeline(
+            Bucket.groups(ids, of: \.self).map { ids in
+                """
+                -- name: lockSubscriptions
+                SELECT 1 FROM repricer.subscriptions
+                WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                ORDER BY original_transaction_id
+                FOR UPDATE
+                """
+            })
     }
 
     /// Those that can be read, and by id why others can't be: one must not stop the others.
@@ -65,7 +67,7 @@ package enum SubscriptionQueries {
             """
             -- name: lockAndLoadSubscriptions
             SELECT * FROM repricer.subscriptions
-            WHERE original_transaction_id = ANY (\(ids)::text[])
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             ORDER BY original_transaction_id
             FOR UPDATE
             """, readable)
@@ -77,7 +79,7 @@ package enum SubscriptionQueries {
             """
             -- name: lockVersions
             SELECT original_transaction_id, xmin::text AS version FROM repricer.subscriptions
-            WHERE original_transaction_id = ANY (\(ids)::text[])
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             ORDER BY original_transaction_id
             FOR UPDATE
             """
@@ -100,7 +102,7 @@ package enum SubscriptionQueries {
     /// Throws where one can't be read.
     package static func whole(_ loaded: Readable) throws -> [String: Stored] {
         if let first = loaded.unreadable.first {
-            throw LedgerError.unreadable("subscription \(first.key): \(first.value)")
+            throw FactsError.unreadable("subscription \(first.key): \(first.value)")
         }
         return loaded.stored
     }
@@ -114,14 +116,17 @@ package enum SubscriptionQueries {
 
     package static func loading(_ ids: [String]) -> Question<Readable> {
         Question(
-            """
-            -- name: loadSubscriptions
-            SELECT * FROM repricer.subscriptions
-            WHERE original_transaction_id = ANY (\(ids)::text[])
-            """, readable)
+            Bucket.groups(ids, of: \.self).map { ids in
+                """
+                -- name: loadSubscriptions
+                SELECT * FROM repricer.subscriptions
+                WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                """
+            }
+        ) { answers in try readable(answers.joined()) }
     }
 
-    private static func readable(_ rows: Rows) throws -> Readable {
+    private static func readable(_ rows: some Collection<Row>) throws -> Readable {
         var stored: [String: Stored] = [:]
         var unreadable: [String: String] = [:]
         stored.reserveCapacity(rows.count)
@@ -179,6 +184,7 @@ package enum SubscriptionQueries {
             -- name: customersOfSubscriptions
             SELECT original_transaction_id, app_account_token FROM repricer.subscriptions
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
+                AND \(fragment: Bucket.isThat(of: ids))
             """)
         var customers: [String: String] = [:]
         for row in rows {
@@ -256,9 +262,10 @@ package enum SubscriptionQueries {
             -- name: rolesOfCarriers
             SELECT r.original_transaction_id, r.sku, r.role, ARRAY(
                 SELECT d.sku FROM repricer.dependency_roles d
-                WHERE d.original_transaction_id = r.original_transaction_id
+                WHERE d.original_transaction_id = r.original_transaction_id AND d.bucket = r.bucket
                     AND d.change_id = r.change_id AND d.role = 'dependent' ORDER BY d.sku) AS dependents
             FROM repricer.dependency_roles r WHERE r.original_transaction_id = ANY (\(ids)::text[])
+                AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
             """)
         for row in rows {
             carriers[try row.text("original_transaction_id")]?.roles[try row.text("sku")] =
@@ -353,6 +360,7 @@ package enum SubscriptionQueries {
             purchased_at, expires_at, renewal_at, consistency_token, items, increases,
             seen_skus, signed_at, folded_signed_at, folded_evidence_id)
         WHERE s.original_transaction_id = t.id
+            AND \(fragment: Bucket.isThat(of: states.lazy.map(\.facts.originalTransactionID), "s.bucket"))
         """
     }
 }

@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// The line before a chunk: its size and extensions, RFC 9112, section 7.1.
 enum ChunkLine {
     /// The size, and how many bytes the extensions took; nil when it is not exactly such a line.
@@ -5,7 +7,7 @@ enum ChunkLine {
     /// Readers who skip what they do not know stop at different bytes; so the grammar is checked
     /// although no extension means anything to us.
     static func parse(_ line: ArraySlice<UInt8>) -> (size: Int, extensionBytes: Int)? {
-        let digits = line.prefix { HTTPCharacters.hexadecimalValue($0) != nil }
+        let digits = line.prefix { Hex.value(of: $0) != nil }
         guard let size = MessageHead.hexadecimal(digits) else { return nil }
         var rest = line[digits.endIndex...]
         let extensionBytes = rest.count

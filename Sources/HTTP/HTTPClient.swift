@@ -32,7 +32,8 @@ package final class HTTPClient: Sendable {
     private static let preparationMax: Duration = .seconds(2)
     private let origin: Origin
     private let limits: HTTPClientLimits
-    private let pool: ConnectionPool
+    private let tls: TLSContext?
+    private let pool: ResourcePool<ClientConnection>
 
     /// `baseURL` is `https://host[:port]`, or `http://` for this machine only.
     ///
@@ -43,7 +44,6 @@ package final class HTTPClient: Sendable {
         isPlainAllowed: Bool = false
     ) throws(HTTPClientError) {
         let origin = try Origin(baseURL, isPlainAllowed: isPlainAllowed)
-        let tls: TLSContext?
         do throws(TLSContextError) {
             tls = origin.isTLS ? try TLSContext(trustingSystemAnd: extraCAFile) : nil
         } catch {
@@ -51,9 +51,7 @@ package final class HTTPClient: Sendable {
         }
         self.origin = origin
         self.limits = limits
-        pool = ConnectionPool(limits: limits) {
-            ClientConnection(origin: origin, tls: tls, limits: limits)
-        }
+        pool = ResourcePool(size: limits.connectionsMax, waitersMax: limits.waitersMax)
         Signals.ignoreBrokenPipes()
     }
 
@@ -72,7 +70,12 @@ package final class HTTPClient: Sendable {
         guard let bytes = MessageWriter.bytes(request, host: origin.hostField) else {
             throw HTTPClientError(.badRequest, "the request cannot be written as HTTP")
         }
-        let connection = try await pool.acquire(until: deadline)
+        let connection: ClientConnection
+        do throws(PoolRefusal) {
+            connection = self.connection(try await pool.acquire(until: deadline))
+        } catch {
+            throw HTTPClientError(error)
+        }
         defer { pool.release(connection) }
         let result = await withTaskCancellationHandler {
             await connection.exchange(
@@ -84,12 +87,19 @@ package final class HTTPClient: Sendable {
         return try result.get()
     }
 
+    private func connection(_ grant: ResourcePool<ClientConnection>.Grant) -> ClientConnection {
+        switch grant {
+        case .idle(let connection): connection
+        case .slot: ClientConnection(origin: origin, tls: tls, limits: limits)
+        }
+    }
+
     /// Opens connections until so many lie ready, so that requests that must leave at their instant need no handshake.
     ///
     /// Takes only what nobody uses, and tells of no failure: the requests will.
     package func prepare(_ count: Int) async {
         let deadline = Deadline.now + min(limits.connectTimeout, Self.preparationMax)
-        let free = (0..<max(0, count)).compactMap { _ in pool.acquireFree() }
+        let free = (0..<max(0, count)).compactMap { _ in pool.acquireFree().map(connection) }
         await withTaskGroup(of: Void.self) { group in
             for connection in free {
                 group.addTask {
@@ -103,6 +113,17 @@ package final class HTTPClient: Sendable {
     /// Refuses further requests and drops kept connections; running requests finish.
     package func close() {
         pool.close()
+    }
+}
+
+extension HTTPClientError {
+    fileprivate init(_ refusal: PoolRefusal) {
+        switch refusal {
+        case .closed: self.init(.closed, "the client has been closed")
+        case .full: self.init(.overloaded, "too many requests wait to be sent")
+        case .timedOut: self.init(.timedOut, "no connection became free in time")
+        case .cancelled: self.init(.cancelled, "the request was cancelled")
+        }
     }
 }
 

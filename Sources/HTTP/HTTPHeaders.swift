@@ -31,7 +31,7 @@ package struct HTTPHeaders: Sendable {
             .map { Self.trimmed($0).lowercased() }
     }
 
-    static func trimmed(_ text: Substring) -> Substring {
+    private static func trimmed(_ text: Substring) -> Substring {
         let isBlank = { (character: Character) in character == " " || character == "\t" }
         let start = text.drop(while: isBlank)
         return start.lastIndex { !isBlank($0) }.map { start[...$0] } ?? ""
@@ -72,16 +72,6 @@ enum HTTPCharacters {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true
         case 0x21, 0x24, 0x26...0x2C, 0x3B, 0x3D: true
         default: false
-        }
-    }
-
-    /// The value of a hexadecimal digit.
-    static func hexadecimalValue(_ byte: UInt8) -> Int? {
-        switch byte {
-        case 0x30...0x39: Int(byte - 0x30)
-        case 0x41...0x46: Int(byte - 0x37)
-        case 0x61...0x66: Int(byte - 0x57)
-        default: nil
         }
     }
 

@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// A request, whole: the body has been read, or is to be sent at once.
 package struct HTTPRequest: Sendable {
     package var method: String
@@ -61,8 +63,8 @@ package enum PercentCoding {
         while let byte = rest.popFirst() {
             if byte == 0x2B && plusIsSpace {
                 bytes.append(0x20)
-            } else if byte == 0x25, let high = hex(rest.first),
-                let low = hex(rest.dropFirst().first)
+            } else if byte == 0x25, let high = rest.first.flatMap(Hex.value),
+                let low = rest.dropFirst().first.flatMap(Hex.value)
             {
                 bytes.append(high << 4 | low)
                 rest = rest.dropFirst(2)
@@ -71,9 +73,5 @@ package enum PercentCoding {
             }
         }
         return String(decoding: bytes, as: UTF8.self)
-    }
-
-    private static func hex(_ byte: UInt8?) -> UInt8? {
-        byte.flatMap(HTTPCharacters.hexadecimalValue).map(UInt8.init)
     }
 }

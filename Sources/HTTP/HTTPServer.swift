@@ -6,8 +6,8 @@ import Synchronization
 package final class HTTPServer: Service {
     package typealias Handler = @Sendable (HTTPRequest) async -> HTTPResponse
 
-    /// Between two looks for a place while all are taken.
-    private static let lookPause: Duration = .milliseconds(5)
+    /// Between two tries to find a place while all are taken.
+    private static let turnPause: Duration = .milliseconds(5)
 
     package let name: String
     private let host: String
@@ -123,21 +123,21 @@ package final class HTTPServer: Service {
     /// as long as that takes: a burst of slow requests must not cost the next sender its answer. Those who come
     /// meanwhile wait in the queue of the system.
     ///
-    /// Counted in looks, not in time: after a moment in which the whole process stood still, those who hold the places
-    /// have not had their chance yet. Even without patience there is a second look, since who was about to be sent away
+    /// Counted in tries, not in time: after a moment in which the whole process stood still, those who hold the places
+    /// have not had their chance yet. Even without patience there is a second try, since who was about to be sent away
     /// may just have gone on to its next stage.
     private func admit(_ socket: SocketDescriptor) async -> ConnectionSlot? {
-        var looks = 2 + Int(min(limits.freshFor * 2 / Self.lookPause, 1_000_000))
+        var tries = 2 + Int(min(limits.freshFor * 2 / Self.turnPause, 1_000_000))
         while true {
             if let slot = connections.admit(
                 socket, max: limits.connectionsMax, freshFor: limits.freshFor)
             {
                 return slot
             }
-            looks -= 1
-            guard looks > 0, connections.isWorthWaiting else { return nil }
-            // Cancelled or not: the looks are bounded.
-            try? await Task.sleep(for: Self.lookPause)
+            tries -= 1
+            guard tries > 0, connections.isWorthWaiting else { return nil }
+            // Cancelled or not: the tries are bounded.
+            try? await Task.sleep(for: Self.turnPause)
         }
     }
 

@@ -45,7 +45,10 @@ extension MessageHead {
             guard codings.count == 1, minorVersion >= 1 else {
                 throw HTTPParseError(.malformed, "Transfer-Encoding is out of place")
             }
-            guard HTTPHeaders.isSame(coding, "chunked") else { throw unknown(coding: coding) }
+            // A body that does not end with the chunked coding has no end, and no other is known here.
+            guard HTTPHeaders.isSame(coding, "chunked") else {
+                throw HTTPParseError(.malformed, "only the chunked transfer coding is known")
+            }
             return .chunked
         }
         guard let length = lengths.first else { return nil }
@@ -56,17 +59,6 @@ extension MessageHead {
             throw HTTPParseError(.malformed, "Content-Length is not a number")
         }
         return .length(count)
-    }
-
-    /// A body that does not end with the chunked coding has no end: RFC 9112, section 6.3, point 4.
-    private static func unknown(coding: String) -> HTTPParseError {
-        let codings = coding.split(separator: ",", omittingEmptySubsequences: false)
-            .map { HTTPHeaders.trimmed($0).lowercased() }
-        let others = codings.dropLast()
-        guard codings.last == "chunked", !others.contains("chunked"), !others.contains("") else {
-            return HTTPParseError(.malformed, "the transfer coding does not end with chunked")
-        }
-        return HTTPParseError(.malformed, "only the chunked transfer coding is known")
     }
 
     /// Exactly one Host that could be one; an absolute target must name the same.

@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// The start line and the fields of a message, with what they mean for the connection.
 struct MessageHead: Sendable {
     enum StartLine: Sendable, Equatable {
@@ -114,17 +116,9 @@ extension MessageHead {
     }
 
     private static func number(_ digits: some Collection<UInt8>, radix: Int) -> Int? {
-        guard !digits.isEmpty else { return nil }
-        var value = 0
-        for byte in digits {
-            guard let digit = HTTPCharacters.hexadecimalValue(byte), digit < radix else {
-                return nil
-            }
-            let (shifted, isTooLarge) = value.multipliedReportingOverflow(by: radix)
-            let (sum, isOver) = shifted.addingReportingOverflow(digit)
-            // Digits may go on after the overflow, and each must still be one.
-            value = isTooLarge || isOver ? Int.max : sum
-        }
-        return value
+        // A sign is no digit.
+        let isDigit = { (byte: UInt8) in Hex.value(of: byte).map { $0 < radix } ?? false }
+        guard !digits.isEmpty, digits.allSatisfy(isDigit) else { return nil }
+        return Int(String(decoding: digits, as: UTF8.self), radix: radix) ?? .max
     }
 }

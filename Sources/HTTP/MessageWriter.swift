@@ -23,9 +23,7 @@ enum MessageWriter {
         return bytes
     }
 
-    /// A request for `host`; nil when its method, target or a field would break the message.
-    ///
-    /// The body is sent with its length, or in one chunk when the caller asks for that coding.
+    /// A request for `host`, with its length; nil when its method, target or a field would break the message.
     static func bytes(_ request: HTTPRequest, host: String) -> [UInt8]? {
         var headers = request.headers
         guard !request.method.isEmpty, request.method.utf8.allSatisfy(HTTPCharacters.isToken),
@@ -33,21 +31,11 @@ enum MessageWriter {
             headers.pairs.allSatisfy(HTTPCharacters.isWritable)
         else { return nil }
         headers["Host"] = host
-        headers["Content-Length"] = nil
-        let isChunked = headers["Transfer-Encoding"] != nil
-        if isChunked {
-            headers["Transfer-Encoding"] = "chunked"
-        } else if !request.body.isEmpty || ["POST", "PUT", "PATCH"].contains(request.method) {
-            headers["Content-Length"] = String(request.body.count)
-        }
-        var bytes = head("\(request.method) \(request.target) HTTP/1.1", headers)
-        guard isChunked else { return bytes + request.body }
-        if !request.body.isEmpty {
-            bytes += Array("\(String(request.body.count, radix: 16))\r\n".utf8)
-            bytes += request.body
-            bytes += Array("\r\n".utf8)
-        }
-        return bytes + Array("0\r\n\r\n".utf8)
+        headers["Transfer-Encoding"] = nil
+        let hasLength =
+            !request.body.isEmpty || MessageHead.methodsWithBody.contains(request.method)
+        headers["Content-Length"] = hasLength ? String(request.body.count) : nil
+        return head("\(request.method) \(request.target) HTTP/1.1", headers) + request.body
     }
 
     private static func head(_ startLine: String, _ headers: HTTPHeaders) -> [UInt8] {

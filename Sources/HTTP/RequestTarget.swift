@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// The target of a request line: RFC 9112, section 3.2.
 ///
 /// The origin form (`/path?query`), the absolute form that a proxy sends, and `*` for OPTIONS. The
@@ -59,7 +61,7 @@ struct RequestTarget {
             host = bytes[(bytes.startIndex + 1)..<end]
             let isAddress = { (byte: UInt8) in
                 byte == UInt8(ascii: ":") || byte == UInt8(ascii: ".")
-                    || HTTPCharacters.hexadecimalValue(byte) != nil
+                    || Hex.value(of: byte) != nil
             }
             guard host.allSatisfy(isAddress) else { return false }
         } else {
@@ -85,7 +87,7 @@ struct RequestTarget {
             if bytes[position] == UInt8(ascii: "%") {
                 let digits = bytes[(position + 1)...].prefix(2)
                 guard digits.count == 2,
-                    digits.allSatisfy({ HTTPCharacters.hexadecimalValue($0) != nil })
+                    digits.allSatisfy({ Hex.value(of: $0) != nil })
                 else { return false }
                 position += 3
             } else {

@@ -55,7 +55,7 @@ final class TLSContext: @unchecked Sendable {
     /// Presents an identity to clients.
     convenience init(identity: ServerIdentity) throws(TLSContextError) {
         try self.init(method: TLS_server_method())
-        let chain = try Self.certificates(identity.certificateChainPEM)
+        let chain = Self.certificates(identity.certificateChainPEM)
         defer { for certificate in chain { X509_free(certificate) } }
         guard let leaf = chain.first, SSL_CTX_use_certificate(context, leaf) == 1 else {
             throw TLSContextError(reason: "no usable certificate: \(OpenSSLErrors.take())")
@@ -70,12 +70,9 @@ final class TLSContext: @unchecked Sendable {
     }
 
     private func useKey(_ pem: String) throws(TLSContextError) {
-        let bytes = Array(pem.utf8)
-        guard let bio = BIO_new_mem_buf(bytes, Int32(clamping: bytes.count)) else {
-            throw TLSContextError(reason: OpenSSLErrors.take())
-        }
-        defer { BIO_free(bio) }
-        guard let key = PEM_read_bio_PrivateKey(bio, nil, nil, nil) else {
+        guard
+            let key = Self.withMemoryBIO(pem, { PEM_read_bio_PrivateKey($0, nil, nil, nil) })
+        else {
             throw TLSContextError(reason: "the private key cannot be read: \(OpenSSLErrors.take())")
         }
         defer { EVP_PKEY_free(key) }
@@ -86,17 +83,28 @@ final class TLSContext: @unchecked Sendable {
         }
     }
 
-    private static func certificates(_ pem: String) throws(TLSContextError) -> [OpaquePointer] {
-        let bytes = Array(pem.utf8)
-        guard let bio = BIO_new_mem_buf(bytes, Int32(clamping: bytes.count)) else {
-            throw TLSContextError(reason: OpenSSLErrors.take())
+    private static func certificates(_ pem: String) -> [OpaquePointer] {
+        let chain = withMemoryBIO(pem) { bio in
+            var chain: [OpaquePointer] = []
+            while let certificate = PEM_read_bio_X509(bio, nil, nil, nil) {
+                chain.append(certificate)
+            }
+            // Reading stops with "no start line" at the end of the text, which is no error.
+            ERR_clear_error()
+            return chain
         }
-        defer { BIO_free(bio) }
-        var chain: [OpaquePointer] = []
-        while let certificate = PEM_read_bio_X509(bio, nil, nil, nil) { chain.append(certificate) }
-        // Reading stops with "no start line" at the end of the text, which is no error.
-        ERR_clear_error()
-        return chain
+        return chain ?? []
+    }
+
+    /// What `read` makes of a text; nil also where OpenSSL has no memory.
+    private static func withMemoryBIO<T>(_ text: String, _ read: (OpaquePointer) -> T?) -> T? {
+        Array(text.utf8).withUnsafeBytes { bytes in
+            guard let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(clamping: bytes.count)) else {
+                return nil
+            }
+            defer { BIO_free(bio) }
+            return read(bio)
+        }
     }
 
     /// A session for one accepted connection.

@@ -1,25 +1,20 @@
 /// The two characters of each 12 bits: two look-ups make four characters of three bytes.
 ///
-/// Unchecked: the tables are written once, never change and are never freed. They have no count of
+/// Unchecked: the table is written once, never changes and is never freed. It has no count of
 /// references, which all threads would write to.
 struct Base64Encoder: @unchecked Sendable {
-    private let alphabet: UnsafePointer<UInt8>
     /// The first character plus 256 times the second.
     private let pairs: UnsafePointer<UInt16>
 
     /// `alphabet` has 64 characters.
     init(alphabet: [UInt8]) {
-        let characters = UnsafeMutablePointer<UInt8>.allocate(capacity: 64)
         let pairs = UnsafeMutablePointer<UInt16>.allocate(capacity: 64 * 64)
-        characters.initialize(repeating: 0, count: 64)
         pairs.initialize(repeating: 0, count: 64 * 64)
         for (high, first) in alphabet.enumerated() {
-            characters[high] = first
             for (low, second) in alphabet.enumerated() {
                 pairs[high << 6 | low] = UInt16(first) | UInt16(second) << 8
             }
         }
-        self.alphabet = UnsafePointer(characters)
         self.pairs = UnsafePointer(pairs)
     }
 
@@ -32,7 +27,9 @@ struct Base64Encoder: @unchecked Sendable {
             let first = UInt32(bytes[groups * 3]) << 16
             let bits = rest == 1 ? first : first | UInt32(bytes[groups * 3 + 1]) << 8
             for place in 0...rest {
-                out[count] = alphabet[Int(bits >> UInt32(18 - 6 * place) & 63)]
+                // A pair's first character, whatever the second.
+                let pair = pairs[Int(bits >> UInt32(18 - 6 * place) & 63) << 6]
+                out[count] = UInt8(truncatingIfNeeded: pair)
                 count += 1
             }
             while padded, count % 4 != 0 {

@@ -17,10 +17,10 @@ struct BoundedCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     var values: [Value] { entries.values.map(\.value) }
 
     mutating func value(for key: Key) -> Value? {
+        guard let index = entries.index(forKey: key) else { return nil }
         clock &+= 1
-        let now = clock
-        entries[key]?.usedAt = now
-        return entries[key]?.value
+        entries.values[index].usedAt = clock
+        return entries.values[index].value
     }
 
     mutating func insert(_ value: Value, for key: Key) {

@@ -54,22 +54,6 @@ final class Certificate: @unchecked Sendable {
         } ?? []
     }
 
-    func der() throws(JOSEError) -> [UInt8] {
-        let length = Int(i2d_X509(pointer, nil))
-        guard length > 0 else { throw openSSLFailure("certificate encoding") }
-        var der = [UInt8](repeating: 0, count: length)
-        let written = der.withUnsafeMutableBufferPointer { buffer in
-            var cursor = buffer.baseAddress
-            return i2d_X509(pointer, &cursor)
-        }
-        guard Int(written) == length else { throw openSSLFailure("certificate encoding") }
-        return der
-    }
-
-    func pem() throws(JOSEError) -> String {
-        try writtenPEM { bio in PEM_write_bio_X509(bio, pointer) }
-    }
-
     var publicKey: EVPKey? {
         let key = X509_get_pubkey(pointer)
         if key == nil { ERR_clear_error() }

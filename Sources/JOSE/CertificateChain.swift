@@ -1,41 +1,22 @@
 internal import COpenSSL
 
 /// An intermediate, proved to be issued by a configured root.
-final class VerifiedIntermediate: Sendable {
+struct VerifiedIntermediate: Sendable {
     let certificate: Certificate
     let root: Certificate
     /// UNIX seconds in which both are valid.
     let validity: Range<Int64>
     /// Anchors the path of leaves: nothing but this intermediate.
     fileprivate let store: CertificateStore
-
-    fileprivate init(
-        certificate: Certificate, root: Certificate, validity: Range<Int64>
-    ) throws(JOSEError) {
-        self.certificate = certificate
-        self.root = root
-        self.validity = validity
-        store = try CertificateStore([certificate], areSelfSigned: false)
-    }
 }
 
 /// Leaf and intermediate of one `x5c`, proved to lead to a configured root.
-final class VerifiedChain: Sendable {
+struct VerifiedChain: Sendable {
     let leaf: Certificate
     let intermediate: VerifiedIntermediate
     let leafKey: ES256PublicKey
     /// UNIX seconds in which all three certificates are valid.
     let validity: Range<Int64>
-
-    fileprivate init(
-        leaf: Certificate, intermediate: VerifiedIntermediate, leafKey: ES256PublicKey,
-        validity: Range<Int64>
-    ) {
-        self.leaf = leaf
-        self.intermediate = intermediate
-        self.leafKey = leafKey
-        self.validity = validity
-    }
 }
 
 /// UNIX seconds, rounded down also before 1970.
@@ -73,9 +54,10 @@ struct ChainRules: Sendable {
         guard root.mayIssueAuthorities else {
             throw JOSEError(.chain, "the root may not issue an intermediate")
         }
-        return try VerifiedIntermediate(
+        return VerifiedIntermediate(
             certificate: intermediate, root: root,
-            validity: try Self.validity(intermediate, within: try Self.validity(root, within: nil)))
+            validity: try Self.validity(intermediate, within: try Self.validity(root, within: nil)),
+            store: try CertificateStore([intermediate], areSelfSigned: false))
     }
 
     /// The leaf must be the intermediate's issue, marked by Apple, for signing only, on P-256.
@@ -93,7 +75,7 @@ struct ChainRules: Sendable {
         }
         _ = try intermediate.store.issuer(of: leaf)
         return VerifiedChain(
-            leaf: leaf, intermediate: intermediate, leafKey: try ES256PublicKey(key: key),
+            leaf: leaf, intermediate: intermediate, leafKey: ES256PublicKey(checked: key),
             validity: try Self.validity(leaf, within: intermediate.validity))
     }
 

@@ -23,16 +23,14 @@ package struct CompactJWS: Sendable {
     package init(
         parsing text: Span<UInt8>, limit: Int = CompactJWS.sizeMax
     ) throws(JOSEError) {
-        self = try text.withUnsafeBufferPointer { text throws(JOSEError) in
-            try CompactJWS(JWSParts(text, limit: limit))
+        (header, payload, signature, signingInput) = try text.withUnsafeBufferPointer {
+            text throws(JOSEError) in
+            let parts = try JWSParts(text, limit: limit)
+            return (
+                try parts.decodedHeader(), try parts.decodedPayload(),
+                try parts.decodedSignature(), Array(parts.signingInput)
+            )
         }
-    }
-
-    private init(_ parts: JWSParts) throws(JOSEError) {
-        header = try parts.decodedHeader()
-        payload = try parts.decodedPayload()
-        signature = try parts.decodedSignature()
-        signingInput = Array(parts.signingInput)
     }
 }
 

@@ -9,7 +9,6 @@ struct Digest: @unchecked Sendable {
     let pointer: OpaquePointer?
 
     static let sha256 = Digest(pointer: EVP_MD_fetch(nil, "SHA256", nil))
-    static let sha384 = Digest(pointer: EVP_MD_fetch(nil, "SHA384", nil))
 }
 
 /// SHA-256 of bytes, for ids.

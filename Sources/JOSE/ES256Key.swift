@@ -1,40 +1,24 @@
 internal import COpenSSL
+internal import Synchronization
 
 /// A private key on P-256, for ES256 signatures.
 package struct ES256PrivateKey: Sendable {
     let key: EVPKey
-
-    init(key: EVPKey) throws(JOSEError) {
-        guard key.isP256 else { throw JOSEError(.curve, "the key is not on the curve P-256") }
-        self.key = key
-    }
 
     /// Reads an unencrypted PEM key (PKCS #8 as in Apple's `.p8`, or SEC 1).
     package init(pem: String) throws(JOSEError) {
         guard let key = EVPKey.privateKey(pem: pem) else {
             throw JOSEError(.key, "not an unencrypted PEM private key")
         }
-        try self.init(key: key)
+        guard key.isP256 else { throw JOSEError(.curve, "the key is not on the curve P-256") }
+        self.key = key
     }
-
-    /// A new random key.
-    package static func generate() throws(JOSEError) -> ES256PrivateKey {
-        try ES256PrivateKey(key: .generateP256())
-    }
-
-    /// The key as PKCS #8 PEM, unencrypted: write it only to files that others cannot read.
-    package func pem() throws(JOSEError) -> String { try key.privatePEM() }
 
     /// The half that checks.
     package var publicKey: ES256PublicKey { ES256PublicKey(checked: key) }
 
     /// Signs the SHA-256 of `message`; the answer is r then s, 32 bytes each.
-    package func signature(over message: some Collection<UInt8>) throws(JOSEError) -> [UInt8] {
-        let der = try derSignature(over: Array(message))
-        return try rawSignature(der: der)
-    }
-
-    private func derSignature(over message: [UInt8]) throws(JOSEError) -> [UInt8] {
+    package func signature(over message: [UInt8]) throws(JOSEError) -> [UInt8] {
         guard let context = EVP_MD_CTX_new() else { throw openSSLFailure("memory") }
         defer { EVP_MD_CTX_free(context) }
         var length = 128
@@ -42,13 +26,9 @@ package struct ES256PrivateKey: Sendable {
         guard EVP_DigestSignInit(context, nil, Digest.sha256.pointer, nil, key.pointer) == 1,
             EVP_DigestSign(context, &der, &length, message, message.count) == 1
         else { throw openSSLFailure("signing") }
-        return Array(der.prefix(length))
-    }
-
-    private func rawSignature(der: [UInt8]) throws(JOSEError) -> [UInt8] {
         let parsed = der.withUnsafeBufferPointer { buffer in
             var cursor = buffer.baseAddress
-            return d2i_ECDSA_SIG(nil, &cursor, buffer.count)
+            return d2i_ECDSA_SIG(nil, &cursor, length)
         }
         guard let parsed else { throw openSSLFailure("signing") }
         defer { ECDSA_SIG_free(parsed) }
@@ -61,49 +41,23 @@ package struct ES256PrivateKey: Sendable {
     }
 }
 
-/// A public key on P-256, for ES256 signatures.
-package struct ES256PublicKey: Sendable {
+/// A public key on P-256, for ES256 signatures, with what OpenSSL needs ready made.
+package final class ES256PublicKey: Sendable {
+    /// More contexts than that at once are made and thrown away.
+    private static let keptMax = 16
+
     let key: EVPKey
-    private let contexts: VerificationContexts
+    private let free = Mutex<[VerificationContext]>([])
 
-    fileprivate init(checked key: EVPKey) {
+    /// The caller has seen that the key is on P-256.
+    init(checked key: EVPKey) {
         self.key = key
-        contexts = VerificationContexts(key: key)
     }
-
-    init(key: EVPKey) throws(JOSEError) {
-        guard key.isP256 else { throw JOSEError(.curve, "the key is not on the curve P-256") }
-        self.init(checked: key)
-    }
-
-    /// Reads a PEM `PUBLIC KEY`.
-    package init(pem: String) throws(JOSEError) {
-        guard let key = EVPKey.publicKey(pem: pem) else {
-            throw JOSEError(.key, "not a PEM public key")
-        }
-        try self.init(key: key)
-    }
-
-    /// Reads a DER SubjectPublicKeyInfo.
-    package init(der: [UInt8]) throws(JOSEError) {
-        guard let key = EVPKey.publicKey(der: der) else {
-            throw JOSEError(.key, "not a DER public key")
-        }
-        try self.init(key: key)
-    }
-
-    /// The key as PEM `PUBLIC KEY`.
-    package func pem() throws(JOSEError) -> String { try key.publicPEM() }
 
     /// True when `signature` is exactly 64 bytes (r then s) and right for the SHA-256 of `message`.
-    package func isValid(
-        signature: some Collection<UInt8>, over message: some Collection<UInt8>
-    ) -> Bool {
-        Array(signature).withUnsafeBufferPointer { signature in
-            message.withContiguousStorageIfAvailable { isValid(signature: signature, over: $0) }
-                ?? Array(message).withUnsafeBufferPointer {
-                    isValid(signature: signature, over: $0)
-                }
+    package func isValid(signature: [UInt8], over message: [UInt8]) -> Bool {
+        signature.withUnsafeBufferPointer { signature in
+            message.withUnsafeBufferPointer { isValid(signature: signature, over: $0) }
         }
     }
 
@@ -111,8 +65,14 @@ package struct ES256PublicKey: Sendable {
     func isValid(
         signature: UnsafeBufferPointer<UInt8>, over message: UnsafeBufferPointer<UInt8>
     ) -> Bool {
-        guard let context = contexts.take() else { return false }
-        defer { contexts.giveBack(context) }
+        // nil only where OpenSSL has no memory.
+        guard let context = free.withLock({ $0.popLast() }) ?? VerificationContext(key: key)
+        else { return false }
+        defer {
+            free.withLock { free in
+                if free.count < Self.keptMax { free.append(context) }
+            }
+        }
         return context.isValid(signature: signature, over: message)
     }
 }

@@ -105,21 +105,6 @@ package final class JWSVerifier: Sendable {
         try open(jws.utf8Span.span)
     }
 
-    /// The payload of `jws`, once everything about it is proved.
-    ///
-    /// - Parameters:
-    ///   - jws: The compact form.
-    ///   - validAt: Reads the signing time (UTC milliseconds) from the payload, whose signature is proved. nil
-    ///     means that the payload has none, and `now` holds.
-    ///   - now: UTC milliseconds.
-    package func verify(
-        _ jws: String, validAt: (_ payload: [UInt8]) -> Int64?, now: Int64
-    ) throws(JOSEError) -> [UInt8] {
-        let signed = try open(jws)
-        try signed.check(validAt: validAt(signed.bytes) ?? now)
-        return signed.bytes
-    }
-
     private func open(_ text: UnsafeBufferPointer<UInt8>) throws(JOSEError) -> SignedPayload {
         let parts = try JWSParts(text, limit: sizeMax)
         // What is no base64url is no JWS: said before anything is judged.

@@ -50,15 +50,11 @@ package struct RevocationQuestion: Sendable {
             OCSP_CERTID_free(id)
             throw openSSLFailure("OCSP request")
         }
-        let length = Int(i2d_OCSP_REQUEST(request, nil))
-        guard length > 0 else { throw openSSLFailure("OCSP request") }
-        var der = [UInt8](repeating: 0, count: length)
-        let written = der.withUnsafeMutableBufferPointer { buffer in
-            var cursor = buffer.baseAddress
-            return i2d_OCSP_REQUEST(request, &cursor)
-        }
-        guard Int(written) == length else { throw openSSLFailure("OCSP request") }
-        return der
+        var der: UnsafeMutablePointer<UInt8>?
+        let length = Int(i2d_OCSP_REQUEST(request, &der))
+        guard length > 0, let der else { throw openSSLFailure("OCSP request") }
+        defer { shim_OPENSSL_free(der) }
+        return Array(UnsafeBufferPointer(start: der, count: length))
     }
 
     private func certificateID() throws(JOSEError) -> OpaquePointer {

@@ -1,4 +1,3 @@
-internal import Glibc
 internal import Synchronization
 
 /// One set of roots and everything that was concluded from it. Other roots make another state, so that no
@@ -16,26 +15,18 @@ final class TrustState: Sendable {
     /// SHA-256 of DER.
     typealias Fingerprint = [UInt8]
 
-    private struct HeaderEntry {
-        var text: [UInt8]
-        var chain: VerifiedChain
-        var usedAt: UInt64
-    }
-
     private struct State {
-        var headers: [HeaderEntry] = []
-        var clock: UInt64 = 0
+        var headers: BoundedCache<[UInt8], VerifiedChain>
         var chains = BoundedCache<Fingerprint, VerifiedChain>(limit: chainsMax)
         var intermediates = BoundedCache<Fingerprint, VerifiedIntermediate>(
             limit: intermediatesMax)
         var refusals = BoundedCache<Fingerprint, JOSEError>(limit: refusalsMax)
-        var revoked: Set<Fingerprint> = []
+        var revoked: Set<Fingerprint>
     }
 
     let roots: TrustedRoots
     private let rules: ChainRules
-    private let headersMax: Int
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     /// One chain is proved at a time, on whichever thread met it: a flood of forged chains keeps at most one
     /// core busy, and whoever sends under a known header never waits.
     private let proving = Mutex(())
@@ -45,8 +36,7 @@ final class TrustState: Sendable {
     ) throws(JOSEError) {
         rules = try ChainRules(roots)
         self.roots = roots
-        self.headersMax = headersMax
-        state.withLock { $0.revoked = revoked }
+        state = Mutex(State(headers: BoundedCache(limit: headersMax), revoked: revoked))
     }
 
     var headerCount: Int { state.withLock { $0.headers.count } }
@@ -55,42 +45,15 @@ final class TrustState: Sendable {
     var chains: [VerifiedChain] { state.withLock { $0.chains.values } }
 
     /// The chain of a header whose text (base64url, undecoded) carried a good signature before.
-    ///
-    /// A comparison of bytes over few entries: cheaper than a hash of 4 KB.
     func chain(forHeader text: UnsafeBufferPointer<UInt8>) -> VerifiedChain? {
-        state.withLock { state in
-            guard let index = Self.index(of: text, in: state.headers) else { return nil }
-            state.clock &+= 1
-            state.headers[index].usedAt = state.clock
-            return state.headers[index].chain
-        }
-    }
-
-    private static func index(
-        of text: UnsafeBufferPointer<UInt8>, in headers: [HeaderEntry]
-    ) -> Int? {
-        guard let start = text.baseAddress else { return nil }
-        return headers.firstIndex { entry in
-            entry.text.count == text.count && memcmp(entry.text, start, text.count) == 0
-        }
+        state.withLock { $0.headers.value(for: Array(text)) }
     }
 
     func insert(_ chain: VerifiedChain, forHeader text: UnsafeBufferPointer<UInt8>) {
-        guard headersMax > 0 else { return }
         let text = Array(text)
         state.withLock { state in
             guard !Self.isRevoked(chain, state.revoked) else { return }
-            state.clock &+= 1
-            let entry = HeaderEntry(text: text, chain: chain, usedAt: state.clock)
-            if let index = text.withUnsafeBufferPointer({ Self.index(of: $0, in: state.headers) }) {
-                state.headers[index] = entry
-            } else if state.headers.count < headersMax {
-                state.headers.append(entry)
-            } else if let oldest = state.headers.indices.min(by: {
-                state.headers[$0].usedAt < state.headers[$1].usedAt
-            }) {
-                state.headers[oldest] = entry
-            }
+            state.headers.insert(chain, for: text)
         }
     }
 
@@ -158,7 +121,7 @@ final class TrustState: Sendable {
             guard state.revoked.count < Self.revokedMax else { return }
             state.revoked.insert(print)
             let revoked = state.revoked
-            state.headers.removeAll { Self.isRevoked($0.chain, revoked) }
+            state.headers.removeAll { Self.isRevoked($0, revoked) }
             state.chains.removeAll { Self.isRevoked($0, revoked) }
         }
     }

@@ -160,11 +160,13 @@ struct JSONScanner {
         position += 1
         let start = position
         var kind = JSONEntry.Kind.text
+        var isASCII = true
         while true {
             skipPlainText()
             guard position < bytes.count else { throw fault(.cutShort) }
             switch bytes[position] {
             case UInt8(ascii: "\""):
+                if !isASCII { try checkUTF8(from: start) }
                 try add(kind, from: start, to: position)
                 position += 1
                 return
@@ -173,11 +175,20 @@ struct JSONScanner {
                 try escape()
             case 0..<0x20: throw fault(.unexpectedByte)
             case 0x80...0xFF:
-                let length = UTF8Check.length(bytes, at: position)
-                guard length > 0 else { throw fault(.badUTF8) }
-                position += length
+                isASCII = false
+                repeat { position += 1 } while position < bytes.count && bytes[position] >= 0x80
             default: position += 1
             }
+        }
+    }
+
+    /// Of the text up to here. No byte of a longer character is a quote or a backslash.
+    private func checkUTF8(from start: Int) throws(JSONFault) {
+        let text = UnsafeBufferPointer(rebasing: bytes[start..<position])
+        do throws(UTF8.ValidationError) {
+            _ = try UTF8Span(validating: text.span)
+        } catch {
+            throw JSONFault(code: .badUTF8, offset: start + error.byteOffsets.lowerBound)
         }
     }
 

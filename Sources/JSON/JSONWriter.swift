@@ -59,10 +59,7 @@ package struct JSONWriter {
     }
 
     package mutating func texts(_ name: StaticString, _ values: [String]) {
-        label(name)
-        open(UInt8(ascii: "["))
-        for text in values { value(text) }
-        close(UInt8(ascii: "]"))
+        list(name, values) { text, json in json.value(text) }
     }
 
     @inlinable
@@ -120,20 +117,7 @@ package struct JSONWriter {
 
     package mutating func value(_ number: Int64) {
         begin()
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
-            var start = digits.endIndex
-            var rest = number.magnitude
-            repeat {
-                start -= 1
-                digits[start] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
-                rest /= 10
-            } while rest > 0
-            if number < 0 {
-                start -= 1
-                digits[start] = UInt8(ascii: "-")
-            }
-            bytes.append(contentsOf: UnsafeMutableBufferPointer(rebasing: digits[start...]))
-        }
+        bytes.append(contentsOf: String(number).utf8)
     }
 
     package mutating func value(_ flag: Bool) { finished(flag ? "true" : "false") }

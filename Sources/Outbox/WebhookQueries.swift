@@ -1,9 +1,10 @@
+import Facts
 package import Postgres
 
 /// How far the events of the outbox came as webhooks. All instants are of the machines' shared clock.
 package enum WebhookQueries {
     /// One event that this process may deliver now: the first of its subscription that is not delivered.
-    package struct Held: Sendable, Hashable {
+    package struct ClaimedDelivery: Sendable, Hashable {
         package var aggregateID: String
         package var position: Int64
         package var eventID: String
@@ -20,34 +21,34 @@ package enum WebhookQueries {
     /// one that another process holds is nobody else's until its lease ends.
     package static func takeDue(
         realNow: Int64, leaseUntil: Int64, limit: Int, on connection: isolated PostgresConnection
-    ) throws -> [Held] {
+    ) throws -> [ClaimedDelivery] {
         try connection.query(
             """
             -- name: takeDueWebhooks
             WITH heads AS (
-                SELECT d.aggregateid, d.position FROM repricer.webhook_deliveries d
+                SELECT d.aggregateid, d.bucket, d.position FROM repricer.webhook_deliveries d
                 WHERE d.state = 'pending'
                     AND (d.next_attempt_at IS NULL OR d.next_attempt_at <= \(timestamp: realNow))
                     AND (d.lease_until IS NULL OR d.lease_until <= \(timestamp: realNow))
                     AND NOT EXISTS (
                         SELECT 1 FROM repricer.webhook_deliveries e
                         WHERE e.aggregateid = d.aggregateid AND e.position < d.position
-                            AND e.state = 'pending')
+                            AND e.bucket = d.bucket AND e.state = 'pending')
                 ORDER BY d.next_attempt_at NULLS FIRST, d.position LIMIT \(limit)
                 FOR UPDATE OF d SKIP LOCKED
             )
             UPDATE repricer.webhook_deliveries d
             SET lease_until = \(timestamp: leaseUntil), fence = d.fence + 1, attempts = d.attempts + 1
             FROM heads, repricer.outbox o
-            WHERE d.aggregateid = heads.aggregateid AND d.position = heads.position
-                AND o.aggregateid = d.aggregateid AND o.position = d.position
+            WHERE d.aggregateid = heads.aggregateid AND d.position = heads.position AND d.bucket = heads.bucket
+                AND o.aggregateid = d.aggregateid AND o.position = d.position AND o.bucket = d.bucket
             RETURNING d.aggregateid, d.position, d.attempts, d.fence, d.due_since, o.id, o.type,
                 jsonb_build_object('id', o.id, 'type', o.type, 'aggregatetype', o.aggregatetype,
                     'aggregateid', o.aggregateid, 'position', o.position, 'timestamp', o."timestamp",
                     'payload', o.payload)::text AS body
             """
         ).map { row in
-            Held(
+            ClaimedDelivery(
                 aggregateID: try row.text("aggregateid"), position: try row.int64("position"),
                 eventID: try row.text("id"), type: try row.text("type"),
                 body: try row.text("body"), attempts: try row.int("attempts"),
@@ -59,17 +60,17 @@ package enum WebhookQueries {
     package enum Fate: Sendable, Hashable {
         case delivered
         case retried(at: Int64, error: String)
-        case givenUp(error: String)
+        case abandoned(error: String)
     }
 
     /// Writes it, unless somebody else has taken the event over.
-    package static func settle(_ held: Held, _ fate: Fate, at: Int64) -> SQL {
+    package static func settle(_ held: ClaimedDelivery, _ fate: Fate, at: Int64) -> SQL {
         let state: String
         let error: String?
         var nextAttemptAt: Int64?
         switch fate {
         case .delivered: (state, error) = ("delivered", nil)
-        case .givenUp(let text): (state, error) = ("given_up", text)
+        case .abandoned(let text): (state, error) = ("given_up", text)
         case .retried(let later, let text):
             (state, error) = ("pending", text)
             nextAttemptAt = later
@@ -81,14 +82,15 @@ package enum WebhookQueries {
                 settled_at = CASE WHEN \(state)::text = 'pending' THEN NULL
                     ELSE \(timestamp: at)::timestamptz END
             WHERE aggregateid = \(held.aggregateID) AND position = \(held.position)
+                AND \(fragment: Bucket.isThat(of: held.aggregateID))
                 AND fence = \(held.fence) AND state = 'pending'
             """
     }
 
     /// Gives up what is older than `dueBefore` although nobody delivers: no webhook is configured.
-    package static func giveUpUndelivered(dueBefore: Int64, at: Int64) -> SQL {
+    package static func abandonUndelivered(dueBefore: Int64, at: Int64) -> SQL {
         """
-        -- name: giveUpUndelivered
+        -- name: abandonUndelivered
         UPDATE repricer.webhook_deliveries
         SET state = 'given_up', settled_at = \(timestamp: at), last_error = 'no webhook was configured'
         WHERE state = 'pending' AND due_since < \(timestamp: dueBefore)
@@ -103,14 +105,14 @@ package enum WebhookQueries {
             """
             -- name: pruneOutbox
             DELETE FROM repricer.outbox o USING (
-                SELECT e.aggregateid, e.position FROM repricer.outbox e
+                SELECT e.aggregateid, e.bucket, e.position FROM repricer.outbox e
                 WHERE e."timestamp" < \(timestamp: before) AND NOT EXISTS (
                     SELECT 1 FROM repricer.webhook_deliveries d
                     WHERE d.aggregateid = e.aggregateid AND d.position = e.position
-                        AND d.state = 'pending')
+                        AND d.bucket = e.bucket AND d.state = 'pending')
                 ORDER BY e."timestamp" LIMIT \(limit)
             ) old
-            WHERE o.aggregateid = old.aggregateid AND o.position = old.position
+            WHERE o.aggregateid = old.aggregateid AND o.position = old.position AND o.bucket = old.bucket
             """)
     }
 
@@ -120,17 +122,9 @@ package enum WebhookQueries {
         package var since: Int64?
         package var until: Int64?
         package var subscription: String?
-        package var givenUpOnly: Bool
+        package var abandonedOnly = false
 
-        package init(
-            since: Int64? = nil, until: Int64? = nil, subscription: String? = nil,
-            givenUpOnly: Bool = false
-        ) {
-            self.since = since
-            self.until = until
-            self.subscription = subscription
-            self.givenUpOnly = givenUpOnly
-        }
+        package init() {}
     }
 
     /// Makes events due again, in their order; returns how many. Their ids stay, so a receiver that has them knows.
@@ -144,9 +138,9 @@ package enum WebhookQueries {
             SET state = 'pending', attempts = 0, due_since = \(timestamp: at), next_attempt_at = NULL,
                 settled_at = NULL, last_error = NULL
             FROM repricer.outbox o
-            WHERE o.aggregateid = d.aggregateid AND o.position = d.position
+            WHERE o.aggregateid = d.aggregateid AND o.position = d.position AND o.bucket = d.bucket
                 AND d.state IN ('delivered', 'given_up')
-                AND (d.state = 'given_up' OR NOT \(selection.givenUpOnly))
+                AND (d.state = 'given_up' OR NOT \(selection.abandonedOnly))
                 AND (\(timestamp: selection.since)::timestamptz IS NULL
                     OR o."timestamp" >= \(timestamp: selection.since)::timestamptz)
                 AND (\(timestamp: selection.until)::timestamptz IS NULL

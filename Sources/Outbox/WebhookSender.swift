@@ -26,7 +26,7 @@ package protocol WebhookPosting: Sendable {
 /// subscription alone. A receiver may see an event twice, when its answer was lost; the id tells.
 package struct WebhookSender: Service {
     package let name = "webhooks"
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let target: Target?
     private let realClock: any WallClock
     private let sharedClock: SharedClock?
@@ -64,7 +64,7 @@ package struct WebhookSender: Service {
 
     /// Without a target nothing is sent, and what waits is given up after the three days.
     package init(
-        pool: LedgerPool, target: Target?, realClock: any WallClock = SystemClock(), log: Log,
+        pool: DatabasePool, target: Target?, realClock: any WallClock = SystemClock(), log: Log,
         metrics: Metrics, limits: Limits = Limits()
     ) {
         self.pool = pool
@@ -94,9 +94,7 @@ package struct WebhookSender: Service {
     package func round() async throws -> Int {
         guard let target else { return 0 }
         if let sharedClock {
-            try await pool.withConnection { connection in
-                try await connection.read { try sharedClock.follow($0) }
-            }
+            try await pool.read { try sharedClock.follow($0) }
         }
         let realNow = realClock.nowMilliseconds()
         let limits = limits
@@ -123,7 +121,7 @@ package struct WebhookSender: Service {
     }
 
     private func deliver(
-        _ event: WebhookQueries.Held, to target: Target, started: ContinuousClock.Instant
+        _ event: WebhookQueries.ClaimedDelivery, to target: Target, started: ContinuousClock.Instant
     ) async throws {
         let fate: WebhookQueries.Fate
         if ContinuousClock.now - started < limits.leavesWithin {
@@ -145,7 +143,7 @@ package struct WebhookSender: Service {
     }
 
     private func fate(
-        of event: WebhookQueries.Held, _ answer: WebhookAnswer
+        of event: WebhookQueries.ClaimedDelivery, _ answer: WebhookAnswer
     ) -> WebhookQueries.Fate {
         let error: String
         switch answer {
@@ -157,19 +155,19 @@ package struct WebhookSender: Service {
         }
         let now = realClock.nowMilliseconds()
         guard now - event.dueSince < limits.triedFor.milliseconds else {
-            return .givenUp(error: error)
+            return .abandoned(error: error)
         }
         var random = SystemRandomNumberGenerator()
         let delay = limits.retry.delay(attempt: event.attempts, random: &random)
         return .retried(at: now + delay.milliseconds, error: error)
     }
 
-    private func tell(_ event: WebhookQueries.Held, _ fate: WebhookQueries.Fate) {
+    private func tell(_ event: WebhookQueries.ClaimedDelivery, _ fate: WebhookQueries.Fate) {
         let label: String
         switch fate {
         case .delivered: label = "delivered"
         case .retried: label = "failed"
-        case .givenUp(let error):
+        case .abandoned(let error):
             label = "given_up"
             log.error(
                 "a webhook is given up; `repricer outbox replay --given-up` sends it again",
@@ -186,7 +184,7 @@ package struct WebhookSender: Service {
         _ = try await pool.withTransaction { connection in
             if isIdle {
                 _ = try connection.pipeline([
-                    WebhookQueries.giveUpUndelivered(
+                    WebhookQueries.abandonUndelivered(
                         dueBefore: now - limits.triedFor.milliseconds, at: now)
                 ])
             }

@@ -1,4 +1,5 @@
 import Glibc
+import ServiceKit
 
 /// The object ids of built-in types; fixed by PostgreSQL's catalogue since ever.
 struct TypeID: RawRepresentable, Hashable, Sendable {
@@ -10,8 +11,6 @@ struct TypeID: RawRepresentable, Hashable, Sendable {
     static let int8 = TypeID(rawValue: 20)
     static let int4 = TypeID(rawValue: 23)
     static let text = TypeID(rawValue: 25)
-    static let float8 = TypeID(rawValue: 701)
-    static let date = TypeID(rawValue: 1082)
     static let timestamptz = TypeID(rawValue: 1184)
     static let uuid = TypeID(rawValue: 2950)
     static let jsonb = TypeID(rawValue: 3802)
@@ -59,10 +58,18 @@ struct Binding: Sendable {
 
     static func timestamp(_ value: Int64?) -> Binding {
         guard let value else { return Binding(type: .timestamptz, value: .null) }
-        guard let microseconds = PostgresTime.microseconds(fromUnixMilliseconds: value) else {
+        guard let microseconds = microseconds(unixMilliseconds: value) else {
             return Binding(type: .timestamptz, value: .refused(.timeOutOfRange))
         }
         return Binding(type: .timestamptz, value: .binary(microseconds.bigEndianBytes))
+    }
+
+    /// Microseconds since PostgreSQL's epoch, the year 2000; nil when the number overflows.
+    private static func microseconds(unixMilliseconds: Int64) -> Int64? {
+        let (shifted, overflow) = unixMilliseconds.subtractingReportingOverflow(946_684_800_000)
+        let (scaled, scaleOverflow) = shifted.multipliedReportingOverflow(by: 1000)
+        // The two extreme numbers mean infinity.
+        return overflow || scaleOverflow || scaled == .max || scaled == .min ? nil : scaled
     }
 
     static func textArray(_ values: [String?]) -> Binding {
@@ -96,7 +103,7 @@ struct Binding: Sendable {
     static func timestampArray(_ values: [Int64?]) -> Binding {
         array(values, type: .timestamptzArray, element: .timestamptz, size: { _ in 8 }) {
             value, bytes throws(PostgresError) in
-            guard let microseconds = PostgresTime.microseconds(fromUnixMilliseconds: value) else {
+            guard let microseconds = microseconds(unixMilliseconds: value) else {
                 throw .timeOutOfRange
             }
             bytes.store(bigEndian: microseconds)
@@ -223,18 +230,5 @@ extension UnsafeMutableRawBufferPointer {
 extension FixedWidthInteger {
     var bigEndianBytes: [UInt8] {
         withUnsafeBytes(of: bigEndian) { Array($0) }
-    }
-}
-
-enum Hex {
-    static let digits = Array("0123456789abcdef".utf8)
-
-    static func value(of character: UInt8) -> UInt8? {
-        switch character {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): character - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): character - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): character - UInt8(ascii: "A") + 10
-        default: nil
-        }
     }
 }

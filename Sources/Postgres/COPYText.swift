@@ -1,18 +1,11 @@
-/// Rows in the text format of COPY. Fill it row by row, hand over `take()` when it is large enough.
-package struct COPYText: Sendable {
-    /// Chunks of this size cost least by measurement.
-    package static let chunkBytes = 64 * 1024
+import ServiceKit
 
+/// Rows in the text format of COPY, filled value by value and row by row.
+package struct COPYText: Sendable {
     package private(set) var bytes: [UInt8] = []
     private var isRowStarted = false
 
     package init() {}
-
-    /// The bytes so far; the buffer is empty afterwards.
-    package mutating func take() -> [UInt8] {
-        defer { bytes = [] }
-        return bytes
-    }
 
     private mutating func separate() {
         if isRowStarted { bytes.append(UInt8(ascii: "\t")) }
@@ -72,32 +65,17 @@ package struct COPYText: Sendable {
         append(value.map { Int64($0) })
     }
 
-    package mutating func append(_ value: Bool?) {
-        separate()
-        guard let value else { return appendNull() }
-        bytes.append(UInt8(ascii: value ? "t" : "f"))
-    }
-
     /// UTC milliseconds; throws `unrepresentableValue` outside the years 1 to 9999.
     package mutating func append(timestamp value: Int64?) throws(PostgresError) {
         guard let value else {
             separate()
             return appendNull()
         }
-        guard let parts = PostgresTime.parts(unixMilliseconds: value) else { throw .timeOutOfRange }
+        let time = CivilTime(value)
+        guard (1...9999).contains(time.year) else { throw .timeOutOfRange }
         separate()
-        parts.append(to: &bytes)
-    }
-
-    /// `bytea`.
-    package mutating func append(blob value: [UInt8]?) {
-        separate()
-        guard let value else { return appendNull() }
-        bytes.append(contentsOf: #"\\x"#.utf8)
-        for byte in value {
-            bytes.append(Hex.digits[Int(byte >> 4)])
-            bytes.append(Hex.digits[Int(byte & 15)])
-        }
+        time.append(to: &bytes, separator: " ", hasFraction: true)
+        bytes.append(contentsOf: "+00".utf8)
     }
 
     /// `text[]`.

@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// What a session is set to at connect.
 package struct ConnectionOptions: Sendable {
     /// The server ends a statement that takes longer; nil leaves the server's setting.
@@ -59,18 +61,12 @@ package struct ConnectionOptions: Sendable {
     }
 
     private var timeouts: [String] {
+        // 0 would mean no limit, and PostgreSQL accepts 32 bits.
         [
             ("statement_timeout", statementTimeout), ("lock_timeout", lockTimeout),
             ("idle_in_transaction_session_timeout", idleInTransactionTimeout),
-        ].compactMap { name, duration in duration.map { "\(name) = \($0.wholeMilliseconds)" } }
-    }
-}
-
-extension Duration {
-    /// Rounded down, at least 1, at most what PostgreSQL accepts.
-    var wholeMilliseconds: Int32 {
-        let (seconds, attoseconds) = components
-        let milliseconds = Double(seconds) * 1000 + Double(attoseconds) / 1e15
-        return milliseconds >= Double(Int32.max) ? Int32.max : max(1, Int32(milliseconds))
+        ].compactMap { name, duration in
+            duration.map { "\(name) = \(Int32(clamping: max(1, $0.milliseconds)))" }
+        }
     }
 }

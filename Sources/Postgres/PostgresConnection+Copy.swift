@@ -1,80 +1,40 @@
 import CLibPQ
 
 extension PostgresConnection {
-    /// Runs `COPY … FROM STDIN` with the chunks that `next` gives until nil; returns the rows
-    /// stored.
-    ///
-    /// Chunks may end anywhere. When `next` throws, nothing is stored and its error is thrown on.
-    /// COPY takes no bound values: `wrongCall`. `COPYText` formats rows.
-    package func copyIn(_ sql: SQL, _ next: () throws -> [UInt8]?) throws -> Int {
-        let handle = try startCopy(sql, expecting: PGRES_COPY_IN)
-        do {
-            while let chunk = try next() {
-                let sent = chunk.withUnsafeBytes { bytes in
-                    PQputCopyData(
-                        handle.pointer, bytes.baseAddress?.assumingMemoryBound(to: CChar.self),
-                        Int32(clamping: bytes.count))
-                }
-                guard sent == 1 else { break }
-            }
-        } catch {
-            PQputCopyEnd(handle.pointer, "the sender gave up")
-            drain(handle)
-            throw error
-        }
-        // A failed put shows its reason in the result, as a failed end does.
-        PQputCopyEnd(handle.pointer, nil)
-        return try finishCopy(handle, statement: sql.name)
-    }
+    /// Chunks of this size cost least by measurement.
+    private static let chunkBytes = 64 * 1024
 
-    /// Runs `COPY … TO STDOUT`; `chunk` gets one row at a time in the statement's format.
+    /// Runs `COPY … FROM STDIN` with the text of all rows, see `COPYText`; returns the rows stored.
     ///
-    /// When `chunk` throws, the server is told to stop and the error is thrown on. Returns the rows.
-    @discardableResult
-    package func copyOut(_ sql: SQL, _ chunk: ([UInt8]) throws -> Void) throws -> Int {
-        let handle = try startCopy(sql, expecting: PGRES_COPY_OUT)
-        while true {
-            var buffer: UnsafeMutablePointer<CChar>?
-            let length = PQgetCopyData(handle.pointer, &buffer, 0)
-            defer { PQfreemem(buffer) }
-            guard length > 0, let buffer else { break }
-            do {
-                let raw = UnsafeRawBufferPointer(start: buffer, count: Int(length))
-                try chunk(Array(raw))
-            } catch {
-                cancelRunning(handle)
-                abandonCopy(handle, PGRES_COPY_OUT)
-                throw error
-            }
-        }
-        return try finishCopy(handle, statement: sql.name)
-    }
-
-    private func startCopy(
-        _ sql: SQL, expecting status: ExecStatusType
-    ) throws(PostgresError) -> ConnectionHandle {
+    /// COPY takes no bound values: `wrongCall`.
+    package func copyIn(_ sql: SQL, _ text: [UInt8]) throws(PostgresError) -> Int {
         guard sql.bindings.isEmpty else {
             throw PostgresError(.wrongCall, "COPY takes no bound values")
         }
         if let body, !body.isSent { _ = try converse([]) }
         let handle = try openForTrip()
-        guard let result = PQexec(handle.pointer, sql.text) else {
+        guard let started = PQexec(handle.pointer, sql.text) else {
             throw PostgresError(connectionLostWith: handle.message)
         }
-        guard PQresultStatus(result) == status else {
-            _ = try check(result, handle, statement: sql.name)
+        guard PQresultStatus(started) == PGRES_COPY_IN else {
+            _ = try check(started, handle, statement: sql.name)
             throw PostgresError(.wrongCall, "the statement is not the expected COPY")
         }
-        PQclear(result)
-        return handle
-    }
-
-    private func finishCopy(
-        _ handle: ConnectionHandle, statement: String
-    ) throws(PostgresError) -> Int {
+        PQclear(started)
+        text.withUnsafeBytes { bytes in
+            var rest = bytes[...]
+            while !rest.isEmpty {
+                let chunk = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.chunkBytes))
+                let start = chunk.baseAddress?.assumingMemoryBound(to: CChar.self)
+                // A failed put shows its reason in the result, as a failed end does.
+                guard PQputCopyData(handle.pointer, start, Int32(chunk.count)) == 1 else { return }
+                rest = rest.dropFirst(chunk.count)
+            }
+        }
+        PQputCopyEnd(handle.pointer, nil)
         let result = PQgetResult(handle.pointer)
         defer { drain(handle) }
-        return Rows(try check(result, handle, statement: statement)).affected
+        return Rows(try check(result, handle, statement: sql.name)).affected
     }
 
     /// Leaves a COPY that nobody wants, so that the connection stays usable.
@@ -93,13 +53,5 @@ extension PostgresConnection {
 
     private func drain(_ handle: ConnectionHandle) {
         while let result = PQgetResult(handle.pointer) { PQclear(result) }
-    }
-
-    private func cancelRunning(_ handle: ConnectionHandle) {
-        guard let cancel = PQgetCancel(handle.pointer) else { return }
-        defer { PQfreeCancel(cancel) }
-        // When the request fails the rows are read to their end and thrown away instead.
-        var reason = [CChar](repeating: 0, count: 256)
-        _ = PQcancel(cancel, &reason, Int32(reason.count))
     }
 }

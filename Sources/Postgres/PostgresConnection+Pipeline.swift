@@ -69,24 +69,12 @@ extension PostgresConnection {
     }
 
     /// What comes back, in order.
-    private enum Expected {
-        case prepared(PipelineStep, StatementCache.Entry)
+    private struct Expected {
+        let step: PipelineStep
         /// nil: sent without a name.
-        case rows(PipelineStep, StatementCache.Entry?)
-
-        var step: PipelineStep {
-            switch self {
-            case .prepared(let step, _), .rows(let step, _): step
-            }
-        }
-
-        /// Whose columns the result has.
-        var entry: StatementCache.Entry? {
-            switch self {
-            case .prepared: nil
-            case .rows(_, let entry): entry
-            }
-        }
+        let entry: StatementCache.Entry?
+        /// The answer to the preparing, which has no columns.
+        var isPreparing = false
     }
 
     /// Bytes that libpq may hold back until somebody looks whether the socket is full.
@@ -103,7 +91,7 @@ extension PostgresConnection {
         for step in steps {
             if isPooled || !step.isPrepared {
                 unflushed += try sendUnnamed(step, handle)
-                expected.append(.rows(step, nil))
+                expected.append(Expected(step: step, entry: nil))
             } else {
                 let entry: StatementCache.Entry
                 if let known = cache.entry(for: step.key) ?? fresh[step.key] {
@@ -112,14 +100,14 @@ extension PostgresConnection {
                     entry = cache.makeEntry()
                     fresh[step.key] = entry
                     unflushed += try sendPreparing(step, entry.name, handle)
-                    expected.append(.prepared(step, entry))
+                    expected.append(Expected(step: step, entry: entry, isPreparing: true))
                 }
                 let sent = step.parameters.withPointers { count, values, lengths, formats in
                     PQsendQueryPrepared(
                         connection, entry.name, count, values, lengths, formats, 0)
                 }
                 guard sent == 1 else { throw PostgresError(connectionLostWith: handle.message) }
-                expected.append(.rows(step, entry))
+                expected.append(Expected(step: step, entry: entry))
             }
             unflushed += step.parameters.byteCount
             if unflushed > Self.unflushedMax {
@@ -187,14 +175,15 @@ extension PostgresConnection {
                 PQclear(result)
             } else {
                 do throws(PostgresError) {
-                    let owned = try answer(result, to: step, of: item.entry, handle)
-                    switch item {
-                    case .prepared(_, let entry): cache.insert(step.key, entry)
-                    case .rows:
-                        if step.role == .asked { results.append(Rows(owned)) }
+                    let columns = item.isPreparing ? nil : item.entry
+                    let owned = try answer(result, to: step, of: columns, handle)
+                    if item.isPreparing, let entry = item.entry {
+                        cache.insert(step.key, entry)
+                    } else if step.role == .asked {
+                        results.append(Rows(owned))
                     }
                 } catch {
-                    if case .rows = item { cache.forget(step.key, ifStaleBy: error) }
+                    if !item.isPreparing { cache.forget(step.key, ifStaleBy: error) }
                     failure = failure ?? PipelineFailure(error: error, role: step.role)
                     if isClosed, let failure { throw failure }
                 }
@@ -242,7 +231,7 @@ extension PostgresConnection {
             // libpq knows no way out of a COPY in a pipeline.
             PQclear(result)
             close()
-            throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
+            throw PostgresError(.wrongCall, "COPY goes through copyIn")
         }
         let owned = try check(result, handle, statement: step.key.name, of: entry)
         switch step.role {

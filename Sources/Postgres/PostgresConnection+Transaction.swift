@@ -125,7 +125,7 @@ extension PostgresConnection {
         let status = PQtransactionStatus(handle.pointer)
         if status == PQTRANS_INERROR {
             // COMMIT would answer ROLLBACK without an error, and the work would be lost silently.
-            try rollBackSwallowed()
+            try rollBack(because: PostgresError.aborted)
             throw PostgresError.aborted
         }
         guard status == (opening.isEmpty ? PQTRANS_INTRANS : PQTRANS_IDLE) else {
@@ -155,15 +155,6 @@ extension PostgresConnection {
             let cause = noted(error)
             try rollBack(because: cause)
             throw cause
-        }
-    }
-
-    private func rollBackSwallowed() throws(PostgresError) {
-        do throws(PostgresError) {
-            try command("ROLLBACK")
-        } catch {
-            close()
-            throw error.at(.rollback)
         }
     }
 

@@ -55,7 +55,7 @@ package actor PostgresConnection {
             ("fallback_application_name", applicationName),
         ]
         if getenv("PGCONNECT_TIMEOUT") == nil {
-            let seconds = max(2, options.connectTimeout.wholeMilliseconds / 1000)
+            let seconds = max(2, options.connectTimeout.milliseconds / 1000)
             settings.append(("connect_timeout", String(seconds)))
         }
         // Settings before dbname are defaults that the connection string may override.
@@ -282,7 +282,7 @@ package actor PostgresConnection {
         }
         if status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH {
             abandonCopy(handle, status)
-            throw PostgresError(.wrongCall, "COPY goes through copyIn and copyOut")
+            throw PostgresError(.wrongCall, "COPY goes through copyIn")
         }
         let error = PostgresError(result: result, connection: handle, statement: statement())
         if error.sqlState == .readOnlyTransaction { isSpent = true }

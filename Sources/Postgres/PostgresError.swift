@@ -82,11 +82,6 @@ package struct PostgresError: Error, Sendable, Equatable {
             false
         }
     }
-
-    /// The transaction was certainly rolled back and may succeed when run again.
-    package var isTransactionRetryable: Bool {
-        code == .server && (sqlState?.isTransactionRetryable ?? false)
-    }
 }
 
 extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {

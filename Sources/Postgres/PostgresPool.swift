@@ -1,5 +1,4 @@
 import ServiceKit
-import Synchronization
 
 /// A bounded set of connections, opened when needed, lent to one user at a time.
 ///
@@ -11,7 +10,7 @@ package final class PostgresPool: Sendable {
     private let applicationName: String
     private let options: ConnectionOptions
     private let waitMax: Duration
-    private let state: Mutex<PoolState>
+    private let pool: ResourcePool<PostgresConnection>
 
     /// - Parameters:
     ///   - size: connections at most, at least 1.
@@ -24,7 +23,7 @@ package final class PostgresPool: Sendable {
         self.applicationName = applicationName
         self.options = options
         self.waitMax = waitMax
-        state = Mutex(PoolState(size: max(1, size)))
+        pool = ResourcePool(size: max(1, size))
     }
 
     /// Lends a connection to `body`. Throws `poolTimedOut`, `poolClosed`, what connecting throws,
@@ -32,15 +31,7 @@ package final class PostgresPool: Sendable {
     package func withConnection<T: Sendable>(
         _ body: @Sendable (PostgresConnection) async throws -> T
     ) async throws -> T {
-        let connection = try await lease()
-        do {
-            let value = try await body(connection)
-            await giveBack(connection)
-            return value
-        } catch {
-            await giveBack(connection)
-            throw error
-        }
+        try await run { try await body($0) }
     }
 
     /// Lends a connection for one transaction; see `PostgresConnection.transaction`.
@@ -58,7 +49,7 @@ package final class PostgresPool: Sendable {
         try await run { try body($0) }
     }
 
-    /// As `withConnection`, on the connection's thread from the first look to the last: two switches of threads in all.
+    /// Lends a connection, on its thread from the first look to the last: two switches of threads in all.
     private func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async throws -> T {
@@ -83,34 +74,22 @@ package final class PostgresPool: Sendable {
 
     /// Refuses new users and closes the connections, lent ones as they come back.
     package func close() async {
-        let (idle, waiters) = state.withLock { $0.close() }
-        for waiter in waiters {
-            waiter.resume(throwing: PostgresError(.poolClosed, "the pool was closed"))
-        }
-        for connection in idle { await connection.close() }
+        for connection in pool.close() { await connection.close() }
     }
 
     /// Open connections, lent and idle.
-    package var openCount: Int { state.withLock { $0.openCount } }
+    package var openCount: Int { pool.openCount }
 
-    // MARK: Lending
-
-    private func grant() async throws -> PoolState.Grant {
-        switch state.withLock({ $0.request() }) {
-        case .granted(let granted): granted
-        case .closed: throw PostgresError(.poolClosed, "the pool was closed")
-        case .wait(let ticket): try await wait(ticket)
-        }
-    }
-
-    private func lease() async throws -> PostgresConnection {
-        switch try await grant() {
-        case .slot:
-            return try await fill()
-        case .idle(let connection):
-            if await connection.isReusable { return connection }
-            await connection.close()
-            return try await fill()
+    private func grant() async throws -> ResourcePool<PostgresConnection>.Grant {
+        do throws(PoolRefusal) {
+            return try await pool.acquire(until: .now + waitMax)
+        } catch {
+            switch error {
+            case .closed: throw PostgresError(.poolClosed, "the pool was closed")
+            case .timedOut, .full:
+                throw PostgresError(.poolTimedOut, "no connection became free in time")
+            case .cancelled: throw CancellationError()
+            }
         }
     }
 
@@ -120,74 +99,13 @@ package final class PostgresPool: Sendable {
             return try await PostgresConnection.connect(
                 conninfo, applicationName: applicationName, options: options)
         } catch {
-            resume(state.withLock { $0.release(nil) })
+            pool.release(nil)
             throw error
         }
     }
 
-    private func giveBack(_ connection: PostgresConnection) async {
-        await giveBack(connection, isReusable: await connection.isReusable)
-    }
-
     private func giveBack(_ connection: PostgresConnection, isReusable: Bool) async {
-        let handover = state.withLock { $0.release(isReusable ? connection : nil) }
-        let isKept = handover?.isKept ?? isReusable
-        resume(handover)
-        if !isReusable || !isKept { await connection.close() }
-    }
-
-    private func resume(_ handover: PoolState.Handover?) {
-        guard let handover else { return }
-        handover.waiter?.resume(returning: handover.grant)
-    }
-
-    private func wait(_ ticket: UInt64) async throws -> PoolState.Grant {
-        try await withThrowingTaskGroup(of: PoolState.Grant?.self) { group in
-            group.addTask { try await self.enqueue(ticket) }
-            group.addTask { [waitMax] in
-                // Cancelled as soon as the connection comes: that is no failure.
-                try? await Task.sleep(for: waitMax)
-                return nil
-            }
-            guard let first = try await group.next(), let grant = first else {
-                // Time is up, or we were cancelled. A grant that raced with it is still ours.
-                let late = try await settle(ticket, &group)
-                return late
-            }
-            group.cancelAll()
-            return grant
-        }
-    }
-
-    private func settle(
-        _ ticket: UInt64, _ group: inout ThrowingTaskGroup<PoolState.Grant?, any Error>
-    ) async throws -> PoolState.Grant {
-        let waiter = state.withLock { $0.abandon(ticket) }
-        if Task.isCancelled {
-            waiter?.resume(throwing: CancellationError())
-        } else {
-            waiter?.resume(
-                throwing: PostgresError(.poolTimedOut, "no connection became free in time"))
-        }
-        guard let second = try await group.next(), let grant = second else {
-            throw CancellationError()
-        }
-        return grant
-    }
-
-    private func enqueue(_ ticket: UInt64) async throws -> PoolState.Grant {
-        try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                switch state.withLock({ $0.enlist(ticket, continuation) }) {
-                case .granted(let grant): continuation.resume(returning: grant)
-                case .closed:
-                    continuation.resume(throwing: PostgresError(.poolClosed, "the pool was closed"))
-                case .cancelled: continuation.resume(throwing: CancellationError())
-                case .listed: break
-                }
-            }
-        } onCancel: {
-            state.withLock { $0.abandon(ticket) }?.resume(throwing: CancellationError())
-        }
+        let isKept = pool.release(isReusable ? connection : nil) && isReusable
+        if !isKept { await connection.close() }
     }
 }

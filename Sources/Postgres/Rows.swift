@@ -1,5 +1,6 @@
 import CLibPQ
 import Glibc
+import ServiceKit
 
 /// Owns one result of libpq and clears it at the end.
 ///
@@ -143,10 +144,6 @@ package struct Row: Sendable {
         try withValue(column, "readable") { bytes -> T?? in .some(decode(bytes)) } ?? nil
     }
 
-    package func isNull(_ column: String) throws(PostgresError) -> Bool {
-        try withValue(column, "") { _ in true } == nil
-    }
-
     package func textOrNil(_ column: String) throws(PostgresError) -> String? {
         try withValue(column, "text") { String(decoding: $0, as: UTF8.self) }
     }
@@ -171,15 +168,6 @@ package struct Row: Sendable {
         try required(column, intOrNil(column))
     }
 
-    package func doubleOrNil(_ column: String) throws(PostgresError) -> Double? {
-        // The server writes Infinity and NaN; Swift reads both.
-        try withValue(column, "a number") { Double(String(decoding: $0, as: UTF8.self)) }
-    }
-
-    package func double(_ column: String) throws(PostgresError) -> Double {
-        try required(column, doubleOrNil(column))
-    }
-
     package func boolOrNil(_ column: String) throws(PostgresError) -> Bool? {
         try withValue(column, "a boolean") { value in
             switch String(decoding: value, as: UTF8.self) {
@@ -196,7 +184,7 @@ package struct Row: Sendable {
 
     /// `timestamptz` as UTC milliseconds, cut off below; infinity is undecodable.
     package func millisecondsOrNil(_ column: String) throws(PostgresError) -> Int64? {
-        try withValue(column, "a finite timestamptz") { PostgresTime.milliseconds(parsing: $0) }
+        try withValue(column, "a finite timestamptz") { CivilTime.parse($0, as: .postgres) }
     }
 
     package func milliseconds(_ column: String) throws(PostgresError) -> Int64 {
@@ -225,17 +213,6 @@ package struct Row: Sendable {
         try required(column, bytesOrNil(column))
     }
 
-    /// A one-dimensional array of any type by its text form, NULL elements as nil.
-    package func optionalTextsOrNil(_ column: String) throws(PostgresError) -> [String?]? {
-        try withValue(column, "an array") {
-            ArrayText.parse(String(decoding: $0, as: UTF8.self))
-        }
-    }
-
-    package func optionalTexts(_ column: String) throws(PostgresError) -> [String?] {
-        try required(column, optionalTextsOrNil(column))
-    }
-
     /// A one-dimensional array without NULL elements; a NULL element is `undecodableColumn`.
     package func texts(_ column: String) throws(PostgresError) -> [String] {
         try required(column, textsOrNil(column))
@@ -253,14 +230,12 @@ package struct Row: Sendable {
     private func elements<T>(
         _ column: String, _ type: String, _ decode: (String) -> T?
     ) throws(PostgresError) -> [T]? {
-        guard let texts = try optionalTextsOrNil(column) else { return nil }
-        var elements: [T] = []
-        for text in texts {
-            guard let text, let element = decode(text) else {
-                throw PostgresError(.undecodableColumn, "column \(column) is not \(type)")
+        try withValue(column, type) { value in
+            guard let texts = ArrayText.parse(String(decoding: value, as: UTF8.self)) else {
+                return nil
             }
-            elements.append(element)
+            let elements = texts.compactMap { $0.flatMap(decode) }
+            return elements.count == texts.count ? elements : nil
         }
-        return elements
     }
 }

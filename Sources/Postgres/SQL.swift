@@ -109,10 +109,6 @@ extension SQL.StringInterpolation {
         bind(.text(value.map { $0 ? "t" : "f" }, type: .bool))
     }
 
-    package mutating func appendInterpolation(_ value: Double?) {
-        bind(.text(value.map { String($0) }, type: .float8))
-    }
-
     /// `bytea`.
     package mutating func appendInterpolation(_ value: [UInt8]?) {
         bind(.bytes(value))
@@ -121,11 +117,6 @@ extension SQL.StringInterpolation {
     /// `timestamptz` from UTC milliseconds.
     package mutating func appendInterpolation(timestamp value: Int64?) {
         bind(.timestamp(value))
-    }
-
-    /// `date` from `YYYY-MM-DD`.
-    package mutating func appendInterpolation(date value: String?) {
-        bind(.text(value, type: .date))
     }
 
     package mutating func appendInterpolation(json value: String?) {
@@ -163,11 +154,6 @@ extension SQL.StringInterpolation {
     /// `timestamptz[]` from UTC milliseconds.
     package mutating func appendInterpolation(timestamps values: [Int64?]) {
         bind(.timestampArray(values))
-    }
-
-    /// `date[]` is bound as `text[]`: cast it in the statement (`::date[]`).
-    package mutating func appendInterpolation(dates values: [String?]) {
-        bind(.textArray(values))
     }
 
     package mutating func appendInterpolation(uuids values: [String?]) {

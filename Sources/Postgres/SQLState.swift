@@ -13,13 +13,11 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     package static let serializationFailure = SQLState("40001")
     package static let deadlockDetected = SQLState("40P01")
-    package static let uniqueViolation = SQLState("23505")
     package static let checkViolation = SQLState("23514")
     package static let insufficientPrivilege = SQLState("42501")
     package static let undefinedTable = SQLState("42P01")
     package static let undefinedColumn = SQLState("42703")
     package static let undefinedSchema = SQLState("3F000")
-    package static let queryCanceled = SQLState("57014")
     package static let adminShutdown = SQLState("57P01")
     package static let crashShutdown = SQLState("57P02")
     package static let cannotConnectNow = SQLState("57P03")
@@ -46,18 +44,5 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     /// The same transaction, run again from its start, may succeed.
     package var isTransactionRetryable: Bool {
         self == .serializationFailure || self == .deadlockDetected
-    }
-}
-
-/// A whole class of states, for `switch`: `case SQLStateClass("23"):`.
-package struct SQLStateClass: Hashable, Sendable {
-    package let code: String
-
-    package init(_ code: String) {
-        self.code = code
-    }
-
-    package static func ~= (pattern: SQLStateClass, state: SQLState) -> Bool {
-        state.classCode == pattern.code
     }
 }

@@ -3,79 +3,82 @@ import Calls
 package import Facts
 package import ServiceKit
 
-/// What stops a batch, or a storefront of one, for an answer: written down before anything else, told at error level.
+/// What stops a batch, or a storefront of one, where its calls are refused alike: written down before anything else,
+/// told at error level.
 package struct BatchHalts: Sendable {
-    let pool: LedgerPool
+    let pool: DatabasePool
     let clock: any WallClock
+    /// Probes are timed by it.
+    let realClock: any WallClock
     let log: Log
     let metrics: Metrics
 
-    package init(pool: LedgerPool, clock: any WallClock, log: Log, metrics: Metrics) {
+    package init(
+        pool: DatabasePool, clock: any WallClock, realClock: any WallClock, log: Log,
+        metrics: Metrics
+    ) {
         self.pool = pool
         self.clock = clock
+        self.realClock = realClock
         self.log = log
         self.metrics = metrics
     }
 
-    /// Halts the batches of calls that were wrong in themselves.
-    func note(_ attempts: [Attempt<PriceChangeKind>]) async throws {
-        for attempt in attempts {
-            guard case .refused(let refusal, _) = attempt.answer else { continue }
-            switch refusal.meaning {
-            case .reject, .refresh, .look, .haltService: continue
-            case .haltBatch: try await halt(attempt.call, because: refusal)
-            case .haltStorefront: try await haltStorefront(attempt.call, because: refusal)
+    /// Between two probes of a halted batch; real time.
+    static let probeEvery: Duration = .seconds(60)
+
+    /// The batches of the changes that calls carry, by call id.
+    func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
+        let found = try await pool.withConnection { connection in
+            try await connection.read { try GuardQueries.batches(of: calls, on: $0) }
+        }
+        return found.mapValues { concerned in
+            concerned.map {
+                CallScope(
+                    batchID: $0.batchID, storefront: $0.storefront, wasParked: $0.wasParked)
             }
         }
     }
 
-    private func halt(
-        _ call: StoreCall, because refusal: StoreRefusal
+    func halt(
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
     ) async throws {
+        guard let batchID = scope.batchID else { return }
         let now = clock.nowMilliseconds()
-        let halted = try await pool.withTransaction { connection in
-            try GuardQueries.batches(of: call, on: connection).filter { batch in
-                try GuardQueries.halt(
-                    batch.batchID, by: String(refusal.code),
-                    reason: refusal.reason(call), details: nil, at: now, on: connection)
+        let probeAt = realClock.nowMilliseconds() + Self.probeEvery.milliseconds
+        let reason =
+            "several calls in a row were refused with \(refusal.codeAndName), the last for \(call.subject)"
+        let isNew = try await pool.withTransaction { connection in
+            guard let storefront = scope.storefront else {
+                return try GuardQueries.halt(
+                    batchID, by: String(refusal.code), reason: reason, details: nil, at: now,
+                    probeAt: probeAt, on: connection)
             }
+            return try GuardQueries.haltStorefront(
+                .init(batchID: batchID, storefront: storefront), by: String(refusal.code),
+                reason: reason, at: now, on: connection)
         }
-        for batch in halted { tell(batch, nil, call, refusal) }
-    }
-
-    private func haltStorefront(
-        _ call: StoreCall, because refusal: StoreRefusal
-    ) async throws {
-        let now = clock.nowMilliseconds()
-        let halted = try await pool.withTransaction { connection in
-            try GuardQueries.batches(of: call, on: connection).filter { batch in
-                try GuardQueries.haltStorefront(
-                    batch, by: String(refusal.code), reason: refusal.reason(call), at: now,
-                    on: connection)
-            }
-        }
-        for batch in halted { tell(batch, batch.storefront, call, refusal) }
-    }
-
-    private func tell(
-        _ batch: GuardQueries.Concerned, _ storefront: String?, _ call: StoreCall,
-        _ refusal: StoreRefusal
-    ) {
+        guard isNew else { return }
         log.error(
-            storefront == nil ? "batch halted" : "storefront of a batch halted",
+            scope.storefront == nil ? "batch halted" : "storefront of a batch halted",
             [
-                "batch": batch.batchID, "storefront": storefront ?? "all",
+                "batch": batchID, "storefront": scope.storefront ?? "all",
                 "code": refusal.codeAndName,
                 "subscription": call.subject,
             ])
         metrics.increment(
             "repricer_batch_halts_total",
-            labels: ["by": storefront == nil ? "code" : "storefront_code"])
+            labels: ["by": scope.storefront == nil ? "code" : "storefront_code"])
     }
-}
 
-extension StoreRefusal {
-    fileprivate func reason(_ call: StoreCall) -> String {
-        "the App Store refused a call with \(codeAndName); \(call.subject)"
+    /// A probe was answered: the batch goes on.
+    func recover(_ batchID: String) async throws {
+        let now = clock.nowMilliseconds()
+        let isNew = try await pool.withTransaction {
+            try GuardQueries.recover(batchID, at: now, on: $0)
+        }
+        if isNew {
+            log.notice("batch recovered: its calls are answered again", ["batch": batchID])
+        }
     }
 }

@@ -40,10 +40,12 @@ struct ClaimedSubscription: Sendable {
 extension OpenChangeQueries.OpenChange {
     /// As the claim of its first call leaves its row.
     fileprivate func called(by requestReferenceID: String, at now: Instant) -> TrackedChange {
-        let progress = ChangeProgress(state: .sending, dueAt: dueEffectiveAt, since: now)
-        return TrackedChange(
+        var change = TrackedChange(
             changeID: changeID, sku: sku, oldPrice: currentPrice, newPrice: newPrice,
-            requestReferenceID: requestReferenceID, sentAt: now, callProgress: progress,
-            progress: progress, undoes: undoes)
+            progress: ChangeProgress(state: .sending, dueAt: dueEffectiveAt, since: now))
+        change.requestReferenceID = requestReferenceID
+        change.sentAt = now
+        change.undoes = undoes
+        return change
     }
 }

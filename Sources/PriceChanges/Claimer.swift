@@ -13,7 +13,7 @@ struct Claimer: Sendable {
     init(engine: CallEngine) { self.engine = engine }
 
     /// Of the business clock: a call may take so long to be applied. One that could be later than its last instant
-    /// is judged as of then, for it would take effect a renewal later than the ledger says. The periods of the other
+    /// is judged as of then, for it would take effect a renewal later than is stored. The periods of the other
     /// environments are too short for such care.
     private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
     /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
@@ -30,10 +30,12 @@ struct Claimer: Sendable {
     /// Claims at most `limit` calls of one bucket.
     func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claim {
         try await engine.pool.withTransaction { connection in
+            let probing = turn.probe?.batchID
+            guard try lockProbe(of: probing, on: connection) else { return Claim() }
             let (locked, revision) = try connection.ask(
                 DueQueries.locking(
-                    turn.due, until: turn.until, limit: limit,
-                    realNow: engine.realClock.nowMilliseconds()),
+                    turn.due, until: turn.until, limit: probing == nil ? limit : 1,
+                    realNow: engine.realClock.nowMilliseconds(), probing: probing),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
             // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
@@ -42,7 +44,8 @@ struct Claimer: Sendable {
             let (stored, unreadable) = (locked.stored, locked.unreadable)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings) = try connection.ask(
-                OpenChangeQueries.claimable(locked.ids, bucket: turn.bucket),
+                OpenChangeQueries.claimable(
+                    locked.ids, bucket: turn.bucket, probing: probing),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
             let inForce = try rules.inForce(at: now, revision: revision, on: connection)
@@ -52,7 +55,7 @@ struct Claimer: Sendable {
             var claim = Claim()
             // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
             var statements = unreadable.keys.sorted().map {
-                OpenChangeQueries.putOff($0, until: realNow + Self.unreadableWait)
+                OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait)
             }
             claim.judged += unreadable.count
             for id in locked.ids {
@@ -75,6 +78,12 @@ struct Claimer: Sendable {
                             subscription, locked.versions[id], calling: changes,
                             by: call.callID, at: now))
             }
+            // One that called nothing leaves the probe to the next queue.
+            if let probing, !claim.calls.isEmpty {
+                statements.append(
+                    GuardQueries.moveProbe(
+                        probing, next: realNow + BatchHalts.probeEvery.milliseconds))
+            }
             statements += engine.intents(claim.calls, now: now)
             statements += PriceCallQueries.claim(claim.calls, now: now.milliseconds)
             try connection.sendLater(statements)
@@ -82,9 +91,18 @@ struct Claimer: Sendable {
         }
     }
 
+    /// Whether a claim may be made: of a halted batch one in a minute, over all replicas.
+    private func lockProbe(
+        of batchID: String?, on connection: isolated DatabaseConnection
+    ) throws -> Bool {
+        guard let batchID else { return true }
+        return try GuardQueries.lockProbe(
+            batchID, realNow: engine.realClock.nowMilliseconds(), on: connection)
+    }
+
     /// The subscriptions that these changes name for their dependents.
     private func carriers(
-        of open: [String: OpenChangeQueries.Claimable], on connection: isolated LedgerConnection
+        of open: [String: OpenChangeQueries.Claimable], on connection: isolated DatabaseConnection
     ) throws -> [String: SubscriptionQueries.Carrier] {
         let ids = Set(
             open.values.flatMap(\.changes).flatMap(\.named).compactMap(\.originalTransactionID)
@@ -97,10 +115,9 @@ struct Claimer: Sendable {
         _ siblings: [String: Set<String>], _ carriers: [String: SubscriptionQueries.Carrier],
         by judge: Judge, _ late: Judge
     ) -> [JudgedChange] {
-        var context = JudgeContext(
-            openChanges: changes.map(JudgeContext.OpenChange.init),
-            siblingSKUs: stored.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
-            increaseHistory: stored.increases.past)
+        var context = JudgeContext(increaseHistory: stored.increases.past)
+        context.openChanges = changes.map(JudgeContext.OpenChange.init)
+        context.siblingSKUs = stored.facts.appAccountToken.flatMap { siblings[$0] } ?? []
         for reference in changes.flatMap(\.named) {
             context.note(
                 reference, on: reference.originalTransactionID.flatMap { carriers[$0] },
@@ -143,7 +160,9 @@ struct Claimer: Sendable {
             originalTransactionID: facts.originalTransactionID,
             transactionID: facts.originalTransactionID,
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
-            consistencyToken: facts.consistencyToken, currency: first.change.currency,
+            // Refused, and the status shows no other.
+            consistencyToken: group.contains { $0.change.staleTokens >= 2 }
+                ? nil : facts.consistencyToken, currency: first.change.currency,
             storefront: first.change.storefront,
             // The App Store cancels a parent's dependents that renew with it, and knows no others: one that leaves here
             // is another subscription's.
@@ -206,7 +225,7 @@ private final class JudgedChange {
         return hasNoNextRenewal && now > change.sendBy ? .missed : .ineligible
     }
 
-    func statements(now: Instant) -> [LedgerStatement] {
+    func statements(now: Instant) -> [DatabaseStatement] {
         let id = change.originalTransactionID
         switch verdict {
         case .ineligible(let fault):
@@ -218,7 +237,8 @@ private final class JudgedChange {
                     id, [change.changeID], end, at: now.milliseconds, kind: "judgement",
                     evidenceID: "at \(now.milliseconds)",
                     reason: "\(fault.code.rawValue): \(fault.message)"),
-                OpenChangeQueries.releaseRoles(of: id),
+                // A change that ended frees its SKUs for other batches.
+                FoldWrites.releaseRoles([id]),
             ]
         case .wait(let until):
             return [

@@ -1,7 +1,7 @@
 package import Facts
 import Postgres
 
-/// What there is to do. Asked many times a second, so a look costs as much as is due and never as much as waits.
+/// What there is to do. Asked many times a second, so asking costs as much as is due and never as much as waits.
 ///
 /// Due changes stand in queues, one a bucket, batch and wave, each in the order of its deadlines in the index. One of a
 /// paused batch or of a wave to come costs a probe, however long it is; and a floor keeps out the dead entries that a
@@ -24,10 +24,13 @@ package enum DueQueries {
         package var queue: Queue
         /// UTC milliseconds: the earliest deadline among them.
         package var sendBy: Int64
+        /// The code that has halted its batch: one of its calls may ask whether it may go on.
+        package var haltedBy: String?
 
-        package init(_ queue: Queue, sendBy: Int64) {
+        package init(_ queue: Queue, sendBy: Int64, haltedBy: String? = nil) {
             self.queue = queue
             self.sendBy = sendBy
+            self.haltedBy = haltedBy
         }
     }
 
@@ -49,20 +52,20 @@ package enum DueQueries {
             -- name: wakeParkedChanges
             UPDATE repricer.price_changes c SET is_ready = true
             FROM (
-                SELECT original_transaction_id, change_id FROM repricer.price_changes
+                SELECT original_transaction_id, bucket, change_id FROM repricer.price_changes
                 WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
                     AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
                 ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
             ) due
             WHERE c.original_transaction_id = due.original_transaction_id
-                AND c.change_id = due.change_id
+                AND c.change_id = due.change_id AND c.bucket = due.bucket
             """
         ) { $0.affected }
     }
 
     /// The queue `q` of the batch `b` may be served.
     private static let isLive: SQL = """
-        b.batch_id = q.batch_id AND b.state = 'approved' AND NOT b.is_paused AND q.wave <= b.released_wave
+        b.batch_id = q.batch_id AND b.state = 'approved' AND q.wave <= b.released_wave
         """
 
     /// The queues with ready changes: one step of the index each, however long they are.
@@ -112,9 +115,11 @@ package enum DueQueries {
 
     private static func earliest(of queues: SQL, realNow: Int64) -> SQL {
         """
-        SELECT q.bucket, q.batch_id, q.wave, first.send_by
+        SELECT q.bucket, q.batch_id, q.wave, first.send_by,
+            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by
         FROM \(fragment: queues)
-        JOIN repricer.batches b ON \(fragment: isLive),
+        JOIN repricer.batches b ON \(fragment: isLive)
+            AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow)),
         LATERAL (
             SELECT c.send_by FROM repricer.price_changes c
             WHERE \(fragment: isClaimable(realNow: realNow))
@@ -126,7 +131,11 @@ package enum DueQueries {
     }
 
     private static func read(_ rows: Rows) throws -> [Due] {
-        try rows.map { row in Due(try queue(row), sendBy: try row.milliseconds("send_by")) }
+        try rows.map { row in
+            Due(
+                try queue(row), sendBy: try row.milliseconds("send_by"),
+                haltedBy: try row.textOrNil("halted_by"))
+        }
     }
 
     private static func list(_ queues: [(queue: Queue, floor: Int64?)]) -> SQL {
@@ -149,47 +158,51 @@ package enum DueQueries {
         """
     }
 
-    /// How many changes are looked at beyond those that are wanted. Where a large claim finds more locked, what it
+    /// How many changes are read beyond those that are wanted. Where a large claim finds more locked, what it
     /// misses is claimed in the next round.
     private static func spare(_ limit: Int) -> Int { min(limit, 50) }
 
     /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
     /// while everything is paused, and none where another claim of the bucket is being made: to read over all that it
     /// locks takes longer than to claim of the next bucket. A subscription with a call in flight, of whatever kind, or
-    /// with notifications not yet folded, waits: its facts are not the newest.
+    /// with notifications not yet folded, waits: its facts are not the newest. `probing` is the halted batch whose one probe
+    /// this is.
     package static func locking(
-        _ due: [Due], until: Int64?, limit: Int, realNow: Int64
+        _ due: [Due], until: Int64?, limit: Int, realNow: Int64, probing: String? = nil
     ) -> Question<Locked> {
-        Question(
+        let bucket: SQL = "\(due.first?.queue.bucket ?? -1)::smallint"
+        return Question(
             """
             -- name: lockDueSubscriptions
             WITH claim AS MATERIALIZED (
                 SELECT true AS is_ours FROM repricer.bucket_turns
-                WHERE bucket = \(due.first.map { Int64($0.queue.bucket) })::smallint
+                WHERE bucket = \(fragment: bucket)
                 FOR UPDATE SKIP LOCKED
             )
             SELECT s.*, s.xmin::text AS version
             FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
             JOIN repricer.batches b ON \(fragment: isLive)
+                AND (NOT b.is_paused OR b.batch_id = \(uuid: probing))
             CROSS JOIN LATERAL (
-                SELECT c.original_transaction_id, c.bucket, c.send_by FROM repricer.price_changes c
-                WHERE \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
+                SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
+                WHERE c.bucket = \(fragment: bucket)
+                    AND \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
                     AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
                     -- OFFSET 0: asked for each change by itself, never of all at once. And compared with 0, which the
                     -- planner believes of nearly all: where it expects few it reads the whole queue, and sorts it.
                     AND (
                         NOT \(fragment: StoreCallQueries.isInFlight(
-                            "c.original_transaction_id", bucket: "c.bucket"))
+                            "c.original_transaction_id", bucket: bucket))
                         AND NOT EXISTS (
                             SELECT 1 FROM repricer.inbox i
                             WHERE i.original_transaction_id = c.original_transaction_id
-                                AND i.error IS NULL OFFSET 0)
+                                AND i.bucket = \(fragment: bucket) AND i.error IS NULL OFFSET 0)
                     )::integer <> 0
                 -- More than wanted: another process may have locked some.
                 ORDER BY c.send_by LIMIT \(limit + spare(limit))
             ) c
             JOIN repricer.subscriptions s
-                ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+                ON s.original_transaction_id = c.original_transaction_id AND s.bucket = \(fragment: bucket)
             WHERE (SELECT is_ours FROM claim) AND NOT (SELECT is_paused FROM repricer.service_controls)
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED

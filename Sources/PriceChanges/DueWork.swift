@@ -4,12 +4,12 @@ import Synchronization
 
 /// What one process finds to do, and what it remembers of that.
 ///
-/// A transaction left open for hours keeps every index entry of finished work alive, and a look from the beginning of
-/// an index then steps over all of them. So when such a look gets slow, the next ones begin where the last one found
-/// the first live entry, and a look at everything takes a twentieth of the time at most. What comes back below a
-/// floor waits for that look.
+/// A transaction left open for hours keeps every index entry of finished work alive, and a search from the beginning of
+/// an index then steps over all of them. So when such a search gets slow, the next ones begin where the last one found
+/// the first live entry, and a search of everything takes a twentieth of the time at most. What comes back below a
+/// floor waits for that search.
 final class DueWork: Sendable {
-    /// A look at everything that takes no longer is always one.
+    /// A search of everything that takes no longer is always one.
     private static let cheap: Duration = .milliseconds(3)
     private static let share = 20
     private static let pauseMax: Duration = .seconds(10)
@@ -41,17 +41,17 @@ final class DueWork: Sendable {
         self.kind = kind
     }
 
-    /// Wakes what is due and looks at what there is to do, as a rule in one round trip. `isThorough` looks at everything,
+    /// Wakes what is due and searches what there is to do, as a rule in one round trip. `isThorough` searches everything,
     /// whatever it costs.
-    func look(wakes: Int, isThorough: Bool) async throws -> Found {
+    func search(wakes: Int, isThorough: Bool) async throws -> Found {
         try await engine.pool.read { connection in
             if let clock = engine.sharedClock, !clock.isKnown { try clock.follow(connection) }
-            return try look(wakes: wakes, isThorough: isThorough, on: connection)
+            return try search(wakes: wakes, isThorough: isThorough, on: connection)
         }
     }
 
-    func look(
-        wakes: Int, isThorough: Bool, on connection: isolated LedgerConnection
+    func search(
+        wakes: Int, isThorough: Bool, on connection: isolated DatabaseConnection
     ) throws -> Found {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
@@ -107,6 +107,8 @@ struct DueOrder: Sendable {
         var due: [DueQueries.Due]
         /// UTC milliseconds: only changes with a deadline until then; nil: whichever.
         var until: Int64?
+        /// One call of a batch that has halted.
+        var probe: Probe?
 
         var bucket: Int { due.first?.queue.bucket ?? -1 }
     }
@@ -118,17 +120,26 @@ struct DueOrder: Sendable {
     /// As many as there are buckets.
     static let places = 64
 
-    /// First the turns of what is as urgent as the most urgent change; then, for slots that this leaves, all others.
+    /// First the turns of what is as urgent as the most urgent change; then, for permits that this leaves, all others.
     /// `place` of `places` on the way round is where a lane begins while there is time: far from where others do, since
     /// a bucket that was served moves to the end, and its neighbours to its place.
-    static func turns(_ due: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
-        guard let first = due.first?.sendBy else { return [] }
+    ///
+    /// A probe of each halted batch comes before all else: it costs one call, and tells whether many may go on.
+    static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
+        // Each queue of it: the first one may hold nothing that can be called.
+        let probes = all.compactMap { one in
+            one.haltedBy.map { code in
+                Turn(due: [one], until: nil, probe: .batch(one.queue.batchID, haltedBy: code))
+            }
+        }
+        let due = all.filter { $0.haltedBy == nil }
+        guard let first = due.first?.sendBy else { return probes }
         let close = max(closeMin, (first - now) / closeShare)
         let until = max(first, now) + close
         let urgent = byBucket(due.filter { $0.sendBy <= until })
         // Where time is short all begin with the most urgent: who finds it taken goes on to the next.
         let start = close == closeMin ? 0 : urgent.count * (place % places) / places
-        return (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
+        return probes + (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
             + byBucket(due).map { Turn(due: $0, until: nil) }
     }
 

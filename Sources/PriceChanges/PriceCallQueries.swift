@@ -6,7 +6,7 @@ package enum PriceCallQueries {
     /// The state of the call `r` for the engine. Nothing of it is sent any more when its batch was withdrawn, its last
     /// instant has passed (`send_by`: sent now, it would take effect a renewal later), a notification has settled its
     /// changes, or one of them is held back and another is not. While its batch is paused or its storefront halted it is
-    /// held back.
+    /// held back; while a code has halted its batch it goes on, since its outcome is to become known.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .priceChange, endpoint: endpoint, now: now,
@@ -16,7 +16,7 @@ package enum PriceCallQueries {
                     bool_or(p.is_held) AS is_held
                 FROM (
                     SELECT b.state <> 'approved' OR p.send_by < \(timestamp: now) AS is_over,
-                        b.is_paused OR b.halted_storefronts ? p.storefront AS is_held
+                        b.is_paused AND b.probe_at IS NULL OR b.halted_storefronts ? p.storefront AS is_held
                     FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.subject AND p.request_reference_id = r.call_id
                         AND p.bucket = r.bucket AND p.state IN ('sending', 'unknown')
@@ -36,7 +36,7 @@ package enum PriceCallQueries {
             UPDATE repricer.price_changes c SET state = 'sending', reason = NULL,
                 request_reference_id = t.call, sent_at = \(timestamp: now)::timestamptz,
                 state_since = \(timestamp: now)::timestamptz, next_attempt_at = NULL,
-                planned_effective_at = NULL, called_sku = c.current_sku,
+                planned_effective_at = NULL, parked_reason = NULL, called_sku = c.current_sku,
                 called_dependent_skus = c.current_dependent_skus, former_skus = NULL
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
@@ -46,8 +46,8 @@ package enum PriceCallQueries {
             """
             -- name: recordClaims
             INSERT INTO repricer.price_change_history
-                (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT t.id, t.change_id, \(timestamp: now)::timestamptz, 'sending', 'request',
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT t.id, \(bucket)::smallint, t.change_id, \(timestamp: now)::timestamptz, 'sending', 'request',
                 t.call::text, NULL
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
@@ -74,28 +74,6 @@ package enum PriceCallQueries {
         return Set(try rows.map { try $0.text("call") })
     }
 
-    /// Those of which a change was refused with the same code before, under another id; by call id. `codes` answers
-    /// `calls` one by one.
-    package static func refusedBefore(
-        _ calls: [StoreCall], codes: [Int64], on connection: isolated PostgresConnection
-    ) throws -> Set<String> {
-        guard !calls.isEmpty else { return [] }
-        let rows = try connection.query(
-            """
-            -- name: refusedBefore
-            SELECT t.call FROM unnest(\(calls.map(\.subject))::text[],
-                \(uuids: calls.map(\.callID))::uuid[], \(codes)::bigint[],
-                \(calls.map { arrayText($0.carries) })::text[]) AS t (id, call, code, changes)
-            WHERE EXISTS (
-                SELECT 1 FROM repricer.store_calls r
-                WHERE r.subject = t.id AND r.call_id <> t.call
-                    AND \(fragment: StoreCallQueries.isInBucket(of: calls))
-                    AND r.state = 'refused' AND r.error_code = t.code
-                    AND r.carries && t.changes::uuid[])
-            """)
-        return Set(try rows.map { try $0.text("call") })
-    }
-
     // MARK: How calls end
 
     /// What the end of an attempt does to the changes that a call carries.
@@ -106,9 +84,21 @@ package enum PriceCallQueries {
         /// The call did not reach Apple or was definitely not applied: judged and sent again later, with a new
         /// id. A change whose batch was withdrawn meanwhile is withdrawn now. `nextAttemptAt` in real time, UTC
         /// milliseconds. `isDoubtful`: nobody knows, and checks showed nothing. Statements are still followed for it.
-        case requeued(goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool)
+        case requeued(
+            goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool, parking: Parking? = nil)
         /// Nobody knows whether Apple has it.
         case unknown
+    }
+
+    /// Why a change waits by itself.
+    package enum Parking: Int64, Sendable {
+        case parked = 1
+        /// Its token was refused, and the status shows another one.
+        case staleToken
+        /// Its token was refused, and the status shows no other: the next call goes without.
+        case sameStaleToken
+        /// It was refused as a probe: the next ones are of other subscriptions.
+        case probed
     }
 
     package struct Ending: Sendable {
@@ -152,8 +142,8 @@ package enum PriceCallQueries {
             UPDATE repricer.price_changes c SET state = 'unknown', reason = t.reason,
                 state_since = \(timestamp: at)::timestamptz
             FROM \(fragment: changes(of: endings))
-            WHERE \(fragment: isOpen)
-            RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
+            WHERE \(fragment: isOpen(of: endings))
+            RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
                 c.request_reference_id
         )
         \(fragment: recordMoved(at: at))
@@ -170,17 +160,36 @@ package enum PriceCallQueries {
                 ended_at = CASE WHEN b.state = 'approved' THEN NULL
                     ELSE \(timestamp: at)::timestamptz END,
                 doubtful_since = \(fragment: doubtfulSince), sent_at = NULL,
-                next_attempt_at = t.next_attempt_at,
+                next_attempt_at = t.next_attempt_at + \(fragment: furtherWait),
                 state_since = \(timestamp: at)::timestamptz,
-                goes_alone = c.goes_alone OR t.goes_alone
+                goes_alone = c.goes_alone OR t.goes_alone,
+                parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,
+                parks = c.parks + (\(fragment: isParked) AND t.parking <> 4 AND c.parks < 100)::integer::smallint,
+                stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens WHEN 2 THEN c.stale_tokens + 1 WHEN 3 THEN 2 ELSE 0 END
+                    * (NOT \(fragment: isParked))::integer::smallint
             FROM \(fragment: changes(of: endings)), repricer.batches b
-            WHERE b.batch_id = c.batch_id AND \(fragment: isOpen)
-            RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
+            WHERE b.batch_id = c.batch_id AND \(fragment: isOpen(of: endings))
+            RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
                 c.request_reference_id
         )
         \(fragment: recordMoved(at: at))
         """
     }
+
+    /// A token that is refused twice, or shown again by the status, is left out of the next call; one that goes without and
+    /// is refused for its token is parked.
+    private static let isParked: SQL = """
+        (t.parking IN (1, 4) OR t.parking IN (2, 3) AND c.stale_tokens >= 2)
+        """
+
+    /// Beyond the two minutes of the first time. Each time that a change is parked it waits twice as long, an hour at most.
+    /// A probe waits for ten minutes, so that the next nine are other subscriptions.
+    private static let furtherWait: SQL = """
+        CASE WHEN t.parking = 4 THEN interval '8 minutes' WHEN \(fragment: isParked)
+            THEN least(interval '2 minutes' * power(2, least(c.parks, 5)), interval '1 hour')
+                - CASE t.parking WHEN 1 THEN interval '2 minutes' ELSE interval '0' END
+            ELSE interval '0' END
+        """
 
     private static func reject(_ endings: [Ending], at: Int64) -> SQL {
         """
@@ -191,8 +200,8 @@ package enum PriceCallQueries {
                 doubtful_since = \(fragment: doubtfulSince),
                 state_since = \(timestamp: at)::timestamptz
             FROM \(fragment: changes(of: endings))
-            WHERE \(fragment: isOpen)
-            RETURNING c.original_transaction_id, c.change_id, c.state, c.reason,
+            WHERE \(fragment: isOpen(of: endings))
+            RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
                 c.request_reference_id
         )
         \(fragment: recordMoved(at: at))
@@ -204,14 +213,15 @@ package enum PriceCallQueries {
     private static func changes(of endings: [Ending]) -> SQL {
         """
         (
-            SELECT e.*, p.change_id, p.bucket FROM unnest(\(endings.map(\.call.subject))::text[],
+            SELECT e.*, p.change_id FROM unnest(\(endings.map(\.call.subject))::text[],
                 \(uuids: endings.map(\.call.callID))::uuid[], \(texts: endings.map(\.reason))::text[],
                 \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
                 \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[],
-                \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[]
-            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful)
+                \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[],
+                \(ints: endings.map { $0.parking?.rawValue ?? 0 })::bigint[]
+            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful, parking)
             CROSS JOIN LATERAL (
-                SELECT p.change_id, p.bucket FROM repricer.price_changes p
+                SELECT p.change_id FROM repricer.price_changes p
                 WHERE p.original_transaction_id = e.id AND p.request_reference_id = e.call
                     AND p.bucket = \(endings.first?.call.bucket ?? -1)::smallint
                     AND p.state IN ('sending', 'unknown')
@@ -227,17 +237,20 @@ package enum PriceCallQueries {
         """
 
     /// The change `c` is the one that `t` names, and is still open: not asked in words that an index on states answers.
-    private static let isOpen: SQL = """
-        c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = t.bucket
+    private static func isOpen(of endings: [Ending]) -> SQL {
+        """
+        c.original_transaction_id = t.id AND c.change_id = t.change_id
+            AND c.bucket = \(endings.first?.call.bucket ?? -1)::smallint
             AND c.request_reference_id = t.call AND (c.state IN ('sending', 'unknown')) IS TRUE
         """
+    }
 
     /// A line of history for each change that the statement before it moved, and for no other.
     private static func recordMoved(at: Int64) -> SQL {
         """
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT original_transaction_id, change_id, \(timestamp: at)::timestamptz, state, 'request',
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, bucket, change_id, \(timestamp: at)::timestamptz, state, 'request',
             request_reference_id::text, reason
         FROM moved ON CONFLICT DO NOTHING
         """
@@ -247,22 +260,29 @@ package enum PriceCallQueries {
 extension PriceCallQueries.Ending {
     fileprivate var nextAttemptAt: Int64? {
         switch fate {
-        case .requeued(_, let at, _): at
+        case .requeued(_, let at, _, _): at
         case .rejected, .unknown: nil
         }
     }
 
     fileprivate var goesAlone: Bool {
         switch fate {
-        case .requeued(let goesAlone, _, _): goesAlone
+        case .requeued(let goesAlone, _, _, _): goesAlone
         case .rejected, .unknown: false
         }
     }
 
     fileprivate var isDoubtful: Bool {
         switch fate {
-        case .requeued(_, _, let isDoubtful), .rejected(let isDoubtful): isDoubtful
+        case .requeued(_, _, let isDoubtful, _), .rejected(let isDoubtful): isDoubtful
         case .unknown: false
+        }
+    }
+
+    fileprivate var parking: PriceCallQueries.Parking? {
+        switch fate {
+        case .requeued(_, _, _, let parking): parking
+        case .rejected, .unknown: nil
         }
     }
 }

@@ -9,24 +9,25 @@ package struct PriceChangeKind: CallKind {
 
     package let kind = StoreCall.Kind.priceChange
     let store: any StoreCalls
-    package let budget: CallBudget
-    package let checkBudget: CallBudget
+    package let permitSource: CallPermitSource
+    package let checkPermitSource: CallPermitSource
     package let policy: CallPolicy
     let halts: BatchHalts
 
     package init(
-        store: any StoreCalls, budget: CallBudget, checkBudget: CallBudget, policy: CallPolicy,
+        store: any StoreCalls, permitSource: CallPermitSource, checkPermitSource: CallPermitSource,
+        policy: CallPolicy,
         halts: BatchHalts
     ) {
         self.store = store
-        self.budget = budget
-        self.checkBudget = checkBudget
+        self.permitSource = permitSource
+        self.checkPermitSource = checkPermitSource
         self.policy = policy
         self.halts = halts
     }
 
     package func gate(now: Int64) -> CallGate {
-        PriceCallQueries.gate(endpoint: budget.endpoint, now: now)
+        PriceCallQueries.gate(endpoint: permitSource.endpoint, now: now)
     }
 
     package func send(
@@ -40,10 +41,20 @@ package struct PriceChangeKind: CallKind {
     }
 
     package func check(_ call: StoreCall) async -> StoreAnswer {
-        await store.look(transactionID: call.subject)
+        await store.checkStatus(transactionID: call.subject)
     }
 
-    package func heed(_ attempts: [Attempt<Self>]) async throws { try await halts.note(attempts) }
+    package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
+        try await halts.scopes(of: calls)
+    }
+
+    package func halt(
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
+    ) async throws {
+        try await halts.halt(scope, because: refusal, call)
+    }
+
+    package func recover(_ batchID: String) async throws { try await halts.recover(batchID) }
 
     /// Subscriptions under their locks, and what a fold made of their changes.
     package struct Scene {
@@ -53,13 +64,11 @@ package struct PriceChangeKind: CallKind {
         var folded: [String: [TrackedChange]] = [:]
         /// The calls whose changes a fold has settled, this one or an earlier one.
         var settled: Set<String> = []
-        /// The calls of which a change was refused with the same halting code before.
-        var refusedBefore: Set<String> = []
     }
 
     /// One statement locks them all, in one order. What their claims read is not read again, where it still stands.
     package func lock(
-        _ attempts: [Attempt<Self>], on connection: isolated LedgerConnection
+        _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
         let calls = attempts.map(\.call)
         let ids = calls.map(\.subject)
@@ -92,7 +101,7 @@ package struct PriceChangeKind: CallKind {
 
     package func fold(
         _ attempts: [Attempt<Self>], into scene: inout Scene,
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws {
         scene.folded = try SubscriptionFolder.fold(
             attempts.flatMap { $0.statements(of: [$0.call.subject]) },
@@ -101,16 +110,11 @@ package struct PriceChangeKind: CallKind {
             into: scene.subscriptions.unreadable.isEmpty ? scene.subscriptions.stored : nil,
             changes: scene.changes, holdsCalls: true, on: connection)
         scene.settled = try settled(among: attempts.map(\.call), scene.folded, on: connection)
-        let halting = attempts.compactMap { attempt in
-            attempt.answer.haltsBatch.map { (attempt.call, Int64($0.code)) }
-        }
-        scene.refusedBefore = try PriceCallQueries.refusedBefore(
-            halting.map(\.0), codes: halting.map(\.1), on: connection)
     }
 
     private func settled(
         among calls: [StoreCall], _ folded: [String: [TrackedChange]],
-        on connection: isolated LedgerConnection
+        on connection: isolated DatabaseConnection
     ) throws -> Set<String> {
         var settled: Set<String> = []
         var others: [StoreCall] = []
@@ -135,14 +139,18 @@ package struct PriceChangeKind: CallKind {
         if scene.settled.contains(id), !attempt.answer.isRefusal {
             return .applied(Resolution.Proof())
         }
-        return ResolutionTable(
-            attempt.call, policy, wasRefusedBefore: scene.refusedBefore.contains(id)
-        ).resolve(attempt.answer)
+        let resolution = ResolutionTable(attempt.call, policy, attempt.verdict)
+            .resolve(attempt.answer)
+        guard case .released(var release) = resolution,
+            let refusal = attempt.answer.refusal, refusal.meaning == .refresh
+        else { return resolution }
+        release.staleToken = attempt.showsAnotherToken ? .replaced : .same
+        return .released(release)
     }
 
     package func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
-    ) throws -> [LedgerStatement] {
+    ) throws -> [DatabaseStatement] {
         var fates: [PriceCallQueries.Ending] = []
         for ending in endings {
             switch ending.resolution {
@@ -157,7 +165,7 @@ package struct PriceChangeKind: CallKind {
                         ending.call,
                         .requeued(
                             goesAlone: release.goesAlone, nextAttemptAt: ending.nextAt,
-                            isDoubtful: release.isDoubtful),
+                            isDoubtful: release.isDoubtful, parking: release.parking),
                         reason: release.reason))
             case .open(_, let reason, _, _):
                 fates.append(.init(ending.call, .unknown, reason: reason))
@@ -183,5 +191,28 @@ extension Attempt<PriceChangeKind> {
         }
         return words.statements.count == 1
             && words.statements.allSatisfy { $0.key.evidenceID == call.callID }
+    }
+}
+
+extension Attempt<PriceChangeKind> {
+    /// Whether the status that was read after a stale token shows another one than was sent.
+    fileprivate var showsAnotherToken: Bool {
+        // Unreadable: then nothing was sent.
+        let sent = (claimed?.intent ?? (try? PriceChangeIntent(of: call)))?.consistencyToken
+        let shown = newest.filter { $0.originalTransactionID == call.subject }
+            .max { $0.key < $1.key }?.renewal?.consistencyToken
+        return shown != nil && shown != sent
+    }
+}
+
+extension Resolution.Release {
+    fileprivate var parking: PriceCallQueries.Parking? {
+        switch (after, staleToken) {
+        case (.probed, _): .probed
+        case (.parked, _): .parked
+        case (_, .replaced): .staleToken
+        case (_, .same): .sameStaleToken
+        case (_, nil): nil
+        }
     }
 }

@@ -19,7 +19,8 @@ package struct Redater: Sendable {
         let (now, environment) = (engine.now, engine.environment)
         let rules = rules
         return try await engine.pool.withTransaction { connection in
-            let ids = try RedatingQueries.take(limit: limit, on: connection)
+            guard let bucket = try RedatingQueries.nextBucket(on: connection) else { return 0 }
+            let ids = try RedatingQueries.take(bucket: bucket, limit: limit, on: connection)
             guard !ids.isEmpty else { return 0 }
             let open = try OpenChangeQueries.openChanges(ids, on: connection)
             let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
@@ -28,13 +29,13 @@ package struct Redater: Sendable {
             let judge = Judge(
                 rules: try rules.inForce(at: now, on: connection),
                 environment: environment, now: now)
-            var statements: [LedgerStatement] = []
+            var statements: [DatabaseStatement] = []
             for id in ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
-                let context = JudgeContext(
-                    openChanges: changes.map(JudgeContext.OpenChange.init),
-                    siblingSKUs: subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? [],
-                    increaseHistory: subscription.increases.past)
+                var context = JudgeContext(increaseHistory: subscription.increases.past)
+                context.openChanges = changes.map(JudgeContext.OpenChange.init)
+                context.siblingSKUs =
+                    subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? []
                 for change in changes where change.state.isUnsent {
                     guard change.undoes == nil else {
                         statements += Self.moveAlong(change, among: changes)
@@ -55,7 +56,7 @@ package struct Redater: Sendable {
     /// An undo keeps its distance to the renewal that the change which it takes back is due at: the fold moved that.
     private static func moveAlong(
         _ undo: OpenChangeQueries.OpenChange, among changes: [OpenChangeQueries.OpenChange]
-    ) -> [LedgerStatement] {
+    ) -> [DatabaseStatement] {
         guard let undone = changes.first(where: { $0.changeID == undo.undoes }),
             undone.dueEffectiveAt != undo.dueEffectiveAt
         else { return [] }
@@ -71,7 +72,7 @@ package struct Redater: Sendable {
     /// One that can't go as it stands is left to be judged when it is due.
     private static func redate(
         _ change: OpenChangeQueries.OpenChange, _ plan: PlanRow, now: Instant
-    ) -> [LedgerStatement] {
+    ) -> [DatabaseStatement] {
         guard plan.fault == nil, let sendBy = plan.sendBy, let effectiveAt = plan.effectiveAt
         else { return [] }
         let id = change.originalTransactionID

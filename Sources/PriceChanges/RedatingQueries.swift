@@ -1,23 +1,45 @@
+import Facts
 package import Postgres
 package import Pricing
 
 /// Unsent changes whose renewal moved: their dates are reckoned anew.
 package enum RedatingQueries {
-    /// Takes subscriptions whose renewal moved, and locks them; those that somebody else holds wait.
+    /// The bucket of the one that waits longest; nil: none waits.
+    package static func nextBucket(on connection: isolated PostgresConnection) throws -> Int? {
+        try connection.query(
+            """
+            -- name: movedRenewalBucket
+            SELECT b.bucket FROM generate_series(0, \(Bucket.count - 1)) AS b (bucket), LATERAL (
+                SELECT m.moved_at FROM repricer.moved_renewals m WHERE m.bucket = b.bucket::smallint
+                ORDER BY m.moved_at LIMIT 1) first
+            ORDER BY first.moved_at LIMIT 1
+            """
+        ).oneOrNil()?.int("bucket")
+    }
+
+    /// Takes subscriptions of a bucket whose renewal moved, and locks them; those that somebody else holds wait.
     package static func take(
-        limit: Int, on connection: isolated PostgresConnection
+        bucket: Int, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
         try connection.query(
             """
             -- name: takeMovedRenewals
             WITH waiting AS (
-                SELECT s.original_transaction_id FROM repricer.moved_renewals m
-                JOIN repricer.subscriptions s USING (original_transaction_id)
+                SELECT m.original_transaction_id FROM (
+                    SELECT original_transaction_id, moved_at FROM repricer.moved_renewals
+                    WHERE bucket = \(bucket)::smallint
+                    -- More than wanted: another process may have locked some.
+                    ORDER BY moved_at, original_transaction_id LIMIT \(2 * limit)
+                ) m
+                JOIN repricer.subscriptions s
+                    ON s.original_transaction_id = m.original_transaction_id
+                        AND s.bucket = \(bucket)::smallint
                 ORDER BY m.moved_at, m.original_transaction_id LIMIT \(limit)
-                FOR UPDATE OF s, m SKIP LOCKED
+                FOR UPDATE OF s SKIP LOCKED
             )
             DELETE FROM repricer.moved_renewals m USING waiting w
             WHERE m.original_transaction_id = w.original_transaction_id
+                AND m.bucket = \(bucket)::smallint
             RETURNING m.original_transaction_id
             """
         ).map { try $0.text("original_transaction_id") }
@@ -35,7 +57,7 @@ package enum RedatingQueries {
             due_effective_at = \(timestamp: effectiveAt.milliseconds),
             is_ready = CASE WHEN state = 'queued' THEN \(sendAfter == nil) ELSE is_ready END
         WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
-            AND state IN ('awaiting_approval', 'queued')
+            AND \(fragment: Bucket.isThat(of: id)) AND state IN ('awaiting_approval', 'queued')
         """
     }
 }

@@ -37,26 +37,28 @@ package struct Scheduler: Service {
     }
 
     private static let roomWait: Duration = .milliseconds(5)
-    /// Without a limit as many claims are made of what one look has found: at a rate of Apple's, too, a look is for all the
-    /// slots of half a second.
-    private static let claimsPerLook = 8
+    /// Without a limit as many claims are made of what one search has found: at a rate of Apple's, too, a search is for all the
+    /// permits of half a second.
+    private static let claimsPerTurn = 8
 
     package init(
         _ engine: CallEngine, store: any StoreCalls, limits: Limits = Limits(),
-        wait: @escaping CallBudget.Wait = CallBudget.sleep
+        wait: @escaping CallPermitSource.Wait = CallPermitSource.sleep
     ) {
         self.engine = engine
         self.store = store
         self.limits = limits
         kind = PriceChangeKind(
             store: store,
-            budget: CallBudget(
+            permitSource: CallPermitSource(
                 pool: engine.pool, endpoint: "change_price", perSecond: limits.changePricePerSecond,
                 clock: engine.clock, wait: wait),
-            checkBudget: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
-            policy: CallPolicy(retry: limits.retry, readsStatusAfterStaleToken: true),
+            checkPermitSource: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
+            policy: CallPolicy(
+                retry: limits.retry, readsStatusAfterStaleToken: true, keepsRefused: false),
             halts: BatchHalts(
-                pool: engine.pool, clock: engine.clock, log: engine.log, metrics: engine.metrics))
+                pool: engine.pool, clock: engine.clock, realClock: engine.realClock,
+                log: engine.log, metrics: engine.metrics))
         claimer = Claimer(engine: engine)
         dueWork = DueWork(engine: engine, kind: kind)
         claimSize = ClaimSize(
@@ -106,45 +108,47 @@ package struct Scheduler: Service {
         try await engine.settled { try await step(place, $0, isThorough: true) }
     }
 
-    /// Looks at what there is to do, and starts as much of it as there are slots.
+    /// Looks at what there is to do, and starts as much of it as there are permits.
     private func step(_ place: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
         guard out.count < limits.callsOutMax else {
             try await Alarm.shared.wait(for: Self.roomWait)
             return 1
         }
-        let found = try await dueWork.look(
+        let found = try await dueWork.search(
             wakes: limits.wakesPerRound, isThorough: isThorough)
         let controls = found.controls
         // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
-        guard !controls.isHalted || out.count == 0 else { return 0 }
+        engine.noteLive(batches: Set(found.due.map(\.queue.batchID)).count)
+        let isProbing = engine.isProbing(kind.kind, controls)
+        guard !isProbing || out.count == 0 else { return 0 }
         let done = try await engine.resume(kind, found.open, controls, out)
         guard !controls.isPaused, !found.due.isEmpty else { return done }
         // A probe is out already.
-        guard !controls.isHalted || done == 0 else { return done }
+        guard !isProbing || done == 0 else { return done }
         let now = engine.clock.nowMilliseconds()
         return try await done
             + serve(DueOrder.turns(found.due, now: now, place: place), controls, out)
     }
 
-    /// Reserves slots and claims as many requests, bucket by bucket: a slot that no request has is lost once
+    /// Reserves permits and claims as many requests, bucket by bucket: a slot that no request has is lost once
     /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
     private func serve(
         _ turns: [DueOrder.Turn], _ controls: ServiceControlQueries.Everything, _ out: CallsOut
     ) async throws -> Int {
         // No more than can leave before the next lease: each costs a handshake, and a new process is to call soon.
-        await store.prepare(min(callsMax(controls), kind.budget.slotsAhead))
-        let slots = try await kind.budget.lease(slotsMax(controls))
-        guard slots.granted > 0 else {
-            guard slots.lease.blockedUntil == nil else { return 0 }
-            try await kind.budget.pause(after: slots)
+        await store.prepare(min(callsMax(controls), kind.permitSource.slotsAhead))
+        let permits = try await kind.permitSource.lease(slotsMax(controls))
+        guard permits.granted > 0 else {
+            guard permits.lease.blockedUntil == nil else { return 0 }
+            try await kind.permitSource.pause(after: permits)
             return 1
         }
-        var free = slots.granted
+        var free = permits.granted
         var judged = 0
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
-        for turn in turns where free > 0 && mayClaim(slots, until: until, out) {
+        for turn in turns where free > 0 && mayClaim(permits, until: until, out) {
             // Asked once more: an answer may have come meanwhile that wants no further calls.
-            guard try await hasRoom(out, until: until), mayClaim(slots, until: until, out)
+            guard try await hasRoom(out, until: until), mayClaim(permits, until: until, out)
             else { break }
             let started = ContinuousClock.now
             let claim = try await claimer.claim(turn, limit: min(free, claimSize.next))
@@ -152,28 +156,28 @@ package struct Scheduler: Service {
             judged += claim.judged
             free -= claim.calls.count
             engine.launch(
-                claim.calls, of: kind, claimed: claim.claimed, slots: slots, started: started,
-                isProbe: controls.isHalted, out: out)
+                claim.calls, of: kind, claimed: claim.claimed, permits: permits, started: started,
+                probe: Probe(controls) ?? turn.probe, out: out)
         }
         guard free == 0 else {
-            try await giveBack(slots, used: slots.granted - free)
+            try await returnUnused(permits, used: permits.granted - free)
             return judged
         }
-        try await kind.budget.pace(after: slots)
+        try await kind.permitSource.pace(after: permits)
         return judged
     }
 
     private func mayClaim(
-        _ slots: CallSlots, until: ContinuousClock.Instant, _ out: CallsOut
+        _ permits: CallPermits, until: ContinuousClock.Instant, _ out: CallsOut
     ) -> Bool {
-        !slots.isSilenced && out.quietFor == .zero && ContinuousClock.now < until
+        !permits.isSilenced && out.quietFor == .zero && ContinuousClock.now < until
             && !Task.isCancelled
     }
 
     /// Without a limit of the rate: waits until further calls may be out; false where that takes too long. With one no
-    /// claim waits for calls, since its slots would go by.
+    /// claim waits for calls, since its permits would go by.
     private func hasRoom(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
-        guard kind.budget.perSecond == nil else { return true }
+        guard kind.permitSource.perSecond == nil else { return true }
         while out.count >= limits.callsOutMax {
             guard ContinuousClock.now < until else { return false }
             try await Alarm.shared.wait(for: Self.roomWait)
@@ -183,19 +187,21 @@ package struct Scheduler: Service {
 
     /// While the service has halted one call asks whether the App Store takes calls again.
     private func callsMax(_ controls: ServiceControlQueries.Everything) -> Int {
-        controls.isHalted ? 1 : limits.requestsPerClaim
+        engine.isProbing(kind.kind, controls) ? 1 : limits.requestsPerClaim
     }
 
     private func slotsMax(_ controls: ServiceControlQueries.Everything) -> Int {
-        guard kind.budget.perSecond == nil, !controls.isHalted else { return callsMax(controls) }
-        return callsMax(controls) * Self.claimsPerLook
+        guard kind.permitSource.perSecond == nil, !engine.isProbing(kind.kind, controls) else {
+            return callsMax(controls)
+        }
+        return callsMax(controls) * Self.claimsPerTurn
     }
 
-    private func giveBack(_ slots: CallSlots, used: Int) async throws {
+    private func returnUnused(_ permits: CallPermits, used: Int) async throws {
         // Without a limit nothing was reserved.
-        guard kind.budget.perSecond != nil else { return }
+        guard kind.permitSource.perSecond != nil else { return }
         _ = try await engine.pool.read { connection in
-            try connection.pipeline([kind.budget.giveBack(slots, used: used)])
+            try connection.pipeline([kind.permitSource.returnUnused(permits, used: used)])
         }
     }
 }

@@ -35,7 +35,7 @@ extension LiveStoreCalls: StoreCalls {
         }
         let outcome = await client.changePrice(
             transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
-        return StoreAnswer(outcome) { StoreWords([$0.event]) }
+        return StoreAnswer(outcome) { StoreWords([$0]) }
     }
 
     package func prepare(_ calls: Int) async {

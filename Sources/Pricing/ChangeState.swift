@@ -23,8 +23,7 @@ package enum ChangeState: String, Hashable, Sendable, CaseIterable {
         case .awaitingApproval, .queued, .sending, .unknown, .scheduled, .pendingConsent, .accepted:
             false
         case .effective, .declined, .cancelled, .lapsed, .invalidated, .rejected, .ineligible,
-            .missed,
-            .aborted:
+            .missed, .aborted:
             true
         }
     }

@@ -104,8 +104,10 @@ func decimalNumber(_ bytes: some Collection<UInt8>) -> Int? {
     guard !bytes.isEmpty, bytes.count <= 18 else { return nil }
     var value = 0
     for byte in bytes {
-        guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
+        guard isDigit(byte) else { return nil }
         value = value * 10 + Int(byte - UInt8(ascii: "0"))
     }
     return value
 }
+
+func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }

@@ -119,15 +119,15 @@ extension ConsentVerdict {
         switch rule {
         case .alwaysConsentStorefront:
             [
-                .init("storefront", .init(text: question.storefront)),
+                .init("storefront", question.storefront.map { .text($0) }),
                 .init("list_source", .text(listSource.rawValue)),
             ]
         case .threshold: thresholdInputs + (threshold?.estimate?.inputs ?? [])
         case .increaseWithin12Months:
             [
-                .init("last_increase_sku", .init(text: question.lastIncrease?.sku)),
-                .init("last_increase_at", .init(instant: question.lastIncrease?.at)),
-                .init("counts_until", .init(instant: question.countsUntil)),
+                .init("last_increase_sku", question.lastIncrease.map { .text($0.sku) }),
+                .init("last_increase_at", question.lastIncrease.map { .instant($0.at) }),
+                .init("counts_until", question.countsUntil.map { .instant($0) }),
             ]
         case .koreaOfferConversion: koreaInputs
         case .unknownThreshold:
@@ -141,10 +141,10 @@ extension ConsentVerdict {
     private var thresholdInputs: [RuleAnswer.Input] {
         [
             .init("percent_over", .flag(question.isPercentOver)),
-            .init("amount_over", isAmountOver.map { .flag($0) } ?? .missing),
-            .init("increase_basis_points", .init(number: question.basisPoints)),
+            .init("amount_over", isAmountOver.map { .flag($0) }),
+            .init("increase_basis_points", question.basisPoints.map { .number($0) }),
             .init("increase_milliunits", .number(question.difference)),
-            .init("threshold_milliunits", .init(number: threshold?.amount)),
+            .init("threshold_milliunits", threshold.map { .number($0.amount) }),
             .init("threshold_kind", .text(question.period.kind.rawValue)),
             .init("threshold_source", .text(thresholdSource.rawValue)),
         ]
@@ -152,8 +152,8 @@ extension ConsentVerdict {
 
     private var koreaInputs: [RuleAnswer.Input] {
         let inputs: [RuleAnswer.Input] = [
-            .init("storefront", .init(text: question.storefront)),
-            .init("offer_ends_at", .init(instant: conversion?.at)),
+            .init("storefront", question.storefront.map { .text($0) }),
+            .init("offer_ends_at", conversion.map { .instant($0.at) }),
         ]
         // A plan stores these a million times: what no other storefront has is left out.
         guard let conversion else { return inputs }
@@ -172,28 +172,14 @@ extension ThresholdEstimate {
             .init("usd_threshold_milliunits", .number(usdAmount)),
             .init("units_per_eur", .text(perEuro.text)),
             .init("usd_per_eur", .text(usdPerEuro.text)),
-            .init("rates_from", .init(instant: ratesFrom)),
+            .init("rates_from", ratesFrom.map { .instant($0) }),
             .init("rates_source", .text(source)),
         ]
     }
 }
 
 extension RuleAnswer.Input {
-    fileprivate init(_ name: String, _ value: RuleAnswer.Value) {
-        self.init(name: name, value: value)
-    }
-}
-
-extension RuleAnswer.Value {
-    fileprivate init(text: String?) {
-        self = text.map { .text($0) } ?? .missing
-    }
-
-    fileprivate init(number: Int64?) {
-        self = number.map { .number($0) } ?? .missing
-    }
-
-    fileprivate init(instant: Instant?) {
-        self = instant.map { .instant($0) } ?? .missing
+    fileprivate init(_ name: String, _ value: RuleAnswer.Value?) {
+        self.init(name: name, value: value ?? .missing)
     }
 }

@@ -26,8 +26,8 @@ struct DependencyRules {
     {
         let obstacles = context.obstacles
         return own(row) ?? foreign(row, obstacles) ?? unknown(row, known) ?? shared(row)
-            ?? sharedElsewhere(row, obstacles) ?? claimed(row, context) ?? chained(row)
-            ?? chainedElsewhere(row, obstacles) ?? chainedByClaim(row, context)
+            ?? sharedAcrossSubscriptions(row, obstacles) ?? claimed(row, context) ?? chained(row)
+            ?? chainedAcrossSubscriptions(row, obstacles) ?? chainedByClaim(row, context)
     }
 
     /// A dependent of this row that another subscription names as its own.
@@ -56,26 +56,24 @@ struct DependencyRules {
     }
 
     private func foreign(_ row: BatchRow, _ obstacles: [String: DependentObstacle]) -> RowFault? {
-        guard let sku = row.dependentSKUs.first(where: { obstacles[$0] == .foreign }) else {
-            return nil
+        row.dependentSKUs.first { obstacles[$0] == .foreign }.map {
+            RowFault(
+                .dependentUnknown, "\($0) is on the subscription of another customer",
+                remedy: "remove it from dependent_skus")
         }
-        return RowFault(
-            .dependentUnknown, "\(sku) is on the subscription of another customer",
-            remedy: "remove it from dependent_skus")
     }
 
-    private func sharedElsewhere(
+    private func sharedAcrossSubscriptions(
         _ row: BatchRow, _ obstacles: [String: DependentObstacle]
     ) -> RowFault? {
-        guard let sku = row.dependentSKUs.first(where: { obstacles[$0] == .dependent }) else {
-            return nil
+        row.dependentSKUs.first { obstacles[$0] == .dependent }.map {
+            RowFault(
+                .dependentShared, "\($0) depends on an item of its own subscription already",
+                remedy: "let it depend on one of them only")
         }
-        return RowFault(
-            .dependentShared, "\(sku) depends on an item of its own subscription already",
-            remedy: "let it depend on one of them only")
     }
 
-    private func chainedElsewhere(
+    private func chainedAcrossSubscriptions(
         _ row: BatchRow, _ obstacles: [String: DependentObstacle]
     ) -> RowFault? {
         for sku in row.dependentSKUs {

@@ -9,7 +9,7 @@ package struct DependentReference: Hashable, Sendable {
     package init(_ text: String) {
         let bytes = text.utf8
         if let slash = bytes.firstIndex(of: 0x2F), slash != bytes.startIndex,
-            bytes[..<slash].allSatisfy({ (0x30...0x39).contains($0) }),
+            bytes[..<slash].allSatisfy(isDigit),
             bytes.index(after: slash) != bytes.endIndex
         {
             originalTransactionID = String(text[..<slash])

@@ -10,6 +10,9 @@ package struct GuardRail: Hashable, Sendable {
         case autoRenewOff = "auto_renew_off"
     }
 
+    /// What holds where nobody says otherwise: more than 5 % of at least 50 answers refused.
+    package static let byDefault = [GuardRail(figure: .errors, over: 500)]
+
     /// Fewer are no measure: 1 of 3 is 33 %.
     package static let leastByDefault = 50
 
@@ -48,8 +51,9 @@ extension GuardRail {
         package var description: String
     }
 
-    /// Reads `errors>2%,declined>5%/200,auto_renew_off>3%`; each figure once.
+    /// Reads `errors>2%,declined>5%/200,auto_renew_off>3%`, each figure once; `none` is no guard.
     package static func list(_ text: String) throws(Fault) -> [GuardRail] {
+        guard text != "none" else { return [] }
         var rails: [GuardRail] = []
         for element in text.split(separator: ",", omittingEmptySubsequences: false) {
             let rail = try GuardRail(String(element))

@@ -62,7 +62,7 @@ extension Instant {
 
     private static func fraction(_ bytes: ArraySlice<UInt8>) -> (Int64, ArraySlice<UInt8>)? {
         guard bytes.first == UInt8(ascii: ".") else { return (0, bytes) }
-        let digits = bytes.dropFirst().prefix { (0x30...0x39).contains($0) }
+        let digits = bytes.dropFirst().prefix(while: isDigit)
         let padding = Array(repeating: UInt8(ascii: "0"), count: max(0, 3 - digits.count))
         guard !digits.isEmpty, digits.count <= 9,
             let value = decimalNumber(digits.prefix(3) + padding)

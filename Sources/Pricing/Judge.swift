@@ -14,14 +14,14 @@ package struct Judge: Sendable {
     /// Judges rows of one subscription, in their order. No rule looks further than one subscription and the
     /// context, so a batch of any size can be judged a piece at a time.
     ///
-    /// `company` are all rows of the batch that name the subscription, these included, in the order of lines;
+    /// `mentions` are all rows of the batch that name the subscription, these included, in the order of lines;
     /// where it is empty, these are all. `facts` is nil for a subscription that nothing was ever received of.
     package func judge(
-        rows: [BatchRow], company: [BatchMention] = [], facts: SubscriptionFacts?,
+        rows: [BatchRow], mentions: [BatchMention] = [], facts: SubscriptionFacts?,
         context: JudgeContext
     ) -> [PlanRow] {
         guard let facts else { return rows.map(unknownSubscription) }
-        let all = company.isEmpty ? rows.map(BatchMention.init) : company
+        let all = mentions.isEmpty ? rows.map(BatchMention.init) : mentions
         let dependencies = DependencyRules(
             rows: all, facts: facts, openChanges: context.openChanges)
         let renewing = facts.renewingSKUs

@@ -1,32 +1,18 @@
 /// What the judge needs besides the rows and the subscription's facts.
 package struct JudgeContext: Hashable, Sendable {
     /// Our changes of this subscription that have not ended.
-    package var openChanges: [OpenChange]
+    package var openChanges: [OpenChange] = []
     /// SKUs set to renew on any subscription of the same customer, also as `SUBSCRIPTION/SKU`; this one's own may
     /// be left out.
-    package var siblingSKUs: Set<String>
+    package var siblingSKUs: Set<String> = []
     /// What hinders dependents on other subscriptions, by the name that a row gives them.
-    package var obstacles: [String: DependentObstacle]
+    package var obstacles: [String: DependentObstacle] = [:]
     /// Where dependents that rows name by a SKU alone live, by that SKU: only those that this subscription lacks.
-    package var places: [String: [DependentReference]]
+    package var places: [String: [DependentReference]] = [:]
     /// Who elsewhere names an item as its dependent, by `SUBSCRIPTION/SKU`: in the batch, or by an open change.
-    package var claims: [String: [DependentClaim]]
+    package var claims: [String: [DependentClaim]] = [:]
     /// Earlier increases of this subscription, of any of its items.
-    package var increaseHistory: [PastIncrease]
-
-    package init(
-        openChanges: [OpenChange] = [], siblingSKUs: Set<String> = [],
-        obstacles: [String: DependentObstacle] = [:],
-        places: [String: [DependentReference]] = [:], claims: [String: [DependentClaim]] = [:],
-        increaseHistory: [PastIncrease] = []
-    ) {
-        self.openChanges = openChanges
-        self.siblingSKUs = siblingSKUs
-        self.obstacles = obstacles
-        self.places = places
-        self.claims = claims
-        self.increaseHistory = increaseHistory
-    }
+    package var increaseHistory: [PastIncrease] = []
 
     var lastIncrease: PastIncrease? {
         increaseHistory.max { ($0.at, $0.sku) < ($1.at, $1.sku) }
@@ -52,6 +38,10 @@ package struct JudgeContext: Hashable, Sendable {
             self.state = state
         }
     }
+}
+
+extension JudgeContext {
+    package init(increaseHistory: [PastIncrease]) { self.increaseHistory = increaseHistory }
 }
 
 /// That a row or an open change of a subscription names an item of another subscription as its dependent.

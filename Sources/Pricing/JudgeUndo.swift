@@ -46,9 +46,7 @@ extension Judge {
                 .drifted, "\(change.newPrice) \(change.currency) is not what is paid now",
                 remedy: "submit the price that is wanted")
         }
-        if let increase = item.increase,
-            increase.status == "PENDING" || increase.status == "ACCEPTED"
-        {
+        if item.increase?.isCommunicated == true {
             return RowFault(
                 .alreadyCommunicated, "the customer was told of the increase",
                 remedy: "wait until it took effect, then change the price again")

@@ -31,35 +31,24 @@ package struct NotificationRule: Hashable, Sendable {
     package let subtype: String?
     package let body: Body
     package let effect: Effect
-    /// What it tells, in a sentence.
-    package let meaning: String
 
-    init(
-        _ type: String, _ subtype: String? = nil, _ body: Body, _ effect: Effect, _ meaning: String
-    ) {
+    init(_ type: String, _ subtype: String? = nil, _ body: Body, _ effect: Effect) {
         self.type = type
         self.subtype = subtype
         self.body = body
         self.effect = effect
-        self.meaning = meaning
     }
 
-    private struct Key: Hashable {
-        let type: String
-        let subtype: String?
+    private static let byType = Dictionary(grouping: all, by: \.type).mapValues { rules in
+        Dictionary(rules.map { ($0.subtype, $0) }) { first, _ in first }
     }
-
-    private static let byKey = Dictionary(
-        all.map { (Key(type: $0.type, subtype: $0.subtype), $0) },
-        uniquingKeysWith: { first, _ in first })
-    private static let types = Set(all.map(\.type))
 
     /// The row; nil where type or subtype is unknown. An empty subtype is none.
     package static func find(type: String?, subtype: String?) -> NotificationRule? {
         guard let type else { return nil }
-        return byKey[Key(type: type, subtype: subtype.flatMap { $0.isEmpty ? nil : $0 })]
+        return byType[type]?[subtype.flatMap { $0.isEmpty ? nil : $0 }]
     }
 
     /// Whether there is a row of that type, whatever the subtype.
-    package static func isKnown(type: String) -> Bool { types.contains(type) }
+    package static func isKnown(type: String) -> Bool { byType[type] != nil }
 }

@@ -10,14 +10,7 @@ package struct PlanHash: Sendable {
         for line in rules.canonicalLines { add(Array("\(line)\n".utf8)) }
     }
 
-    /// Adds one row; the order of the calls counts.
-    package mutating func add(_ row: PlanRow) {
-        var bytes: [UInt8] = []
-        row.appendHashed(to: &bytes)
-        add(bytes)
-    }
-
-    /// Adds rows that `PlanRow.appendHashed` wrote down.
+    /// Adds rows that `PlanRow.appendHashed` wrote down; the order of the calls counts.
     package mutating func add(_ rows: [UInt8]) {
         hasher.update(rows)
     }

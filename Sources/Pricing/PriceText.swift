@@ -6,7 +6,7 @@ package enum PriceText {
         /// More than `Int64` milliunits hold.
         case tooLarge
         case notPositive
-        /// Smaller steps than a thousandth.
+        /// Smaller steps than a thousandth, or what else is the smallest.
         case tooManyDecimals
     }
 
@@ -14,6 +14,11 @@ package enum PriceText {
     ///
     /// No sign, exponent, blank or thousands separator.
     package static func milliunits(decimal text: String) throws(Fault) -> Int64 {
+        try units(decimal: text, places: 3)
+    }
+
+    /// A decimal number above 0 in units of the last of its `places` decimals.
+    static func units(decimal text: some StringProtocol, places limit: Int) throws(Fault) -> Int64 {
         var digits: Int64 = 0
         var wholeCount = 0
         var isTooLarge = false
@@ -30,17 +35,17 @@ package enum PriceText {
             if let place = places {
                 places = place + 1
                 if byte != UInt8(ascii: "0") { significant = place + 1 }
-                // What lies beyond the thousandths is not added: it is zero, or refused below.
-                if place >= 3 { continue }
+                // What lies beyond the last place is not added: it is zero, or refused below.
+                if place >= limit { continue }
             } else {
                 wholeCount += 1
             }
             isTooLarge = !append(byte, to: &digits) || isTooLarge
         }
         guard wholeCount > 0, places != 0 else { throw .notANumber }
-        if isTooLarge, significant <= 3 { throw .tooLarge }
-        guard significant <= 3 else { throw isTooLarge ? .tooLarge : .tooManyDecimals }
-        for _ in min(places ?? 0, 3)..<3 where !append(UInt8(ascii: "0"), to: &digits) {
+        if isTooLarge, significant <= limit { throw .tooLarge }
+        guard significant <= limit else { throw isTooLarge ? .tooLarge : .tooManyDecimals }
+        for _ in min(places ?? 0, limit)..<limit where !append(UInt8(ascii: "0"), to: &digits) {
             throw .tooLarge
         }
         guard digits > 0 else { throw .notPositive }
@@ -49,14 +54,8 @@ package enum PriceText {
 
     /// Milliunits written as an integer.
     package static func milliunits(integer text: String) throws(Fault) -> Int64 {
-        var value: Int64 = 0
-        var isTooLarge = false
-        guard !text.utf8.isEmpty else { throw .notANumber }
-        for byte in text.utf8 {
-            guard isDigit(byte) else { throw .notANumber }
-            isTooLarge = !append(byte, to: &value) || isTooLarge
-        }
-        guard !isTooLarge else { throw .tooLarge }
+        guard !text.utf8.isEmpty, text.utf8.allSatisfy(isDigit) else { throw .notANumber }
+        guard let value = Int64(text) else { throw .tooLarge }
         guard value > 0 else { throw .notPositive }
         return value
     }
@@ -78,9 +77,5 @@ package enum PriceText {
         let sign = milliunits < 0 ? "-" : ""
         guard shown > 0 else { return "\(sign)\(magnitude / 1000)" }
         return "\(sign)\(magnitude / 1000).\(padded(Int(magnitude % 1000), 3).prefix(shown))"
-    }
-
-    private static func isDigit(_ byte: UInt8) -> Bool {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
     }
 }

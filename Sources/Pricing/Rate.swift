@@ -23,25 +23,19 @@ package struct Rate: Hashable, Sendable {
 
     /// Reads `1.0876` or `17654`: digits with at most one decimal point and nine decimals.
     package init(decimal text: some StringProtocol) throws(Fault) {
-        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        let isDigits = parts.allSatisfy { part in
-            !part.isEmpty
-                && part.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        let units: Int64
+        do throws(PriceText.Fault) {
+            units = try PriceText.units(decimal: text, places: 9)
+        } catch {
+            switch error {
+            case .notANumber: throw .notANumber
+            case .notPositive: throw .notPositive
+            case .tooLarge, .tooManyDecimals: throw .outOfRange
+            }
         }
-        guard let whole = parts.first, parts.count <= 2, isDigits else { throw .notANumber }
-        var fraction = parts.count == 2 ? Array(parts[1]) : []
-        while fraction.count > 9, fraction.last == UInt8(ascii: "0") { fraction.removeLast() }
-        guard fraction.count <= 9 else { throw .outOfRange }
-        fraction += Array(repeating: UInt8(ascii: "0"), count: 9 - fraction.count)
-        // 9,223,372,036 is the largest whole part that still holds nine decimals.
-        let significant = whole.drop { $0 == UInt8(ascii: "0") }
-        let units = significant.isEmpty ? 0 : decimalNumber(significant)
-        guard let units, units < 9_223_372_036, let parts = decimalNumber(fraction) else {
-            throw .outOfRange
-        }
-        let sum = Int64(units) * 1_000_000_000 + Int64(parts)
-        guard sum > 0 else { throw .notPositive }
-        billionths = sum
+        // The largest whole part of which every fraction still fits is one less.
+        guard units < 9_223_372_036_000_000_000 else { throw .outOfRange }
+        billionths = units
     }
 
     /// As short as it can be read back: `1.0876`.

@@ -55,3 +55,15 @@ package struct RenewalCalendar: Hashable, Sendable {
         }
     }
 }
+
+extension SubscriptionFacts {
+    /// The start of the running subscription, as far as it is known.
+    var startedAt: Instant? { recentSubscriptionStartAt ?? originalPurchaseAt }
+
+    /// The calendar of a renewal of this subscription.
+    func renewals(from renewalAt: Instant) -> RenewalCalendar? {
+        period.flatMap {
+            RenewalCalendar(knownAt: renewalAt, period: Period($0), startedAt: startedAt)
+        }
+    }
+}

@@ -17,13 +17,10 @@ struct Renewals {
         }
         self.knownAt = knownAt
         period = Period(text)
-        startedAt = facts.recentSubscriptionStartAt ?? facts.originalPurchaseAt
+        startedAt = facts.startedAt
         switch environment {
         case .production:
-            guard
-                let calendar = RenewalCalendar(
-                    knownAt: knownAt, period: period, startedAt: startedAt)
-            else { return nil }
+            guard let calendar = facts.renewals(from: knownAt) else { return nil }
             basis = .calendar(calendar)
         case .sandbox:
             guard let purchasedAt = facts.purchasedAt,

@@ -18,20 +18,12 @@ package struct RulesInForce: Hashable, Sendable {
     private var estimates: [EstimateKey: ThresholdInForce] = [:]
 
     init(_ rules: RuleSet, at now: Instant) {
-        for row in newest(rules.thresholds, at: now, from: \.validFrom) {
-            thresholds[
-                ThresholdKey(storefront: row.storefront, currency: row.currency, kind: row.kind)] =
-                row
+        thresholds = newest(rules.thresholds, at: now, from: \.validFrom) {
+            ThresholdKey(storefront: $0.storefront, currency: $0.currency, kind: $0.kind)
         }
-        for row in newest(rules.alwaysConsent, at: now, from: \.validFrom) {
-            alwaysConsent[row.storefront] = row
-        }
-        for row in newest(rules.currencies, at: now, from: \.validFrom) {
-            currencies[row.currency.code] = row
-        }
-        for row in newest(rules.exchangeRates, at: now, from: \.validFrom) {
-            exchangeRates[row.currency] = row
-        }
+        alwaysConsent = newest(rules.alwaysConsent, at: now, from: \.validFrom, by: \.storefront)
+        currencies = newest(rules.currencies, at: now, from: \.validFrom, by: \.currency.code)
+        exchangeRates = newest(rules.exchangeRates, at: now, from: \.validFrom, by: \.currency)
         estimates = makeEstimates()
     }
 
@@ -141,13 +133,13 @@ package struct RulesInForce: Hashable, Sendable {
     }
 }
 
-/// The rows in force, earliest first, so that a later one overwrites.
-private func newest<Row>(
-    _ rows: [Row], at now: Instant, from validFrom: (Row) -> Instant?
-) -> [Row] {
-    rows.enumerated()
+/// The rows in force: of those with the same key the latest, or among equals the last.
+private func newest<Row, Key: Hashable>(
+    _ rows: [Row], at now: Instant, from validFrom: (Row) -> Instant?, by key: (Row) -> Key
+) -> [Key: Row] {
+    let inForce = rows.enumerated()
         .map { (at: validFrom($1)?.milliseconds ?? .min, order: $0, row: $1) }
         .filter { $0.at <= now.milliseconds }
         .sorted { ($0.at, $0.order) < ($1.at, $1.order) }
-        .map(\.row)
+    return Dictionary(inForce.map { (key($0.row), $0.row) }) { _, later in later }
 }

@@ -1,4 +1,4 @@
-/// Why a statement can't be folded at all; it is set aside under this text.
+/// Why a statement can't be folded at all; it is quarantined under this text.
 package enum StatementFault: Error, Hashable, Sendable, CustomStringConvertible {
     case noMoment(milliseconds: Int64)
     case noSubscription
@@ -84,13 +84,7 @@ private struct Sieve {
         var seen: Set<String> = []
         transaction.items.removeAll { isNoItem($0.sku, &seen, "transaction.items") }
         for index in transaction.items.indices {
-            checkPrice(&transaction.items[index].price, "transaction.items.price")
-            checkPrice(&transaction.items[index].offerPrice, "transaction.items.offer.price")
-            check(&transaction.items[index].offerPeriod, "transaction.items.offer.period")
-            check(&transaction.items[index].offerReason, "transaction.items.offer.reason")
-            checkCount(
-                &transaction.items[index].offerPeriodCount, "transaction.items.offer.periodCount")
-            check(&transaction.items[index].revokedAt, "transaction.items.revocationDate")
+            pass(&transaction.items[index], of: "transaction.items")
         }
     }
 
@@ -107,17 +101,20 @@ private struct Sieve {
         guard var items = renewal.items else { return }
         var seen: Set<String> = []
         items.removeAll { isNoItem($0.sku, &seen, "renewal.items") }
-        for index in items.indices {
-            checkPrice(&items[index].price, "renewal.items.price")
-            checkPrice(&items[index].offerPrice, "renewal.items.offer.price")
-            check(&items[index].offerPeriod, "renewal.items.offer.period")
-            check(&items[index].offerReason, "renewal.items.offer.reason")
-            checkCount(&items[index].offerPeriodCount, "renewal.items.offer.periodCount")
-            checkPrice(&items[index].increasePrice, "renewal.items.priceIncreaseInfo.price")
-            check(&items[index].increaseStatus, "renewal.items.priceIncreaseInfo.status")
-            items[index].dependentSKUs?.removeAll { $0.isEmpty || $0.unicodeScalars.count > 128 }
-        }
+        for index in items.indices { pass(&items[index], of: "renewal.items") }
         renewal.items = items
+    }
+
+    private mutating func pass(_ item: inout StatementItem, of list: StaticString) {
+        checkPrice(&item.price, "\(list).price")
+        checkPrice(&item.offerPrice, "\(list).offer.price")
+        check(&item.offerPeriod, "\(list).offer.period")
+        check(&item.offerReason, "\(list).offer.reason")
+        checkCount(&item.offerPeriodCount, "\(list).offer.periodCount")
+        check(&item.revokedAt, "\(list).revocationDate")
+        checkPrice(&item.increasePrice, "\(list).priceIncreaseInfo.price")
+        check(&item.increaseStatus, "\(list).priceIncreaseInfo.status")
+        item.dependentSKUs?.removeAll { $0.isEmpty || $0.unicodeScalars.count > 128 }
     }
 
     /// No SKU of ours is empty or longer than 128 characters; of one told twice the first counts.
@@ -131,12 +128,18 @@ private struct Sieve {
         return !isItem
     }
 
-    mutating func check(
-        _ text: inout String?, _ name: String, bytesMax: Int = Sieve.textBytesMax
+    private mutating func drop<Value>(
+        _ value: inout Value?, _ name: () -> String, unless isMeant: (Value) -> Bool
     ) {
-        guard let value = text, value.utf8.count > bytesMax else { return }
-        text = nil
-        ignored.append(name)
+        guard let known = value, !isMeant(known) else { return }
+        value = nil
+        ignored.append(name())
+    }
+
+    mutating func check(
+        _ text: inout String?, _ name: @autoclosure () -> String, bytesMax: Int = Sieve.textBytesMax
+    ) {
+        drop(&text, name) { $0.utf8.count <= bytesMax }
     }
 
     /// A type is kept by its beginning: it is looked for in reports.
@@ -146,27 +149,19 @@ private struct Sieve {
         ignored.append(name)
     }
 
-    mutating func check(_ number: inout Int?, _ name: String) {
-        guard let value = number, Int32(exactly: value) == nil else { return }
-        number = nil
-        ignored.append(name)
+    mutating func check(_ number: inout Int?, _ name: @autoclosure () -> String) {
+        drop(&number, name) { Int32(exactly: $0) != nil }
     }
 
-    private mutating func checkCount(_ number: inout Int?, _ name: String) {
-        guard let value = number, !(0...1000).contains(value) else { return }
-        number = nil
-        ignored.append(name)
+    private mutating func checkCount(_ number: inout Int?, _ name: @autoclosure () -> String) {
+        drop(&number, name) { (0...1000).contains($0) }
     }
 
-    mutating func check(_ instant: inout Instant?, _ name: String) {
-        guard let value = instant, !value.isOnCalendar else { return }
-        instant = nil
-        ignored.append(name)
+    mutating func check(_ instant: inout Instant?, _ name: @autoclosure () -> String) {
+        drop(&instant, name, unless: \.isOnCalendar)
     }
 
-    private mutating func checkPrice(_ price: inout Int64?, _ name: String) {
-        guard let value = price, !(0...Self.pricesMax).contains(value) else { return }
-        price = nil
-        ignored.append(name)
+    private mutating func checkPrice(_ price: inout Int64?, _ name: @autoclosure () -> String) {
+        drop(&price, name) { (0...Self.pricesMax).contains($0) }
     }
 }

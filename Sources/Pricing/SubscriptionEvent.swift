@@ -41,28 +41,6 @@ package struct SubscriptionEvent: Hashable, Sendable {
     package var ignored: [String]?
     /// Only of the source `legacy`, which has nothing else.
     package var legacy: LegacyStatement?
-
-    package init(
-        key: Key,
-        source: Source,
-        originalTransactionID: String,
-        type: String? = nil,
-        subtype: String? = nil,
-        status: Int? = nil,
-        transaction: TransactionStatement? = nil,
-        renewal: RenewalStatement? = nil,
-        legacy: LegacyStatement? = nil
-    ) {
-        self.key = key
-        self.source = source
-        self.originalTransactionID = originalTransactionID
-        self.type = type
-        self.subtype = subtype
-        self.status = status
-        self.transaction = transaction
-        self.renewal = renewal
-        self.legacy = legacy
-    }
 }
 
 /// What a V1 notification says that an unsigned source may tell: nothing of prices, consent, items or
@@ -72,16 +50,6 @@ package struct LegacyStatement: Hashable, Sendable {
     package var isInBillingRetry: Bool?
     package var gracePeriodExpiresAt: Instant?
     package var expiresAt: Instant?
-
-    package init(
-        autoRenews: Bool? = nil, isInBillingRetry: Bool? = nil,
-        gracePeriodExpiresAt: Instant? = nil, expiresAt: Instant? = nil
-    ) {
-        self.autoRenews = autoRenews
-        self.isInBillingRetry = isInBillingRetry
-        self.gracePeriodExpiresAt = gracePeriodExpiresAt
-        self.expiresAt = expiresAt
-    }
 
     package var isSilent: Bool { self == LegacyStatement() }
 }
@@ -105,69 +73,7 @@ package struct TransactionStatement: Hashable, Sendable {
     package var period: String?
     /// `FREE_TRIAL`, `PAY_AS_YOU_GO`, `PAY_UP_FRONT` or `ONE_TIME`, of an ordinary subscription.
     package var offerDiscountType: String?
-    package var items: [Item]
-
-    package struct Item: Hashable, Sendable {
-        package var sku: String
-        package var price: Int64?
-        package var offerPrice: Int64?
-        package var offerPeriod: String?
-        package var offerPeriodCount: Int?
-        package var offerReason: String?
-        package var revokedAt: Instant?
-
-        package init(
-            sku: String,
-            price: Int64? = nil,
-            offerPrice: Int64? = nil,
-            offerPeriod: String? = nil,
-            offerPeriodCount: Int? = nil,
-            offerReason: String? = nil,
-            revokedAt: Instant? = nil
-        ) {
-            self.sku = sku
-            self.price = price
-            self.offerPrice = offerPrice
-            self.offerPeriod = offerPeriod
-            self.offerPeriodCount = offerPeriodCount
-            self.offerReason = offerReason
-            self.revokedAt = revokedAt
-        }
-    }
-
-    package init(
-        transactionID: String? = nil,
-        productID: String? = nil,
-        appAccountToken: String? = nil,
-        ownershipType: String? = nil,
-        purchasedAt: Instant? = nil,
-        originalPurchaseAt: Instant? = nil,
-        expiresAt: Instant? = nil,
-        revokedAt: Instant? = nil,
-        reason: String? = nil,
-        storefront: String? = nil,
-        currency: String? = nil,
-        price: Int64? = nil,
-        period: String? = nil,
-        offerDiscountType: String? = nil,
-        items: [Item] = []
-    ) {
-        self.transactionID = transactionID
-        self.productID = productID
-        self.appAccountToken = appAccountToken
-        self.ownershipType = ownershipType
-        self.purchasedAt = purchasedAt
-        self.originalPurchaseAt = originalPurchaseAt
-        self.expiresAt = expiresAt
-        self.revokedAt = revokedAt
-        self.reason = reason
-        self.storefront = storefront
-        self.currency = currency
-        self.price = price
-        self.period = period
-        self.offerDiscountType = offerDiscountType
-        self.items = items
-    }
+    package var items: [StatementItem] = []
 }
 
 /// What a verified `signedRenewalInfo` says, reduced to what the domain uses.
@@ -184,67 +90,49 @@ package struct RenewalStatement: Hashable, Sendable {
     package var consistencyToken: String?
     package var period: String?
     /// nil when the payload carries no `advancedCommerceInfo`.
-    package var items: [Item]?
+    package var items: [StatementItem]?
+}
 
-    package struct Item: Hashable, Sendable {
-        package var sku: String
-        package var price: Int64?
-        package var offerPrice: Int64?
-        package var offerPeriod: String?
-        package var offerPeriodCount: Int?
-        package var offerReason: String?
-        package var increaseStatus: String?
-        package var increasePrice: Int64?
-        package var dependentSKUs: [String]?
+/// What a statement says of one item: as charged in a transaction, or as set to renew in a renewal info.
+package struct StatementItem: Hashable, Sendable {
+    package var sku: String
+    package var price: Int64?
+    package var offerPrice: Int64?
+    package var offerPeriod: String?
+    package var offerPeriodCount: Int?
+    package var offerReason: String?
+    /// Of a transaction only.
+    package var revokedAt: Instant?
+    /// Of a renewal info only, as what follows.
+    package var increaseStatus: String?
+    package var increasePrice: Int64?
+    package var dependentSKUs: [String]?
 
-        package init(
-            sku: String,
-            price: Int64? = nil,
-            offerPrice: Int64? = nil,
-            offerPeriod: String? = nil,
-            offerPeriodCount: Int? = nil,
-            offerReason: String? = nil,
-            increaseStatus: String? = nil,
-            increasePrice: Int64? = nil,
-            dependentSKUs: [String]? = nil
-        ) {
-            self.sku = sku
-            self.price = price
-            self.offerPrice = offerPrice
-            self.offerPeriod = offerPeriod
-            self.offerPeriodCount = offerPeriodCount
-            self.offerReason = offerReason
-            self.increaseStatus = increaseStatus
-            self.increasePrice = increasePrice
-            self.dependentSKUs = dependentSKUs
-        }
+    /// Whether the period is charged at an offer's price: the running one, or the next.
+    var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
+}
+
+// What makes each; the rest is set as it is read.
+extension SubscriptionEvent {
+    package init(key: Key, source: Source, originalTransactionID: String) {
+        self.key = key
+        self.source = source
+        self.originalTransactionID = originalTransactionID
     }
+}
 
-    package init(
-        productID: String? = nil,
-        autoRenewStatus: Int? = nil,
-        isInBillingRetry: Bool? = nil,
-        expirationIntent: Int? = nil,
-        gracePeriodExpiresAt: Instant? = nil,
-        renewalAt: Instant? = nil,
-        recentSubscriptionStartAt: Instant? = nil,
-        currency: String? = nil,
-        appAccountToken: String? = nil,
-        consistencyToken: String? = nil,
-        period: String? = nil,
-        items: [Item]? = nil
-    ) {
-        self.productID = productID
-        self.autoRenewStatus = autoRenewStatus
-        self.isInBillingRetry = isInBillingRetry
-        self.expirationIntent = expirationIntent
-        self.gracePeriodExpiresAt = gracePeriodExpiresAt
-        self.renewalAt = renewalAt
-        self.recentSubscriptionStartAt = recentSubscriptionStartAt
-        self.currency = currency
-        self.appAccountToken = appAccountToken
-        self.consistencyToken = consistencyToken
-        self.period = period
-        self.items = items
-    }
+extension LegacyStatement {
+    package init(autoRenews: Bool?) { self.autoRenews = autoRenews }
+}
+
+extension TransactionStatement {
+    package init(items: [StatementItem]) { self.items = items }
+}
+
+extension RenewalStatement {
+    package init(items: [StatementItem]?) { self.items = items }
+}
+
+extension StatementItem {
+    package init(sku: String) { self.sku = sku }
 }

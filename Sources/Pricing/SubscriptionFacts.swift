@@ -7,7 +7,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
     /// Apple's `status`: 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked.
     package var status: Int?
     package var autoRenews: Bool?
-    package var isInBillingRetry: Bool
+    package var isInBillingRetry = false
     package var gracePeriodExpiresAt: Instant?
     package var expirationIntent: Int?
     package var storefront: String?
@@ -28,7 +28,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var expiresAt: Instant?
     package var renewalAt: Instant?
     package var consistencyToken: String?
-    package var items: [Item]
+    package var items: [Item] = []
     /// `signedDate` of the newest payload folded in.
     package var signedAt: Instant?
 
@@ -41,29 +41,11 @@ package struct SubscriptionFacts: Hashable, Sendable {
         /// `items[].price` of the renewal info; while an increase is PENDING this is already the higher one.
         package var renewalPrice: Int64?
         /// Whether the renewal info lists the SKU.
-        package var renews: Bool
+        package var renews = false
         package var offer: Offer?
         package var increase: Increase?
         /// The SKU of the running period's transaction, where a rename is newer than it.
         package var chargedAs: String?
-
-        package init(
-            sku: String,
-            currentPrice: Int64? = nil,
-            renewalPrice: Int64? = nil,
-            renews: Bool = false,
-            offer: Offer? = nil,
-            increase: Increase? = nil,
-            chargedAs: String? = nil
-        ) {
-            self.sku = sku
-            self.currentPrice = currentPrice
-            self.renewalPrice = renewalPrice
-            self.renews = renews
-            self.offer = offer
-            self.increase = increase
-            self.chargedAs = chargedAs
-        }
     }
 
     /// An offer that runs on an item. `periodsLeft` counts periods from the next renewal on, from the renewal
@@ -74,21 +56,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var periodsLeft: Int?
         package var reason: String?
         /// Whether the running period (transaction info) was charged at the offer's price.
-        package var isRunning: Bool
-
-        package init(
-            price: Int64? = nil,
-            period: String? = nil,
-            periodsLeft: Int? = nil,
-            reason: String? = nil,
-            isRunning: Bool = false
-        ) {
-            self.price = price
-            self.period = period
-            self.periodsLeft = periodsLeft
-            self.reason = reason
-            self.isRunning = isRunning
-        }
+        package var isRunning = false
     }
 
     /// Apple's `priceIncreaseInfo` of a renewal item.
@@ -96,60 +64,25 @@ package struct SubscriptionFacts: Hashable, Sendable {
         /// `SCHEDULED`, `PENDING`, `ACCEPTED`, or a text nobody knows.
         package var status: String
         package var price: Int64?
-        package var dependentSKUs: [String]
-
-        package init(
-            status: String,
-            price: Int64? = nil,
-            dependentSKUs: [String] = []
-        ) {
-            self.status = status
-            self.price = price
-            self.dependentSKUs = dependentSKUs
-        }
+        package var dependentSKUs: [String] = []
     }
+}
 
-    package init(
-        originalTransactionID: String,
-        status: Int? = nil,
-        autoRenews: Bool? = nil,
-        isInBillingRetry: Bool = false,
-        gracePeriodExpiresAt: Instant? = nil,
-        expirationIntent: Int? = nil,
-        storefront: String? = nil,
-        currency: String? = nil,
-        period: String? = nil,
-        productID: String? = nil,
-        appAccountToken: String? = nil,
-        latestTransactionID: String? = nil,
-        originalPurchaseAt: Instant? = nil,
-        recentSubscriptionStartAt: Instant? = nil,
-        purchasedAt: Instant? = nil,
-        expiresAt: Instant? = nil,
-        renewalAt: Instant? = nil,
-        consistencyToken: String? = nil,
-        items: [Item] = [],
-        signedAt: Instant? = nil
-    ) {
+// What must be known of each; the rest is set as it is read.
+extension SubscriptionFacts {
+    package init(originalTransactionID: String) {
         self.originalTransactionID = originalTransactionID
-        self.status = status
-        self.autoRenews = autoRenews
-        self.isInBillingRetry = isInBillingRetry
-        self.gracePeriodExpiresAt = gracePeriodExpiresAt
-        self.expirationIntent = expirationIntent
-        self.storefront = storefront
-        self.currency = currency
-        self.period = period
-        self.productID = productID
-        self.appAccountToken = appAccountToken
-        self.latestTransactionID = latestTransactionID
-        self.originalPurchaseAt = originalPurchaseAt
-        self.recentSubscriptionStartAt = recentSubscriptionStartAt
-        self.purchasedAt = purchasedAt
-        self.expiresAt = expiresAt
-        self.renewalAt = renewalAt
-        self.consistencyToken = consistencyToken
-        self.items = items
-        self.signedAt = signedAt
     }
+}
+
+extension SubscriptionFacts.Item {
+    package init(sku: String) { self.sku = sku }
+}
+
+extension SubscriptionFacts.Offer {
+    package init(price: Int64?) { self.price = price }
+}
+
+extension SubscriptionFacts.Increase {
+    package init(status: String) { self.status = status }
 }

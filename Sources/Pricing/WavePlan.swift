@@ -38,7 +38,7 @@ package struct WavePlan: Hashable, Sendable {
 
     /// The wave of a row, from 1; nil where none takes it.
     package func wave(ofSubscription id: String, storefront: String?) -> Int? {
-        let point = waves.contains { $0.part.isShare } ? Self.point(of: id) : 0
+        let point = waves.contains { $0.part.share != nil } ? Self.point(of: id) : 0
         var passed = 0
         for (index, wave) in waves.enumerated() {
             switch wave.part {
@@ -115,7 +115,7 @@ extension WavePlan {
     package static func hundredths(_ text: String) -> Int? {
         let parts = text.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard let whole = parts.first, (1...3).contains(whole.utf8.count),
-            parts.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { (48...57).contains($0) } })
+            parts.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy(isDigit) })
         else { return nil }
         let decimals = parts.count > 1 ? String(parts[1]) : ""
         guard decimals.utf8.count <= 2,
@@ -171,8 +171,6 @@ extension WavePlan {
 }
 
 extension WavePlan.Part {
-    fileprivate var isShare: Bool { share != nil }
-
     fileprivate var share: Int? {
         switch self {
         case .share(let share): share

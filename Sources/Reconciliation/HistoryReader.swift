@@ -30,8 +30,8 @@ package struct HistoryReader: Sendable {
 
     let calls: any HistoryCalls
     let door: any NotificationDoor
-    let pool: LedgerPool
-    let budget: CallBudget
+    let pool: DatabasePool
+    let permitSource: CallPermitSource
     let lease: HeldLease
     let clock: any WallClock
     let environment: StoreEnvironment
@@ -172,7 +172,7 @@ package struct HistoryReader: Sendable {
         var failures = 0
         var random = SystemRandomNumberGenerator()
         while true {
-            try await budget.takeOne()
+            try await permitSource.takeOne()
             let request: NotificationHistoryRequest
             do throws(HistoryRequestFault) {
                 request = try NotificationHistoryRequest(
@@ -186,7 +186,7 @@ package struct HistoryReader: Sendable {
             }
             switch await calls.history(request, paginationToken: token) {
             case .answered(let page, _): return .page(page)
-            case .throttled(let until, _): try await budget.block(until: until)
+            case .throttled(let until, _): try await permitSource.block(until: until)
             case .refused(let code, let message, _):
                 let isStaleToken =
                     token != nil
@@ -209,7 +209,7 @@ package struct HistoryReader: Sendable {
         after failures: Int, _ reason: String, _ random: inout SystemRandomNumberGenerator
     ) async throws {
         guard failures < limits.attemptsMax else { throw ReconcileError.storeAway(reason) }
-        try await budget.wait(limits.retry.delay(attempt: failures, random: &random))
+        try await permitSource.wait(limits.retry.delay(attempt: failures, random: &random))
     }
 
     /// The page is taken only when each of its notifications is: else it is read again.

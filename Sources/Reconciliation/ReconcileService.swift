@@ -5,7 +5,7 @@ package struct ReconcileService: Service {
     package let name = "reconciler"
     private let reconciler: Reconciler
     private let every: Duration
-    /// However fast the clock runs, runs and looks at the schedule keep this distance in real time.
+    /// However fast the clock runs, runs and checks at the schedule keep this distance in real time.
     private let pauseMin: Duration
     private static let pauseMax: Duration = .seconds(60)
     /// A run that failed is tried again after so much real time.
@@ -20,23 +20,25 @@ package struct ReconcileService: Service {
         self.reconciler = reconciler
         self.every = every
         self.pauseMin = pauseMin
-        Self.describe(reconciler.world.metrics)
+        Self.describe(reconciler.dependencies.metrics)
     }
 
     package func run() async throws {
-        let world = reconciler.world
+        let dependencies = reconciler.dependencies
         let pause = min(
-            max(world.clock.realDuration(of: every) / 10, pauseMin), Self.pauseMax)
+            max(dependencies.clock.realDuration(of: every) / 10, pauseMin), Self.pauseMax)
         while !Task.isCancelled {
             do {
                 // The first run waits too: a service that is started again and again asks for nothing.
-                try await world.wait(pause)
-                if case .failed = try await runIfDue() { try await world.wait(Self.failureWait) }
+                try await dependencies.wait(pause)
+                if case .failed = try await runIfDue() {
+                    try await dependencies.wait(Self.failureWait)
+                }
             } catch is CancellationError {
                 return
             } catch {
-                world.log.error("reconciling failed", ["error": String(describing: error)])
-                try await world.wait(Self.failureWait)
+                dependencies.log.error("reconciling failed", ["error": String(describing: error)])
+                try await dependencies.wait(Self.failureWait)
             }
         }
     }
@@ -50,27 +52,28 @@ package struct ReconcileService: Service {
 
     /// Runs once if it is due and nobody else is at it.
     package func runIfDue() async throws -> Turn {
-        let world = reconciler.world
+        let dependencies = reconciler.dependencies
         let lease = reconciler.lease
-        let start = world.clock.nowMilliseconds()
+        let start = dependencies.clock.nowMilliseconds()
         guard try await lease.take(dueAt: start) else { return .notOurs }
         let next = start + every.milliseconds
         let (summary, failure) = try await lease.whileRenewing(
-            log: world.log, nextRunAt: { next }, now: { world.clock.nowMilliseconds() }
+            log: dependencies.log, nextRunAt: { next },
+            now: { dependencies.clock.nowMilliseconds() }
         ) {
             await reconciler.run(since: nil, lease: lease) { _ in }
         }
-        world.metrics.increment(
+        dependencies.metrics.increment(
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {
-            world.log.warning("reconciling stopped", ["why": "\(failure)"])
+            dependencies.log.warning("reconciling stopped", ["why": "\(failure)"])
             return .failed(summary)
         }
-        if summary.history.new > 0 || summary.looks.drifted > 0 {
-            world.log.notice(
+        if summary.history.new > 0 || summary.checks.drifted > 0 {
+            dependencies.log.notice(
                 "gaps closed",
                 [
-                    "missed": "\(summary.history.new)", "drifted": "\(summary.looks.drifted)",
+                    "missed": "\(summary.history.new)", "drifted": "\(summary.checks.drifted)",
                     "pages": "\(summary.history.pages)",
                 ])
         }
@@ -87,6 +90,6 @@ package struct ReconcileService: Service {
             "repricer_history_refused_total", "Entries of the history that were refused.")
         metrics.describe(
             "repricer_drift_total", "Facts that differed from Apple's status, by field.")
-        metrics.describe("repricer_status_looks_total", "Statuses read, by outcome.")
+        metrics.describe("repricer_status_checks_total", "Statuses read, by outcome.")
     }
 }

@@ -7,8 +7,8 @@ package import ServiceKit
 
 /// Closes the gaps in what Apple told us: missed notifications, calls of unknown outcome, changes silent too long.
 package struct Reconciler: Sendable {
-    package struct World: Sendable {
-        package var pool: LedgerPool
+    package struct Dependencies: Sendable {
+        package var pool: DatabasePool
         package var history: any HistoryCalls
         package var store: any StoreCalls
         package var door: any NotificationDoor
@@ -20,13 +20,13 @@ package struct Reconciler: Sendable {
         package var log: Log
         package var metrics: Metrics
         package var limits: Limits
-        package var wait: CallBudget.Wait
+        package var wait: CallPermitSource.Wait
 
         package init(
-            pool: LedgerPool, history: any HistoryCalls, store: any StoreCalls,
+            pool: DatabasePool, history: any HistoryCalls, store: any StoreCalls,
             door: any NotificationDoor, environment: StoreEnvironment, clock: any WallClock,
             realClock: any WallClock, log: Log, metrics: Metrics, limits: Limits = Limits(),
-            wait: @escaping CallBudget.Wait = { try await Task.sleep(for: $0) }
+            wait: @escaping CallPermitSource.Wait = { try await Task.sleep(for: $0) }
         ) {
             self.pool = pool
             self.history = history
@@ -51,7 +51,7 @@ package struct Reconciler: Sendable {
         /// A longer silence that Apple asks for ends the run.
         package var silenceMax: Duration = .seconds(60)
         package var history = HistoryReader.Limits()
-        package var looks = LookRunner.Limits()
+        package var checks = StatusCheckRunner.Limits()
         /// Rounds of folding what the history brought.
         package var foldRoundsMax = 100_000
 
@@ -62,10 +62,10 @@ package struct Reconciler: Sendable {
     package struct Summary: Hashable, Sendable {
         package var history = HistorySummary()
         package var folded = 0
-        package var unknownLooked = 0
+        package var unknownChecked = 0
         package var unknownSettled = 0
         package var silent = 0
-        package var looks = LookSummary()
+        package var checks = StatusCheckSummary()
 
         package init() {}
     }
@@ -74,14 +74,14 @@ package struct Reconciler: Sendable {
     package static let historyEndpoint = "history"
     package static let statusEndpoint = "status"
 
-    let world: World
+    let dependencies: Dependencies
 
-    package init(_ world: World) {
-        self.world = world
+    package init(_ dependencies: Dependencies) {
+        self.dependencies = dependencies
     }
 
     var lease: HeldLease {
-        HeldLease(name: Self.leaseName, pool: world.pool, realClock: world.realClock)
+        HeldLease(name: Self.leaseName, pool: dependencies.pool, realClock: dependencies.realClock)
     }
 
     /// Runs once, unless another process is at it: then nil. What was done counts in `summary` also when it
@@ -91,9 +91,9 @@ package struct Reconciler: Sendable {
     ) async throws -> (summary: Summary, failure: (any Error)?)? {
         let lease = lease
         guard try await lease.take(dueAt: nil) else { return nil }
-        let world = world
+        let dependencies = dependencies
         return try await lease.whileRenewing(
-            log: world.log, nextRunAt: { nil }, now: { world.clock.nowMilliseconds() }
+            log: dependencies.log, nextRunAt: { nil }, now: { dependencies.clock.nowMilliseconds() }
         ) {
             await run(since: since, lease: lease, progress: progress)
         }
@@ -108,7 +108,7 @@ package struct Reconciler: Sendable {
             try await readHistory(since: since, lease: lease, progress, into: &summary.history)
             try await fold(into: &summary)
             try await settleUnknown(into: &summary)
-            try await lookAtSilent(into: &summary)
+            try await checkSilent(into: &summary)
         } catch {
             count(summary)
             return (summary, error)
@@ -117,10 +117,12 @@ package struct Reconciler: Sendable {
         return (summary, nil)
     }
 
-    private func budget(_ endpoint: String) -> CallBudget {
-        CallBudget(
-            pool: world.pool, endpoint: endpoint, perSecond: world.limits.statusPerSecond,
-            clock: world.clock, silenceMax: world.limits.silenceMax, wait: world.wait)
+    private func permitSource(_ endpoint: String) -> CallPermitSource {
+        CallPermitSource(
+            pool: dependencies.pool, endpoint: endpoint,
+            perSecond: dependencies.limits.statusPerSecond,
+            clock: dependencies.clock, silenceMax: dependencies.limits.silenceMax,
+            wait: dependencies.wait)
     }
 
     private func readHistory(
@@ -128,86 +130,94 @@ package struct Reconciler: Sendable {
         _ progress: @escaping @Sendable (HistorySummary) -> Void, into summary: inout HistorySummary
     ) async throws {
         let reader = HistoryReader(
-            calls: world.history, door: world.door, pool: world.pool,
-            budget: budget(Self.historyEndpoint), lease: lease, clock: world.clock,
-            environment: world.environment, limits: world.limits.history, progress: progress)
+            calls: dependencies.history, door: dependencies.door, pool: dependencies.pool,
+            permitSource: permitSource(Self.historyEndpoint), lease: lease,
+            clock: dependencies.clock,
+            environment: dependencies.environment, limits: dependencies.limits.history,
+            progress: progress)
         try await reader.read(since: since, into: &summary)
     }
 
     /// What the history brought is folded before statuses are compared: else it would count as drift.
     private func fold(into summary: inout Summary) async throws {
-        let projector = Projector(pool: world.pool, log: world.log, metrics: world.metrics)
-        for _ in 0..<world.limits.foldRoundsMax {
+        let projector = Projector(
+            pool: dependencies.pool, log: dependencies.log, metrics: dependencies.metrics)
+        for _ in 0..<dependencies.limits.foldRoundsMax {
             let folded = try await projector.foldOnce()
             summary.folded += folded
             if folded == 0 { return }
         }
     }
 
-    /// A look that shows nothing hands the call back for its next step at once: with the scheduler's growing
+    /// A check that shows nothing hands the call back for its next step at once: with the scheduler's growing
     /// waits, runs that come more often than a wait lasts would postpone that step for ever.
-    private static let afterLook = Backoff(
+    private static let afterCheck = Backoff(
         first: .milliseconds(500), max: .milliseconds(500), factor: 1)
 
     private func settleUnknown(into summary: inout Summary) async throws {
-        let statuses = budget(Self.statusEndpoint)
+        let statuses = permitSource(Self.statusEndpoint)
         let engine = CallEngine(
-            pool: world.pool, environment: world.environment, clock: world.clock,
-            realClock: world.realClock, log: world.log, metrics: world.metrics,
+            pool: dependencies.pool, environment: dependencies.environment,
+            clock: dependencies.clock,
+            realClock: dependencies.realClock, log: dependencies.log, metrics: dependencies.metrics,
             limits: CallEngine.Limits())
         try await engine.followClock()
         let kind = PriceChangeKind(
-            store: world.store, budget: statuses, checkBudget: statuses,
-            policy: CallPolicy(retry: Self.afterLook),
+            store: dependencies.store, permitSource: statuses, checkPermitSource: statuses,
+            policy: CallPolicy(retry: Self.afterCheck),
             halts: BatchHalts(
-                pool: world.pool, clock: world.clock, log: world.log, metrics: world.metrics))
+                pool: dependencies.pool, clock: dependencies.clock,
+                realClock: dependencies.realClock, log: dependencies.log,
+                metrics: dependencies.metrics))
         let unknown = UnknownOutcomes(
             engine: engine, kind: kind,
-            settlement: CallSettlement(pool: world.pool, kind: kind, log: world.log))
-        var looked = UnknownOutcomes<PriceChangeKind>.Summary()
+            settlement: CallSettlement(pool: dependencies.pool, kind: kind, log: dependencies.log))
+        var checked = UnknownOutcomes<PriceChangeKind>.Summary()
         defer {
-            summary.unknownLooked = looked.looked
-            summary.unknownSettled = looked.settled
+            summary.unknownChecked = checked.checked
+            summary.unknownSettled = checked.settled
         }
-        try await unknown.settleAll(into: &looked)
+        try await unknown.settleAll(into: &checked)
     }
 
-    private func lookAtSilent(into summary: inout Summary) async throws {
-        let now = world.clock.nowMilliseconds()
-        let limits = world.limits
-        summary.silent = try await world.pool.withTransaction { connection in
+    private func checkSilent(into summary: inout Summary) async throws {
+        let now = dependencies.clock.nowMilliseconds()
+        let limits = dependencies.limits
+        summary.silent = try await dependencies.pool.withTransaction { connection in
             try StalenessQueries.wantSilent(
                 now: now, margin: limits.silentAfter.milliseconds, limit: limits.silentPerRun,
                 on: connection)
         }
-        let runner = LookRunner(
-            pool: world.pool, store: world.store, budget: budget(Self.statusEndpoint),
-            clock: world.clock, realClock: world.realClock, limits: limits.looks, log: world.log)
-        for reason in [LookQueries.Reason.silent, .legacy] {
-            try await runner.run(LookQueries.List(reason), into: &summary.looks)
+        let runner = StatusCheckRunner(
+            pool: dependencies.pool, store: dependencies.store,
+            permitSource: permitSource(Self.statusEndpoint),
+            clock: dependencies.clock, realClock: dependencies.realClock, limits: limits.checks,
+            log: dependencies.log)
+        for reason in [StatusCheckQueries.Reason.silent, .legacy] {
+            try await runner.run(StatusCheckQueries.List(reason), into: &summary.checks)
         }
-        // Finished looks are kept while they hold further ones back, and then forgotten.
+        // Finished checks are kept while they hold further ones back, and then forgotten.
         let old = now - 2 * limits.silentAfter.milliseconds
-        _ = try await world.pool.withTransaction { connection in
-            for reason in [LookQueries.Reason.silent, .legacy] {
-                _ = try LookQueries.forget(
-                    LookQueries.List(reason), doneBefore: old, limit: limits.silentPerRun,
+        _ = try await dependencies.pool.withTransaction { connection in
+            for reason in [StatusCheckQueries.Reason.silent, .legacy] {
+                _ = try StatusCheckQueries.forget(
+                    StatusCheckQueries.List(reason), doneBefore: old, limit: limits.silentPerRun,
                     on: connection)
             }
         }
     }
 
     private func count(_ summary: Summary) {
-        let metrics = world.metrics
+        let metrics = dependencies.metrics
         metrics.increment("repricer_history_pages_total", by: summary.history.pages)
         metrics.increment("repricer_history_missed_total", by: summary.history.new)
         metrics.increment("repricer_history_refused_total", by: summary.history.refusedCount)
-        for (field, times) in summary.looks.driftFields {
+        for (field, times) in summary.checks.driftFields {
             metrics.increment("repricer_drift_total", labels: ["field": field], by: times)
         }
-        for (outcome, looks) in summary.looks.outcomes {
+        for (outcome, checks) in summary.checks.outcomes {
             metrics.increment(
-                "repricer_status_looks_total", labels: ["outcome": outcome.rawValue], by: looks)
+                "repricer_status_checks_total", labels: ["outcome": outcome.rawValue], by: checks)
         }
     }
 }

@@ -4,7 +4,7 @@ package import ServiceKit
 /// Keeps the gauges of how old what we know is.
 package struct StalenessGauges: Service {
     package let name = "staleness"
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let clock: any WallClock
     private let metrics: Metrics
     private let silentAfter: Duration
@@ -12,7 +12,7 @@ package struct StalenessGauges: Service {
 
     /// - Parameter every: Real time between two readings.
     package init(
-        pool: LedgerPool, clock: any WallClock, metrics: Metrics, silentAfter: Duration,
+        pool: DatabasePool, clock: any WallClock, metrics: Metrics, silentAfter: Duration,
         every: Duration = .seconds(15)
     ) {
         self.pool = pool
@@ -32,7 +32,7 @@ package struct StalenessGauges: Service {
         metrics.describe(
             "repricer_history_lag_seconds",
             "How far behind the notification history is read; absent: it never was.")
-        metrics.describe("repricer_status_looks_open", "Statuses that are still to be read.")
+        metrics.describe("repricer_status_checks_open", "Statuses that are still to be read.")
     }
 
     package func run() async throws {
@@ -66,6 +66,6 @@ package struct StalenessGauges: Service {
         if let through = staleness.historyReadThrough {
             metrics.set("repricer_history_lag_seconds", to: age(through))
         }
-        metrics.set("repricer_status_looks_open", to: Double(staleness.openLooks))
+        metrics.set("repricer_status_checks_open", to: Double(staleness.openChecks))
     }
 }

@@ -9,18 +9,18 @@ package enum StalenessQueries {
         package var historyReadThrough: Int64?
         package var historyWindowStart: Int64?
         package var silentChanges: Int64
-        package var openLooks: Int64
+        package var openChecks: Int64
     }
 
     /// Changes that Apple has and of which nothing was heard by `now - margin`: scheduled ones past their
     /// notice, any past their renewal. The notice moves with the renewal that the change is due at.
     private static func silent(now: Int64, margin: Int64) -> SQL {
         """
-        SELECT original_transaction_id, due_effective_at FROM repricer.price_changes
+        SELECT original_transaction_id, bucket, due_effective_at FROM repricer.price_changes
         WHERE stage IN ('scheduled', 'pending_consent', 'accepted')
             AND due_effective_at <= \(timestamp: now - margin)
         UNION ALL
-        SELECT original_transaction_id, due_effective_at FROM repricer.price_changes
+        SELECT original_transaction_id, bucket, due_effective_at FROM repricer.price_changes
         WHERE stage = 'scheduled' AND forecast_notice_at <= \(timestamp: now - margin)
             AND due_effective_at > \(timestamp: now - margin)
             AND due_effective_at - (forecast_effective_at - forecast_notice_at)
@@ -28,27 +28,27 @@ package enum StalenessQueries {
         """
     }
 
-    /// Asks for a look at subscriptions with a change silent too long, the longest first. One that was looked at
+    /// Asks for a status check of subscriptions with a change silent too long, the longest first. One that was checked
     /// since `now - margin` is left alone until then.
     package static func wantSilent(
         now: Int64, margin: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
         try connection.execute(
             """
-            -- name: wantSilentLooks
-            INSERT INTO repricer.status_looks AS known
-                (original_transaction_id, reason, list_id, requested_at)
-            SELECT s.original_transaction_id, 'silent', '', \(timestamp: now)
+            -- name: wantSilentChecks
+            INSERT INTO repricer.status_checks AS known
+                (original_transaction_id, bucket, reason, list_id, requested_at)
+            SELECT s.original_transaction_id, s.bucket, 'silent', '', \(timestamp: now)
             FROM (\(fragment: silent(now: now, margin: margin))) s
             WHERE NOT EXISTS (
-                SELECT FROM repricer.status_looks l
-                WHERE l.original_transaction_id = s.original_transaction_id
+                SELECT FROM repricer.status_checks l
+                WHERE l.original_transaction_id = s.original_transaction_id AND l.bucket = s.bucket
                     AND l.reason = 'silent' AND l.list_id = ''
                     AND (l.done_at IS NULL OR l.done_at > \(timestamp: now - margin)))
-            GROUP BY s.original_transaction_id
+            GROUP BY s.original_transaction_id, s.bucket
             ORDER BY min(s.due_effective_at), s.original_transaction_id LIMIT \(limit)
-            ON CONFLICT (original_transaction_id, reason, list_id) DO UPDATE
-                SET requested_at = EXCLUDED.requested_at, attempts = 0, next_look_at = NULL,
+            ON CONFLICT (original_transaction_id, reason, list_id, bucket) DO UPDATE
+                SET requested_at = EXCLUDED.requested_at, attempts = 0, next_check_at = NULL,
                     done_at = NULL, outcome = NULL, detail = NULL
                 WHERE known.done_at IS NOT NULL
             """)
@@ -64,7 +64,7 @@ package enum StalenessQueries {
                 (SELECT min(received_at) FROM repricer.inbox WHERE error IS NULL) AS unfolded,
                 h.read_through, h.window_start,
                 (SELECT count(*) FROM (\(fragment: silent(now: now, margin: margin))) s) AS silent,
-                (SELECT count(*) FROM repricer.status_looks WHERE done_at IS NULL) AS looks
+                (SELECT count(*) FROM repricer.status_checks WHERE done_at IS NULL) AS checks
             FROM repricer.history_reading h
             """
         ).one()
@@ -73,6 +73,6 @@ package enum StalenessQueries {
             oldestUnfoldedAt: try row.millisecondsOrNil("unfolded"),
             historyReadThrough: try row.millisecondsOrNil("read_through"),
             historyWindowStart: try row.millisecondsOrNil("window_start"),
-            silentChanges: try row.int64("silent"), openLooks: try row.int64("looks"))
+            silentChanges: try row.int64("silent"), openChecks: try row.int64("checks"))
     }
 }

@@ -3,18 +3,18 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// Loads the state of given ids from the App Store. The ids are kept as wanted looks under the digest of their
+/// Loads the state of given ids from the App Store. The ids are kept as wanted checks under the digest of their
 /// file: the same file again, after a kill, goes on where it stood; after its end it begins anew.
 package struct Synchronizer: Sendable {
     /// Ids of one statement.
     private static let chunk = 5000
 
-    private let pool: LedgerPool
-    private let runner: LookRunner
+    private let pool: DatabasePool
+    private let runner: StatusCheckRunner
     private let clock: any WallClock
 
     package struct Loaded: Hashable, Sendable {
-        package var list: LookQueries.List
+        package var list: StatusCheckQueries.List
         /// Lines that are not blank, the header left out.
         package var lines = 0
         package var faults = 0
@@ -25,7 +25,7 @@ package struct Synchronizer: Sendable {
         package var duplicates: Int64 { Int64(lines) - Int64(faults) - ids }
     }
 
-    package init(pool: LedgerPool, runner: LookRunner, clock: any WallClock) {
+    package init(pool: DatabasePool, runner: StatusCheckRunner, clock: any WallClock) {
         self.pool = pool
         self.runner = runner
         self.clock = clock
@@ -36,11 +36,11 @@ package struct Synchronizer: Sendable {
         _ input: BatchInput, report: (RowFault, Int) -> Void
     ) async throws -> Loaded {
         let digest = try Self.digest(of: input)
-        var loaded = Loaded(list: LookQueries.List(.sync, id: digest))
+        var loaded = Loaded(list: StatusCheckQueries.List(.sync, id: digest))
         let list = loaded.list
         let now = clock.nowMilliseconds()
         var file = IdentifierFile(try input.open(), file: input.path)
-        var chunk: [LookQueries.Wanted] = []
+        var chunk: [StatusCheckQueries.Wanted] = []
         while let line = try file.next() {
             loaded.lines += 1
             switch line {
@@ -48,14 +48,14 @@ package struct Synchronizer: Sendable {
                 loaded.faults += 1
                 report(fault, number)
             case .id(let id, let number):
-                chunk.append(LookQueries.Wanted(id, line: Int64(number)))
+                chunk.append(StatusCheckQueries.Wanted(id, line: Int64(number)))
             }
             if chunk.count == Self.chunk { try await want(&chunk, list, now) }
         }
         try await want(&chunk, list, now)
         let counts = try await pool.withTransaction { connection in
-            _ = try connection.pipeline([LookQueries.freeClaims(of: list)])
-            return try LookQueries.counts(of: list, on: connection)
+            _ = try connection.pipeline([StatusCheckQueries.freeClaims(of: list)])
+            return try StatusCheckQueries.counts(of: list, on: connection)
         }
         loaded.ids = counts.wanted
         loaded.doneBefore = counts.wanted - counts.open
@@ -69,7 +69,7 @@ package struct Synchronizer: Sendable {
     }
 
     private func want(
-        _ chunk: inout [LookQueries.Wanted], _ list: LookQueries.List, _ now: Int64
+        _ chunk: inout [StatusCheckQueries.Wanted], _ list: StatusCheckQueries.List, _ now: Int64
     ) async throws {
         guard !chunk.isEmpty else { return }
         // One id twice in a statement would be an error of it; the first line counts.
@@ -77,34 +77,35 @@ package struct Synchronizer: Sendable {
         let wanted = chunk.filter { seen.insert($0.originalTransactionID).inserted }
         chunk = []
         _ = try await pool.withTransaction { connection in
-            try LookQueries.want(wanted, in: list, at: now, on: connection)
+            try StatusCheckQueries.want(wanted, in: list, at: now, on: connection)
         }
     }
 
-    /// Looks at what is open of the list.
+    /// Checks what is open of the list.
     package func run(
-        _ list: LookQueries.List, into summary: inout LookSummary,
-        progress: (LookSummary) -> Void = { _ in }
+        _ list: StatusCheckQueries.List, into summary: inout StatusCheckSummary,
+        progress: (StatusCheckSummary) -> Void = { _ in }
     ) async throws {
         try await runner.run(list, into: &summary, progress: progress)
     }
 
-    package func counts(of list: LookQueries.List) async throws -> LookQueries.Counts {
+    package func counts(of list: StatusCheckQueries.List) async throws -> StatusCheckQueries.Counts
+    {
         try await pool.withConnection { connection in
-            try await connection.read { try LookQueries.counts(of: list, on: $0) }
+            try await connection.read { try StatusCheckQueries.counts(of: list, on: $0) }
         }
     }
 
     /// Tells of every id that ended without a status, in the order of lines.
     package func forEachProblem(
-        of list: LookQueries.List, _ tell: (LookQueries.Problem) -> Void
+        of list: StatusCheckQueries.List, _ tell: (StatusCheckQueries.Problem) -> Void
     ) async throws {
         var line: Int64 = 0
         while true {
             let after = line
             let problems = try await pool.withConnection { connection in
                 try await connection.read {
-                    try LookQueries.problems(of: list, afterLine: after, limit: 1000, on: $0)
+                    try StatusCheckQueries.problems(of: list, afterLine: after, limit: 1000, on: $0)
                 }
             }
             guard let last = problems.last else { return }
@@ -114,10 +115,10 @@ package struct Synchronizer: Sendable {
     }
 
     /// The list was read and told of: the same file again begins anew.
-    package func forget(_ list: LookQueries.List) async throws {
+    package func forget(_ list: StatusCheckQueries.List) async throws {
         while true {
             let gone = try await pool.withTransaction { connection in
-                try LookQueries.forget(
+                try StatusCheckQueries.forget(
                     list, doneBefore: nil, limit: Self.chunk, on: connection)
             }
             if gone < Self.chunk { return }

@@ -12,7 +12,7 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
     let settlement: CallSettlement<Kind>
 
     struct Summary: Hashable, Sendable {
-        var looked = 0
+        var checked = 0
         var settled = 0
     }
 
@@ -49,7 +49,7 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
             for call in calls {
                 // Each at its own instant; one not checked stays leased, and is due again when that ends.
-                try await kind.checkBudget.takeOne()
+                try await kind.checkPermitSource.takeOne()
                 group.addTask { Attempt(call, await kind.check(call)) }
             }
             return try await group.reduce(into: []) { $0.append($1) }
@@ -65,7 +65,7 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         _ attempt: Attempt<Kind>, into summary: inout Summary
     ) async throws -> ReconcileError? {
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
-        summary.looked += 1
+        summary.checked += 1
         do {
             _ = try await settlement.settle([attempt], now: now, realNow: realNow)
         } catch  where isDataFault(error) {
@@ -77,7 +77,7 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         if isSettled { summary.settled += 1 }
         switch attempt.answer {
         case .throttled(let until, _):
-            try await kind.checkBudget.block(until: until)
+            try await kind.checkPermitSource.block(until: until)
             return nil
         case .refused(let refusal, _) where refusal.meaning == .haltService:
             return .refused(refusal.codeAndName)

@@ -2,62 +2,6 @@ import Pricing
 
 // What people see: names without units, money in the currency's decimals, rates in per cent.
 
-extension ReportName {
-    /// The heading of the report.
-    package var title: String {
-        switch self {
-        case .batchSummary: "Batches"
-        case .priceChange: "Price changes"
-        case .consentFunnel: "Consent funnel"
-        case .revenueImpact: "Revenue impact"
-        case .pendingConsent: "Consent pending"
-        case .upcomingEffective: "Coming into effect"
-        case .dependentCancellation: "Cancelled dependents"
-        case .forecastAccuracy: "Forecast against fact"
-        case .reconciliation: "Reconciliation"
-        case .notificationHealth: "Notifications"
-        case .unknownPart: "Unknown parts"
-        case .renewalExtension: "Renewal-date extensions"
-        }
-    }
-
-    /// One record below the other instead of one a line: many columns, few rows.
-    var isInRecords: Bool { self == .batchSummary }
-
-    /// Columns that a table leaves to CSV and JSON.
-    var hiddenFromPeople: Set<String> {
-        switch self {
-        case .batchSummary: []
-        case .priceChange:
-            [
-                "batch_id", "change_id", "difference_milliunits", "effective_on_or_after",
-                "forecast_reasons", "forecast_threshold_source", "forecast_renewal_at",
-                "forecast_notice_at", "send_after_at", "send_by_at", "due_effective_at", "is_final",
-                "request_reference_id", "sent_at", "scheduled_at", "consent_asked_at",
-                "accepted_at",
-                "ended_at", "state_since_at", "first_charged_at", "dependent_skus",
-            ]
-        case .revenueImpact:
-            [
-                "batch_id", "old_per_period_milliunits", "new_per_period_milliunits",
-                "declined_lost_per_period_milliunits", "cancelled_lost_per_period_milliunits",
-                "dependent_lost_per_period_milliunits", "charged_changes",
-            ]
-        case .dependentCancellation:
-            ["batch_id", "change_id", "requested_by_evidence", "settled_by_evidence"]
-        case .pendingConsent, .upcomingEffective: ["batch_id", "change_id"]
-        case .consentFunnel, .forecastAccuracy, .reconciliation: ["batch_id"]
-        case .notificationHealth, .unknownPart: []
-        case .renewalExtension:
-            [
-                "retry_of", "reason_code", "requested_at", "approved_at", "called_at",
-                "eligible_forecast", "retried", "retried_extended", "renewal_before_at", "code",
-                "storefronts",
-            ]
-        }
-    }
-}
-
 extension ReportColumn {
     var isMoney: Bool { kind == .integer && name.hasSuffix("_milliunits") }
     var isRate: Bool { kind == .integer && name.hasSuffix("_basis_points") }

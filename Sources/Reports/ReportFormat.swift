@@ -4,8 +4,7 @@ import Facts
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
     /// For people: money in the currency's own decimals, the columns that matter.
     case table
-    /// RFC 4180, every column, money in milliunits. Cells are facts, never formulas to be mended:
-    /// ids and names are written as they are, so a spreadsheet should import them as text.
+    /// RFC 4180, every column, money in milliunits. A text that a spreadsheet would run as a formula begins with `'`.
     case csv
     /// One object; every column; `bigint` as a JSON number, money in milliunits.
     case json
@@ -16,58 +15,77 @@ package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
 /// Turns the columns and rows of one report into text, piece by piece. CSV and JSON are written as
 /// the rows come; a table and a page need all rows first.
 package struct ReportRenderer: Sendable {
-    private enum Writer: Sendable {
-        case csv(CSVWriter)
-        case json(JSONRows)
-        case people(ReportFormat)
-    }
-
     private let query: ReportQuery
-    private var writer: Writer
+    private let format: ReportFormat
+    private var json: JSONRows
     private var gathered: ReportTable
 
     package init(_ query: ReportQuery, format: ReportFormat) {
         self.query = query
+        self.format = format
+        json = JSONRows(query)
         gathered = ReportTable(name: query.name, columns: [], rows: [])
-        switch format {
-        case .csv: writer = .csv(CSVWriter())
-        case .json: writer = .json(JSONRows(query))
-        case .table, .html: writer = .people(format)
-        }
     }
 
     /// To be called once, before any rows.
     package mutating func begin(_ columns: [ReportColumn]) -> String {
         gathered.columns = columns
-        switch writer {
-        case .csv(let csv): return csv.header(columns)
-        case .json(let json): return json.opening
-        case .people: return ""
+        return switch format {
+        case .csv: csvLine(columns.map(\.name))
+        case .json: json.opening
+        case .table, .html: ""
         }
     }
 
     package mutating func add(_ rows: [[String?]]) -> String {
-        switch writer {
-        case .csv(let csv): return csv.lines(rows)
-        case .json(var json):
-            defer { writer = .json(json) }
-            return json.objects(rows, columns: gathered.columns)
-        case .people:
+        switch format {
+        case .csv:
+            let areTexts = gathered.columns.map { $0.kind == .text || $0.kind == .list }
+            return rows.map { row in
+                csvLine(zip(row, areTexts).map { $1 ? $0.map(harmlessCell) : $0 })
+            }.joined()
+        case .json: return json.objects(rows, columns: gathered.columns)
+        case .table, .html:
             gathered.rows += rows
             return ""
         }
     }
 
-    package mutating func end() -> String {
-        switch writer {
+    package func end() -> String {
+        switch format {
         case .csv: ""
-        case .json(let json): json.closing
-        case .people(let format):
-            format == .html
-                ? htmlPage(title: gathered.name.title, asOf: query.asOf, tables: [gathered])
-                : TextTable(gathered).text
+        case .json: json.closing
+        case .table: gathered.text
+        case .html: htmlPage(title: gathered.name.title, asOf: query.asOf, tables: [gathered])
         }
     }
+}
+
+/// RFC 4180: CRLF, quotes only where needed. NULL is an empty cell, an empty text is `""`.
+private func csvLine(_ cells: [String?]) -> String {
+    cells.map { $0.map(csvField) ?? "" }.joined(separator: ",") + "\r\n"
+}
+
+/// A name is whatever somebody typed; opened in a spreadsheet it must stay a name.
+private func harmlessCell(_ cell: String) -> String {
+    guard let first = cell.unicodeScalars.first, "=+-@\t\r".unicodeScalars.contains(first) else {
+        return cell
+    }
+    return "'" + cell
+}
+
+private func csvField(_ cell: String) -> String {
+    let needsQuotes =
+        cell.isEmpty || cell.hasPrefix(" ") || cell.hasSuffix(" ")
+        || cell.unicodeScalars.contains { "\",\r\n".unicodeScalars.contains($0) }
+    guard needsQuotes else { return cell }
+    // By scalars: a quote before a combining mark is part of another Character.
+    var quoted = "\"".unicodeScalars
+    for scalar in cell.unicodeScalars {
+        if scalar == "\"" { quoted.append(scalar) }
+        quoted.append(scalar)
+    }
+    return String(quoted) + "\""
 }
 
 /// A report read as a whole: for people, who do not read a million rows.
@@ -76,12 +94,6 @@ package struct ReportTable: Hashable, Sendable {
     package var columns: [ReportColumn]
     /// Cells in the order of `columns`; nil for NULL.
     package var rows: [[String?]]
-
-    package init(name: ReportName, columns: [ReportColumn], rows: [[String?]]) {
-        self.name = name
-        self.columns = columns
-        self.rows = rows
-    }
 
     /// The cell of a column, or nil: NULL, or no such column.
     package func cell(_ row: [String?], _ column: String) -> String? {

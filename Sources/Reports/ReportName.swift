@@ -20,29 +20,75 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     }
 
     /// Whether the rows belong to batches, so that one batch can be asked for.
-    package var hasBatches: Bool {
-        self != .notificationHealth && self != .unknownPart && self != .renewalExtension
-    }
-
+    package var hasBatches: Bool { face.hasBatches }
+    /// The heading of the report.
+    package var title: String { face.title }
     /// The order of the rows: total, so that the same facts print the same report.
-    var order: String {
+    var order: String { face.order }
+    /// Columns that a table leaves to CSV and JSON.
+    var hiddenFromPeople: Set<String> { face.hidden }
+    /// One record below the other instead of one a line: many columns, few rows.
+    var isInRecords: Bool { self == .batchSummary }
+
+    private typealias Face = (
+        title: String, order: String, hidden: Set<String>, hasBatches: Bool
+    )
+
+    private var face: Face {
+        let change = "original_transaction_id, change_id"
         switch self {
-        case .batchSummary: "submitted_at, batch_id"
-        case .priceChange: "batch_id, line, original_transaction_id, change_id"
-        case .consentFunnel: "batch_name, batch_id, direction DESC, forecast_consent DESC"
-        case .revenueImpact: "batch_name, batch_id, currency, storefront, period"
-        case .pendingConsent: "consent_due_at, original_transaction_id, change_id"
-        case .upcomingEffective: "due_effective_at, original_transaction_id, change_id"
+        case .batchSummary: return ("Batches", "submitted_at, batch_id", [], true)
+        case .priceChange:
+            let hidden: Set = [
+                "batch_id", "change_id", "difference_milliunits", "effective_on_or_after",
+                "forecast_reasons", "forecast_threshold_source", "forecast_renewal_at",
+                "forecast_notice_at", "send_after_at", "send_by_at", "due_effective_at", "is_final",
+                "request_reference_id", "sent_at", "scheduled_at", "consent_asked_at",
+                "accepted_at", "ended_at", "state_since_at", "first_charged_at", "dependent_skus",
+            ]
+            return ("Price changes", "batch_id, line, \(change)", hidden, true)
+        case .consentFunnel:
+            let order = "batch_name, batch_id, direction DESC, forecast_consent DESC"
+            return ("Consent funnel", order, ["batch_id"], true)
+        case .revenueImpact:
+            let hidden: Set = [
+                "batch_id", "old_per_period_milliunits", "new_per_period_milliunits",
+                "declined_lost_per_period_milliunits", "cancelled_lost_per_period_milliunits",
+                "dependent_lost_per_period_milliunits", "charged_changes",
+            ]
+            let order = "batch_name, batch_id, currency, storefront, period"
+            return ("Revenue impact", order, hidden, true)
+        case .pendingConsent:
+            return (
+                "Consent pending", "consent_due_at, \(change)", ["batch_id", "change_id"], true
+            )
+        case .upcomingEffective:
+            return (
+                "Coming into effect", "due_effective_at, \(change)", ["batch_id", "change_id"], true
+            )
         case .dependentCancellation:
-            "requested_at, original_transaction_id, change_id, dependent_sku"
+            return (
+                "Cancelled dependents", "requested_at, \(change), dependent_sku",
+                ["batch_id", "change_id", "requested_by_evidence", "settled_by_evidence"], true
+            )
         case .forecastAccuracy:
-            "batch_name, batch_id, forecast_consent, came_consent, direction, "
+            let order =
+                "batch_name, batch_id, forecast_consent, came_consent, direction, "
                 + "forecast_threshold_source, forecast_reasons"
-        case .reconciliation: "batch_name NULLS LAST, batch_id, check_name"
-        case .notificationHealth: "type, subtype"
-        case .unknownPart: "kind, name"
+            return ("Forecast against fact", order, ["batch_id"], true)
+        case .reconciliation:
+            let order = "batch_name NULLS LAST, batch_id, check_name"
+            return ("Reconciliation", order, ["batch_id"], true)
+        case .notificationHealth: return ("Notifications", "type, subtype", [], false)
+        case .unknownPart: return ("Unknown parts", "kind, name", [], false)
         case .renewalExtension:
-            "requested_at, kind, extension_id, original_transaction_id"
+            let hidden: Set = [
+                "retry_of", "reason_code", "requested_at", "approved_at", "called_at",
+                "eligible_forecast", "retried", "retried_extended", "renewal_before_at", "code",
+                "storefronts",
+            ]
+            let order = "requested_at, kind, extension_id, original_transaction_id"
+            return ("Renewal-date extensions", order, hidden, false)
         }
     }
 }
@@ -67,12 +113,6 @@ package struct ReportColumn: Hashable, Sendable {
     package let kind: Kind
     /// The database's own comment on the column.
     package let meaning: String
-
-    package init(name: String, kind: Kind, meaning: String) {
-        self.name = name
-        self.kind = kind
-        self.meaning = meaning
-    }
 }
 
 /// What to read of a report.

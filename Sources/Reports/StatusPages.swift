@@ -3,6 +3,9 @@ package import ServiceKit
 
 /// The read-only pages: the reports of schema `report`, as HTML.
 package struct StatusPages: Sendable {
+    private static let indexReports: [ReportName] = [
+        .batchSummary, .reconciliation, .notificationHealth, .unknownPart,
+    ]
     /// What `/batches/ID` shows; the row-by-row reports are the CLI's.
     private static let batchReports: [ReportName] = [
         .batchSummary, .consentFunnel, .revenueImpact, .forecastAccuracy, .reconciliation,
@@ -22,19 +25,11 @@ package struct StatusPages: Sendable {
     package func page(
         at segments: ArraySlice<String>
     ) -> (route: String, answer: @Sendable () async -> HTTPResponse)? {
-        guard let first = segments.first else { return ("index", { await index() }) }
+        guard let first = segments.first else {
+            return ("index", { await page("repricer", Self.indexReports, batchID: nil) })
+        }
         guard first == "batches", segments.count == 2, let id = segments.last else { return nil }
-        return ("batch", { await batch(id) })
-    }
-
-    private func index() async -> HTTPResponse {
-        await page(
-            "repricer", [.batchSummary, .reconciliation, .notificationHealth, .unknownPart],
-            batchID: nil)
-    }
-
-    private func batch(_ batchID: String) async -> HTTPResponse {
-        await page("Batch", Self.batchReports, batchID: batchID)
+        return ("batch", { await page("Batch", Self.batchReports, batchID: id) })
     }
 
     private func page(_ title: String, _ names: [ReportName], batchID: String?) async

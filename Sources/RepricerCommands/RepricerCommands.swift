@@ -21,31 +21,31 @@ package enum RepricerCommands {
     ]
 
     /// Runs one command line (without the program's name) and returns the process's exit code.
-    package static func main(_ arguments: [String], world: World) async -> Int32 {
-        await run(arguments, world: world).rawValue
+    package static func main(_ arguments: [String], dependencies: Dependencies) async -> Int32 {
+        await run(arguments, dependencies: dependencies).rawValue
     }
 
-    /// The program: the process's own arguments and world.
+    /// The program: the process's own arguments and dependencies.
     package static func main() async -> Int32 {
         // A reader that goes away is an error of one write, not the end of the service.
         Signals.ignoreBrokenPipes()
-        return await main(Array(CommandLine.arguments.dropFirst()), world: .live())
+        return await main(Array(CommandLine.arguments.dropFirst()), dependencies: .live())
     }
 
-    static func run(_ arguments: [String], world: World) async -> ExitCode {
+    static func run(_ arguments: [String], dependencies: Dependencies) async -> ExitCode {
         var parser = ArgumentParser(commands: all, arguments: arguments)
         do {
             switch try parser.parse() {
             case .help(let path):
-                try world.output.write(helpText(path))
+                try dependencies.output.write(helpText(path))
                 return .done
             case .run(let command, let parsed):
-                return await run(command, Invocation(arguments: parsed, world: world))
+                return await run(command, Invocation(arguments: parsed, dependencies: dependencies))
             }
         } catch let fault as ArgumentParser.Fault {
-            return report(fault.error, of: fault.command, world: world)
+            return report(fault.error, of: fault.command, dependencies: dependencies)
         } catch {
-            return explain(error, world: world)
+            return explain(error, dependencies: dependencies)
         }
     }
 
@@ -53,19 +53,19 @@ package enum RepricerCommands {
         do {
             return try await command.run(invocation)
         } catch let error as UsageError {
-            return report(error, of: command, world: invocation.world)
+            return report(error, of: command, dependencies: invocation.dependencies)
         } catch {
-            return explain(error, world: invocation.world)
+            return explain(error, dependencies: invocation.dependencies)
         }
     }
 
     private static func report(
-        _ error: UsageError, of command: Command?, world: World
+        _ error: UsageError, of command: Command?, dependencies: Dependencies
     ) -> ExitCode {
         let name = command.map { "\($0.name): " } ?? ""
-        world.say(name + error.message)
+        dependencies.say(name + error.message)
         let usage = command.map(HelpText.usage(of:)) ?? "repricer COMMAND [ARGUMENT...]"
-        world.sayPlainly("usage: \(usage)\n")
+        dependencies.sayPlainly("usage: \(usage)\n")
         return .usage
     }
 

@@ -1,5 +1,4 @@
 import Glibc
-import Synchronization
 
 /// The only source of "now": everything that decides takes the instant as a parameter instead.
 package protocol WallClock: Sendable {
@@ -21,27 +20,6 @@ package struct SystemClock: WallClock {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
-    }
-}
-
-/// A clock that stands still until a test moves it.
-package final class ManualClock: WallClock {
-    private let milliseconds: Mutex<Int64>
-
-    package init(_ milliseconds: Int64) {
-        self.milliseconds = Mutex(milliseconds)
-    }
-
-    package func nowMilliseconds() -> Int64 {
-        milliseconds.withLock { $0 }
-    }
-
-    package func set(_ newValue: Int64) {
-        milliseconds.withLock { $0 = newValue }
-    }
-
-    package func advance(by interval: Duration) {
-        milliseconds.withLock { $0 = $0.addingClamped(interval.milliseconds) }
     }
 }
 

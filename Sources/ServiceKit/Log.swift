@@ -3,20 +3,12 @@ import Synchronization
 
 /// Writes one logfmt line an event: `time=… level=info component=… message="…" key=value`.
 package struct Log: Sendable {
-    package enum Level: String, Sendable, Comparable, CaseIterable {
-        case debug, info, notice, warning, error
+    package enum Level: Int, Sendable, Comparable {
+        case info, notice, warning, error
 
-        private var rank: Int {
-            switch self {
-            case .debug: 0
-            case .info: 1
-            case .notice: 2
-            case .warning: 3
-            case .error: 4
-            }
+        package static func < (left: Level, right: Level) -> Bool {
+            left.rawValue < right.rawValue
         }
-
-        package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
     }
 
     /// Receives each finished line, without its line end.
@@ -46,13 +38,6 @@ package struct Log: Sendable {
         Log(component: component, level: level, clock: clock, sink: sink)
     }
 
-    /// Drops every line: for tests and for callers that want silence.
-    package static let silent = Log(component: "silent", level: .error, sink: { _ in })
-
-    package func debug(_ message: String, _ fields: KeyValuePairs<String, String> = [:]) {
-        write(.debug, message, fields)
-    }
-
     package func info(_ message: String, _ fields: KeyValuePairs<String, String> = [:]) {
         write(.info, message, fields)
     }
@@ -73,7 +58,7 @@ package struct Log: Sendable {
         _ level: Level, _ message: String, _ fields: KeyValuePairs<String, String>
     ) {
         guard level >= self.level else { return }
-        var line = "time=\(RFC3339.format(clock.nowMilliseconds())) level=\(level.rawValue)"
+        var line = "time=\(RFC3339.format(clock.nowMilliseconds())) level=\(level)"
         line += " component=\(Self.quoted(component)) message=\(Self.quoted(message))"
         for (key, value) in fields { line += " \(key)=\(Self.quoted(value))" }
         sink(line)

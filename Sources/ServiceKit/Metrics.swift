@@ -84,21 +84,26 @@ package final class Metrics: Sendable {
         state.withLock { $0.helps[name] = line }
     }
 
-    /// The counter of that name and those labels, to be kept by who counts often. It exists from now on.
+    /// The counter of that name and those labels, to be kept by who counts often. It exists from now on; one series too
+    /// many is counted and leads nowhere.
     package func counter(_ name: String, labels: [String: String] = [:]) -> Counter {
-        series(name, labels, Counter()) { value in
-            if case .counter(let counter) = value { counter } else { nil }
-        } wrap: {
-            .counter($0)
+        let key = Self.labelText(labels)
+        return state.withLock { state in
+            if case .counter(let known)? = state.families[name]?[key] { return known }
+            let fresh = Counter()
+            state.put(.counter(fresh), name, key)
+            return fresh
         }
     }
 
-    /// The histogram of that name and those labels, to be kept by who measures often. It exists from now on.
+    /// The histogram of that name and those labels, to be kept by who measures often; else as a counter.
     package func timing(_ name: String, labels: [String: String] = [:]) -> Timing {
-        series(name, labels, Timing()) { value in
-            if case .timing(let timing) = value { timing } else { nil }
-        } wrap: {
-            .timing($0)
+        let key = Self.labelText(labels)
+        return state.withLock { state in
+            if case .timing(let known)? = state.families[name]?[key] { return known }
+            let fresh = Timing()
+            state.put(.timing(fresh), name, key)
+            return fresh
         }
     }
 
@@ -111,25 +116,6 @@ package final class Metrics: Sendable {
     package func set(_ name: String, labels: [String: String] = [:], to value: Double) {
         let key = Self.labelText(labels)
         state.withLock { $0.put(.gauge(value), name, key) }
-    }
-
-    /// Adds one timing to a histogram.
-    package func observe(_ name: String, labels: [String: String] = [:], seconds: Double) {
-        timing(name, labels: labels).observe(seconds: seconds)
-    }
-
-    /// What exists, else `fresh`, which then does; one series too many is counted and leads nowhere.
-    private func series<Series: Sendable>(
-        _ name: String, _ labels: [String: String], _ fresh: @autoclosure () -> Series,
-        _ unwrap: (Value) -> Series?, wrap: (Series) -> Value
-    ) -> Series {
-        let key = Self.labelText(labels)
-        return state.withLock { state in
-            if let known = state.families[name]?[key].flatMap(unwrap) { return known }
-            let series = fresh()
-            state.put(wrap(series), name, key)
-            return series
-        }
     }
 
     /// The whole registry as Prometheus text, in a stable order.

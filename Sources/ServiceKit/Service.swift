@@ -63,19 +63,6 @@ package struct ServiceGroup: Sendable {
         }
     }
 
-    /// The same, stopped by a signal: see `Signals.terminations()`.
-    package func run(until signals: AsyncStream<Int32>) async throws {
-        let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
-        let relay = Task {
-            for await signal in signals {
-                log.notice("stopping on a signal", ["signal": "\(signal)"])
-                continuation.yield()
-            }
-        }
-        defer { relay.cancel() }
-        try await run(until: stop)
-    }
-
     private enum Event: Sendable {
         case stopRequested
         case ended(index: Int, error: (any Error)?)

@@ -4,10 +4,13 @@ import HTTP
 import JOSE
 import Pricing
 import ServiceKit
+import TestSupport
 import Testing
 
 @Suite struct AppStoreClientTests {
-    private func change(_ answer: ScriptedHTTP.Answer) async throws -> CallOutcome<SignedAnswer> {
+    private func change(_ answer: ScriptedHTTP.Answer) async throws -> CallOutcome<
+        SubscriptionEvent
+    > {
         try await AppStoreClient.make(ScriptedHTTP(answer))
             .changePrice(transactionID: subscription, request: .example())
     }
@@ -76,15 +79,15 @@ import Testing
             return
         }
         #expect(raw.status == 200)
-        #expect(value.event.source == .response)
-        #expect(value.event.type == nil)
+        #expect(value.source == .response)
+        #expect(value.type == nil)
         #expect(
-            try value.event.key.evidenceID
+            try value.key.evidenceID
                 == PriceChangeCall.example().requestInfo.requestReferenceId)
-        #expect(value.event.key.signedAt == Instant(milliseconds: signingTime + 1))
-        #expect(value.event.originalTransactionID == subscription)
-        #expect(value.event.renewal?.items?.first?.increaseStatus == "PENDING")
-        #expect(value.event.transaction?.items.count == 2)
+        #expect(value.key.signedAt == Instant(milliseconds: signingTime + 1))
+        #expect(value.originalTransactionID == subscription)
+        #expect(value.renewal?.items?.first?.increaseStatus == "PENDING")
+        #expect(value.transaction?.items.count == 2)
     }
 
     @Test func changePrice_whenAnswerIsUnusable_hasAnUnknownOutcome() async throws {
@@ -205,7 +208,7 @@ import Testing
         let http = ScriptedHTTP(good, refusal(401, 4_010_000), good)
         let clock = ManualClock(signingTime)
         let client = try AppStoreClient.make(http, clock: clock)
-        func call() async throws -> CallOutcome<SignedAnswer> {
+        func call() async throws -> CallOutcome<SubscriptionEvent> {
             try await client.changePrice(transactionID: subscription, request: .example())
         }
 

@@ -1,6 +1,8 @@
 import AppStore
 import Foundation
 import JOSE
+import Pricing
+import SandboxStore
 
 /// 2026-01-05T00:00:00Z.
 let signingTime: Int64 = 1_767_571_200_000
@@ -27,7 +29,7 @@ enum Fixture {
     }
 
     static func notifications(
-        _ environment: AppStoreEnvironment = .sandbox, appAppleID: Int64? = nil
+        _ environment: StoreEnvironment = .sandbox, appAppleID: Int64? = nil
     ) throws -> NotificationVerifier {
         try NotificationVerifier(
             verifier: verifier(), bundleID: bundle, appAppleID: appAppleID,
@@ -122,7 +124,7 @@ extension NotificationVerifier {
             return "ok"
         } catch {
             switch error {
-            case .malformed: return "400 \(error.code)"
+            case .malformed, .otherStatement: return "400 \(error.code)"
             case .refused: return "403 \(error.code)"
             }
         }

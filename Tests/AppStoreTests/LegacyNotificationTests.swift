@@ -1,6 +1,7 @@
 import AppStore
-import Pricing
 import Testing
+
+@testable import Pricing
 
 @Suite struct LegacyNotificationTests {
     static let secret = "0123456789abcdef0123456789abcdef"

@@ -106,7 +106,7 @@ import Testing
 
     @Test func invalidRequest_isFinalOnAFirstTryAndLookedAtOnARetry() {
         #expect(APIErrorCode.invalidRequest.disposition(onRetry: false) == .reject)
-        #expect(APIErrorCode.invalidRequest.disposition(onRetry: true) == .look)
+        #expect(APIErrorCode.invalidRequest.disposition(onRetry: true) == .checkStatus)
         #expect(APIErrorCode.invalidRequest.description == "invalid_request")
     }
 }

@@ -4,6 +4,7 @@ import HTTP
 import JOSE
 import ServiceKit
 import Synchronization
+import TestSupport
 
 /// Answers with a script, the last entry for ever, and keeps what was sent.
 final class ScriptedHTTP: HTTPSending {
@@ -19,6 +20,8 @@ final class ScriptedHTTP: HTTPSending {
 
     var sent: [HTTPRequest] { log.withLock { $0 } }
     var leavingBefore: [ContinuousClock.Instant] { bounds.withLock { $0 } }
+
+    func prepare(_ count: Int) async {}
 
     func send(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?

@@ -1,8 +1,9 @@
-import AppStore
 import Foundation
 import HTTP
 import Pricing
 import Testing
+
+@testable import AppStore
 
 /// Extensions and test notifications, of the App Store Server API.
 @Suite struct ServerCallTests {

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct StatusTests {
     private func statuses(_ last: [JSON]) async throws -> (
-        CallOutcome<[SignedAnswer]>, HTTPRequest?
+        CallOutcome<[SubscriptionEvent]>, HTTPRequest?
     ) {
         let group: JSON = ["subscriptionGroupIdentifier": "1", "lastTransactions": last]
         let body = try Fixture.bytes(["environment": "Sandbox", "data": [group]] as JSON)
@@ -34,11 +34,11 @@ import Testing
         }
         #expect(request?.method == "GET")
         #expect(request?.target == "/inApps/v1/subscriptions/\(subscription)")
-        #expect(readings.map(\.event.originalTransactionID) == [subscription, "77"])
-        #expect(readings.map(\.event.status) == [1, 4])
-        #expect(readings.allSatisfy { $0.event.source == .status })
-        #expect(readings.allSatisfy { $0.event.key.evidenceID.hasPrefix("status:") })
-        #expect(Set(readings.map(\.event.key.evidenceID)).count == 2)
+        #expect(readings.map(\.originalTransactionID) == [subscription, "77"])
+        #expect(readings.map(\.status) == [1, 4])
+        #expect(readings.allSatisfy { $0.source == .status })
+        #expect(readings.allSatisfy { $0.key.evidenceID.hasPrefix("status:") })
+        #expect(Set(readings.map(\.key.evidenceID)).count == 2)
     }
 
     @Test func statuses_whenReadTwice_haveTheSameEvidence() async throws {

@@ -2,6 +2,8 @@ import AppStore
 import Foundation
 import HTTP
 import JOSE
+import Pricing
+import SandboxStore
 import ServiceKit
 import Testing
 
@@ -26,7 +28,7 @@ import Testing
         let outcomes = try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await server.run() }
             defer { group.cancelAll() }
-            var outcomes: [CallOutcome<SignedAnswer>] = []
+            var outcomes: [CallOutcome<SubscriptionEvent>] = []
             for (host, file) in [("127.0.0.1", path), ("localhost", path), ("127.0.0.1", nil)] {
                 let http = try HTTPClient(baseURL: "https://\(host):\(port)", extraCAFile: file)
                 outcomes.append(

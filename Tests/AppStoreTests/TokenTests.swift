@@ -1,7 +1,9 @@
 import AppStore
 import Foundation
 import JOSE
+import SandboxStore
 import ServiceKit
+import TestSupport
 import Testing
 
 @Suite struct BearerTokenTests {
@@ -62,55 +64,5 @@ import Testing
         clock.advance(by: .seconds(60))
         #expect(token.invalidate(old))
         #expect(try token.current() != old)
-    }
-}
-
-@Suite struct KeyFileTests {
-    private func code(_ content: String?, mode: Int = 0o600) throws -> KeyFileError.Code? {
-        let path = FileManager.default.temporaryDirectory.path + "/key-\(UUID().uuidString).p8"
-        defer { try? FileManager.default.removeItem(atPath: path) }
-        if let content {
-            let attributes: [FileAttributeKey: Any] = [.posixPermissions: mode]
-            #expect(
-                FileManager.default.createFile(
-                    atPath: path, contents: Data(content.utf8), attributes: attributes))
-        }
-        do {
-            _ = try KeyFile.load(path)
-            return nil
-        } catch {
-            #expect(error.description.contains(path))
-            return error.code
-        }
-    }
-
-    @Test func load_whenUsable_returnsTheKey() throws {
-        let pem = try ES256PrivateKey.generate().pem()
-
-        #expect(try code(pem) == nil)
-        #expect(try code(pem, mode: 0o400) == nil)
-    }
-
-    @Test(arguments: [0o644, 0o640, 0o604, 0o620, 0o602, 0o666])
-    func load_whenOpenToOthers_isRefused(mode: Int) throws {
-        #expect(try code(ES256PrivateKey.generate().pem(), mode: mode) == .exposed)
-    }
-
-    @Test func load_whenUnusable_saysWhy() throws {
-        let p384 = """
-            -----BEGIN PRIVATE KEY-----
-            MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDDKWTYEc8vXuUH1eqEC
-            T+A3SUN65+w8UD61wWioZWhXlXGBeR9XaDL//R2nbjYVWw+hZANiAASYDtGnMCHI
-            Ecs9r4rRDYp6HvYIEHKZeWyIECuslICFKkrJvC/z6bKhtQS/idbkdZrkUlUF2uR5
-            itjQJvOwQMvwO3g/I8eceOV1JaPFxsM0KALjn6m6FOEfKmwXzlTM/GU=
-            -----END PRIVATE KEY-----
-            """
-
-        #expect(try code(nil) == .missing)
-        #expect(try code("nonsense") == .notAKey)
-        #expect(try code(String(repeating: "a", count: 70_000)) == .notAKey)
-        #expect(try code(p384) == .notP256)
-        #expect(throws: KeyFileError.self) { try KeyFile.load("/") }
-        #expect(throws: KeyFileError.self) { try KeyFile.load("") }
     }
 }

@@ -272,7 +272,7 @@ enum FieldTable {
 
     private static func summary(_ wire: WireNotification) -> ExtensionSummary? {
         NotificationParts(
-            payload: [], rawSignedPayload: "", wire: wire, transaction: .absent, renewal: .absent
+            payload: [], wire: wire, transaction: .absent, renewal: .absent
         ).notification(receivedAt: Instant(milliseconds: 0)).summary
     }
 

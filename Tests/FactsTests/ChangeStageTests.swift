@@ -8,12 +8,12 @@ import Testing
         INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count,
             submitted_at)
         VALUES ('00000000-0000-7000-8000-000000000001', 'b', 'c', 'p', '2026-01-01Z', 1, '2026-01-01Z');
-        INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+        INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
             direction, currency, storefront, period, current_price_milliunits, new_price_milliunits,
             forecast_consent, forecast_effective_at, send_by, due_effective_at, state_since, state, sent_at,
             request_reference_id)
-        VALUES ('1', '00000000-0000-7000-8000-000000000002', '00000000-0000-7000-8000-000000000001', 2,
-            'A', 'increase', 'USD', 'USA', 'P1M', 1, 2, 'required', '2026-02-01Z', '2026-01-31Z',
+        VALUES ('1', repricer.bucket_of('1'), '00000000-0000-7000-8000-000000000002',
+            '00000000-0000-7000-8000-000000000001', 2, 'A', 'increase', 'USD', 'USA', 'P1M', 1, 2, 'required', '2026-02-01Z', '2026-01-31Z',
             '2026-02-01Z', '2026-01-01Z', 'sending', '2026-01-02Z',
             '00000000-0000-7000-8000-000000000003');
         """
@@ -28,10 +28,10 @@ import Testing
         let again = await #expect(throws: PostgresError.self) {
             try await connection.script(
                 """
-                INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+                INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
                     direction, currency, storefront, period, current_price_milliunits, new_price_milliunits,
                     forecast_consent, forecast_effective_at, send_by, due_effective_at, state_since)
-                SELECT original_transaction_id, '00000000-0000-7000-8000-000000000009', batch_id, 3, sku,
+                SELECT original_transaction_id, bucket, '00000000-0000-7000-8000-000000000009', batch_id, 3, sku,
                     direction, currency, storefront, period, current_price_milliunits, new_price_milliunits,
                     forecast_consent, forecast_effective_at, send_by, due_effective_at, state_since
                 FROM repricer.price_changes

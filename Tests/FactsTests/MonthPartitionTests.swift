@@ -43,8 +43,8 @@ import Testing
             let lines = try await connection.execute(
                 """
                 INSERT INTO repricer.price_change_history
-                    (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
-                VALUES ('1', '00000000-0000-7000-8000-000000000001', \(timestamp: milliseconds),
+                    (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
+                VALUES ('1', repricer.bucket_of('1'), '00000000-0000-7000-8000-000000000001', \(timestamp: milliseconds),
                     'queued', 'judgement', \(name))
                 ON CONFLICT DO NOTHING
                 """)

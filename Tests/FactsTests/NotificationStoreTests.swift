@@ -261,31 +261,6 @@ import Testing
         #expect(try await Self.count("notifications") == 2)
     }
 
-    @Test func stored_ofAPeriod_givesEachOnceInPages() async throws {
-        try await Self.withStore { store in
-            for (offset, ids) in [["e", "a"], ["d", "b"], ["c"]].enumerated() {
-                _ = try await store.storeArrivals(
-                    ids.map { Self.arrival($0) }, receivedAt: Self.receivedAt + Int64(offset))
-            }
-        }
-        let connection = try await TestDatabase.connect()
-
-        var pages: [[String]] = []
-        while pages.count < 5 {
-            let after = pages.last?.last
-            let page = try await connection.read { connection in
-                try EvidenceQueries.stored(
-                    since: Self.receivedAt, until: Self.receivedAt + 2, after: after, limit: 3,
-                    on: connection)
-            }
-            if page.isEmpty { break }
-            pages.append(page.map(\.notificationUUID))
-        }
-
-        #expect(pages == [["a", "b", "d"], ["e"]])
-        await connection.close()
-    }
-
     @Test func storeArrivals_whenPartsAreUnknown_keepsThemByName() async throws {
         var odd = Self.arrival("odd", understood: false)
         odd.unknown = ["type:NEW", "value:a=b'\"{},\\c", "field:ü"]

@@ -183,14 +183,14 @@ import Testing
         await pool.close()
     }
 
-    private static func pool(size: Int) async throws -> LedgerPool {
-        LedgerPool(
+    private static func pool(size: Int) async throws -> DatabasePool {
+        DatabasePool(
             conninfo: try await TestDatabase.login("service", memberOf: ["repricer_service"]),
             applicationName: "rates", size: size)
     }
 
     private static func lease(
-        _ rate: CallRate, _ wanted: Int, missed: [Int64] = [], at now: Int64?, of pool: LedgerPool
+        _ rate: CallRate, _ wanted: Int, missed: [Int64] = [], at now: Int64?, of pool: DatabasePool
     ) async throws -> RateQueries.Lease {
         try await pool.withConnection { connection in
             try await connection.read {
@@ -201,10 +201,10 @@ import Testing
     }
 
     private static func giveBack(
-        _ rate: CallRate, _ lease: RateQueries.Lease, used: Int, of pool: LedgerPool
+        _ rate: CallRate, _ lease: RateQueries.Lease, used: Int, of pool: DatabasePool
     ) async throws {
         _ = try await pool.withConnection {
-            try await $0.pipeline([RateQueries.giveBack(rate, lease, used: used)])
+            try await $0.pipeline([RateQueries.returnUnused(rate, lease, used: used)])
         }
     }
 

@@ -27,9 +27,7 @@ import Testing
     ) async throws {
         try await connection.transaction { connection in
             try RuleQueries.add(
-                rules,
-                as: RuleQueries.NewImport(
-                    revision: revision, importedAt: 0, file: "rules.csv", contentSHA256: "00"),
+                rules, as: revision, file: "rules.csv", contentSHA256: "00", at: 0,
                 on: connection)
         }
     }

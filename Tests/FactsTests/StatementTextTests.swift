@@ -1,9 +1,9 @@
 import FoldStories
 import JSON
-import Pricing
 import Testing
 
 @testable import Facts
+@testable import Pricing
 
 @Suite struct StatementTextTests {
     private func node(_ text: String) throws -> JSONNode {

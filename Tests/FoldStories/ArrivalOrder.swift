@@ -50,9 +50,14 @@ package struct StoredSubscription: Sendable {
         for change in fold.moved {
             guard let newest = newestLines(of: change.changeID),
                 !newest.states.contains(change.progress.state), let state = newest.states.first,
-                let line = SubscriptionFold.correction(
-                    of: change, newest: state, at: newest.at, by: latest)
+                var line = history.first(where: { $0.changeID == change.changeID })
             else { continue }
+            // As the write of a fold does: the newest line of a change is always its state.
+            line.state = change.progress.state
+            line.at = newest.at.advanced(by: 1)
+            line.evidenceKind = latest.source
+            line.evidenceID = latest.key.evidenceID
+            line.reason = SubscriptionFold.correctionReason + state.rawValue
             history.insert(line)
         }
     }

@@ -47,7 +47,7 @@ private struct Teller {
     private var givesUp: StoryRandom?
     var now = Instant(milliseconds: 1_772_323_200_000)
     var items: [Item] = []
-    var charged: [TransactionStatement.Item] = []
+    var charged: [StatementItem] = []
     var purchasedAt: Instant
     var expiresAt: Instant
     var periods = 0
@@ -83,9 +83,11 @@ private struct Teller {
     mutating func charge() {
         for index in items.indices { items[index].chargedAs = items[index].sku }
         charged = items.filter(\.renews).map {
-            TransactionStatement.Item(
-                sku: $0.sku, price: $0.price, offerPrice: $0.offerPeriods > 0 ? 490 : nil,
-                offerPeriod: $0.offerPeriods > 0 ? "P1M" : nil)
+            var item = StatementItem(sku: $0.sku)
+            item.price = $0.price
+            item.offerPrice = $0.offerPeriods > 0 ? 490 : nil
+            item.offerPeriod = $0.offerPeriods > 0 ? "P1M" : nil
+            return item
         }
     }
 
@@ -97,14 +99,17 @@ private struct Teller {
         if !random.chance(15) { now = now.advanced(by: Int64(random.pick(1...100_000))) }
         if isPurchase { purchasedAt = now }
         let omits = random.pick(0...19)
-        events.append(
-            SubscriptionEvent(
-                key: .init(
-                    signedAt: now,
-                    evidenceID: evidenceID ?? "\(id)-\(random.next() % 1_000_000)-\(events.count)"),
-                source: source, originalTransactionID: id, type: type, subtype: subtype,
-                status: omits == 0 ? nil : status, transaction: omits == 1 ? nil : transaction,
-                renewal: omits == 2 ? nil : renewal))
+        var event = SubscriptionEvent(
+            key: .init(
+                signedAt: now,
+                evidenceID: evidenceID ?? "\(id)-\(random.next() % 1_000_000)-\(events.count)"),
+            source: source, originalTransactionID: id)
+        event.type = type
+        event.subtype = subtype
+        event.status = omits == 0 ? nil : status
+        event.transaction = omits == 1 ? nil : transaction
+        event.renewal = omits == 2 ? nil : renewal
+        events.append(event)
     }
 
     /// The n-th kind of id of the next change, as the database wants it.
@@ -115,30 +120,42 @@ private struct Teller {
     }
 
     private var transaction: TransactionStatement {
-        TransactionStatement(
-            transactionID: "\(id)-t\(periods)", purchasedAt: purchasedAt, expiresAt: expiresAt,
-            revokedAt: isRevoked ? now : nil, reason: reason, storefront: storefront,
-            currency: "USD", period: "P1M", items: charged)
+        var transaction = TransactionStatement(items: charged)
+        transaction.transactionID = "\(id)-t\(periods)"
+        transaction.purchasedAt = purchasedAt
+        transaction.expiresAt = expiresAt
+        transaction.revokedAt = isRevoked ? now : nil
+        transaction.reason = reason
+        transaction.storefront = storefront
+        transaction.currency = "USD"
+        transaction.period = "P1M"
+        return transaction
     }
 
     private var renewal: RenewalStatement {
-        RenewalStatement(
-            autoRenewStatus: autoRenews ? 1 : 0, isInBillingRetry: status == 3 ? true : nil,
-            expirationIntent: intent, gracePeriodExpiresAt: status == 4 ? expiresAt : nil,
-            renewalAt: expiresAt, consistencyToken: "\(events.count)", period: "P1M",
+        var renewal = RenewalStatement(
             items: autoRenews ? items.filter(\.renews).map(renewing) : [])
+        renewal.autoRenewStatus = autoRenews ? 1 : 0
+        renewal.isInBillingRetry = status == 3 ? true : nil
+        renewal.expirationIntent = intent
+        renewal.gracePeriodExpiresAt = status == 4 ? expiresAt : nil
+        renewal.renewalAt = expiresAt
+        renewal.consistencyToken = "\(events.count)"
+        renewal.period = "P1M"
+        return renewal
     }
 
-    private func renewing(_ item: Item) -> RenewalStatement.Item {
+    private func renewing(_ item: Item) -> StatementItem {
         let isTold = item.increase?.status == "PENDING" || item.increase?.status == "ACCEPTED"
-        return RenewalStatement.Item(
-            sku: item.sku,
-            price: isTold ? item.increase?.price : item.decreaseTo ?? item.price,
-            offerPrice: item.offerPeriods > 1 ? 490 : nil,
-            offerPeriod: item.offerPeriods > 1 ? "P1M" : nil,
-            offerPeriodCount: item.offerPeriods > 1 ? item.offerPeriods - 1 : nil,
-            increaseStatus: item.increase?.status, increasePrice: item.increase?.price,
-            dependentSKUs: item.increase?.dependentSKUs)
+        var told = StatementItem(sku: item.sku)
+        told.price = isTold ? item.increase?.price : item.decreaseTo ?? item.price
+        told.offerPrice = item.offerPeriods > 1 ? 490 : nil
+        told.offerPeriod = item.offerPeriods > 1 ? "P1M" : nil
+        told.offerPeriodCount = item.offerPeriods > 1 ? item.offerPeriods - 1 : nil
+        told.increaseStatus = item.increase?.status
+        told.increasePrice = item.increase?.price
+        told.dependentSKUs = item.increase?.dependentSKUs
+        return told
     }
 }
 
@@ -163,6 +180,12 @@ extension Teller {
         }
     }
 
+    private static func item(_ sku: String, price: Int64) -> StatementItem {
+        var item = StatementItem(sku: sku)
+        item.price = price
+        return item
+    }
+
     private func anItem(_ random: inout StoryRandom) -> Int? {
         items.indices.filter { items[$0].renews }.randomElement(using: &random)
     }
@@ -182,18 +205,21 @@ extension Teller {
         if isOurs {
             let progress = ChangeProgress(
                 state: random.chance(80) ? .sending : .unknown, dueAt: expiresAt, since: sentAt)
-            changes.append(
-                TrackedChange(
-                    changeID: uuid(0), sku: items[index].sku,
-                    oldPrice: items[index].price, newPrice: new, dependentSKUs: dependents,
-                    requestReferenceID: requestID, sentAt: sentAt, callProgress: progress,
-                    progress: progress))
+            var change = TrackedChange(
+                changeID: uuid(0), sku: items[index].sku, oldPrice: items[index].price,
+                newPrice: new, progress: progress)
+            change.dependentSKUs = dependents
+            change.requestReferenceID = requestID
+            change.sentAt = sentAt
+            changes.append(change)
             isGivenUp = giveUp()
         }
         if isIncrease {
-            items[index].increase = .init(
-                status: random.chance(80) ? "SCHEDULED" : "PENDING", price: new,
-                dependentSKUs: dependents)
+            var increase = SubscriptionFacts.Increase(
+                status: random.chance(80) ? "SCHEDULED" : "PENDING")
+            increase.price = new
+            increase.dependentSKUs = dependents
+            items[index].increase = increase
         } else {
             items[index].decreaseTo = new
         }
@@ -207,10 +233,11 @@ extension Teller {
     private mutating func giveUp() -> Bool {
         guard givesUp?.chance(70) == true, let sentAt = changes.last?.sentAt else { return false }
         let last = changes.count - 1
-        let left = ChangeProgress(
-            state: givesUp?.chance(50) == true ? .aborted : .missed, reason: "given_up",
-            endedAt: sentAt.advanced(by: 90_000), dueAt: expiresAt,
+        var left = ChangeProgress(
+            state: givesUp?.chance(50) == true ? .aborted : .missed, dueAt: expiresAt,
             since: sentAt.advanced(by: 90_000))
+        left.reason = "given_up"
+        left.endedAt = left.since
         changes[last].sentAt = nil
         changes[last].doubtfulSince = sentAt
         changes[last].callProgress = left
@@ -353,9 +380,10 @@ extension Teller {
         events[last].status = nil
         events[last].transaction = nil
         events[last].renewal = nil
-        events[last].legacy = LegacyStatement(
-            autoRenews: random.chance(50), isInBillingRetry: random.chance(50) ? true : nil,
-            expiresAt: expiresAt.advanced(by: Int64(random.pick(-9...9)) * Self.day))
+        var legacy = LegacyStatement(autoRenews: random.chance(50))
+        legacy.isInBillingRetry = random.chance(50) ? true : nil
+        legacy.expiresAt = expiresAt.advanced(by: Int64(random.pick(-9...9)) * Self.day)
+        events[last].legacy = legacy
     }
 
     /// What no App Store should sign, and a product meets once.
@@ -371,14 +399,17 @@ extension Teller {
         case 3: events[last].renewal?.items = []
         case 4:
             events[last].renewal?.items = (0..<40).map {
-                RenewalStatement.Item(sku: "MANY\($0 % 30)", price: -5)
+                Self.item("MANY\($0 % 30)", price: -5)
             }
         case 5:
             events[last].status = Int.max
             events[last].transaction?.items = [
-                .init(sku: "", price: 1), .init(sku: "X", price: -1),
+                Self.item("", price: 1), Self.item("X", price: -1),
             ]
-        case 6: events[last].renewal?.items?.append(.init(sku: "NEVER_SEEN", increaseStatus: "?"))
+        case 6:
+            var item = StatementItem(sku: "NEVER_SEEN")
+            item.increaseStatus = "?"
+            events[last].renewal?.items?.append(item)
         default: events[last].transaction?.currency = String(repeating: "x", count: 300)
         }
     }

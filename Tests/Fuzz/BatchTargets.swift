@@ -78,7 +78,10 @@ enum BatchTarget: FuzzTarget {
         #"{"original_transaction_id":"1","sku":"a","currency":"USD","price":"9.99"}"# + "\n{}\n",
     ].map { [UInt8]($0) }
 
-    private static let rules = RuleSet.shipped.inForce(at: Instant(milliseconds: 1_796_083_200_000))
+    private static let rules = RuleSet(
+        thresholds: [], alwaysConsent: [],
+        currencies: Currency.apple.map { .init(currency: $0, source: .apple) }
+    ).inForce(at: Instant(milliseconds: 1_796_083_200_000))
 
     static func check(_ input: [UInt8]) {
         let whole = entries(input, chunkBytes: 65_536)

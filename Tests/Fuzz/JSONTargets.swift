@@ -252,7 +252,7 @@ enum NotificationTarget: FuzzTarget {
         }
         let received = Instant(milliseconds: 1_767_225_600_000)
         let parts = NotificationParts(
-            payload: lines[0], rawSignedPayload: "",
+            payload: lines[0],
             wire: JSONDocument.read(lines[0]).flatMap(WireNotification.init),
             transaction: nested(1), renewal: nested(2))
         let notification = parts.notification(receivedAt: received)

@@ -39,6 +39,7 @@ import Testing
                     let headers = HTTPHeaders([("X-A", "b")])
                     let request = HTTPRequest(
                         method: "POST", target: "/", headers: headers, body: body)
+                    // How the body travels is the client's affair.
                     var chunked = request
                     chunked.headers["Transfer-Encoding"] = "chunked"
 

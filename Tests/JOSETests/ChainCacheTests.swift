@@ -1,4 +1,5 @@
 import JOSE
+import SandboxStore
 import ServiceKit
 import Synchronization
 import Testing

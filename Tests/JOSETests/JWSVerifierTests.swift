@@ -1,4 +1,5 @@
 import JOSE
+import SandboxStore
 import Testing
 
 @Suite struct JWSVerifierTests {
@@ -6,10 +7,10 @@ import Testing
         let payload = Sample.payload(signedAt: signingTime, filler: 20_000)
         let jws = try Sample.authority.get().signer().sign(payload)
 
-        let verified = try Sample.verifier().verify(
-            jws, validAt: { _ in signingTime }, now: signingTime)
+        let verified = try Sample.verifier().open(jws)
 
-        #expect(verified == payload)
+        try verified.check(validAt: signingTime)
+        #expect(verified.bytes == payload)
     }
 
     @Test func verify_whenSignedAtOutsideTheCertificates_refusesTheChain() throws {

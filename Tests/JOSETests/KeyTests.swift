@@ -1,5 +1,6 @@
 import FoundationEssentials
 import JOSE
+import SandboxStore
 import Testing
 
 @Suite struct KeyTests {
@@ -12,20 +13,20 @@ import Testing
         #expect(signature.count == 64)
         #expect(key.publicKey.isValid(signature: signature, over: message))
         #expect(!key.publicKey.isValid(signature: signature, over: message + [0]))
-        #expect(!key.publicKey.isValid(signature: signature.dropLast(), over: message))
+        #expect(!key.publicKey.isValid(signature: Array(signature.dropLast()), over: message))
         let other = try ES256PrivateKey.generate().publicKey
         #expect(!other.isValid(signature: signature, over: message))
     }
 
     @Test func key_whenWrittenAsPEM_readsBack() throws {
-        let key = try ES256PrivateKey.generate()
-        let again = try ES256PrivateKey(pem: key.pem())
-        let checker = try ES256PublicKey(pem: key.publicKey.pem())
+        let pem = try ES256PrivateKey.newPEM()
+        let key = try ES256PrivateKey(pem: pem)
+        let again = try ES256PrivateKey(pem: pem)
 
         let signature = try again.signature(over: [1, 2, 3])
 
-        #expect(checker.isValid(signature: signature, over: [1, 2, 3]))
-        #expect(try key.pem().hasPrefix("-----BEGIN PRIVATE KEY-----\n"))
+        #expect(key.publicKey.isValid(signature: signature, over: [1, 2, 3]))
+        #expect(pem.hasPrefix("-----BEGIN PRIVATE KEY-----\n"))
     }
 
     @Test func key_whenNotUsable_saysWhy() throws {
@@ -33,7 +34,13 @@ import Testing
             try ES256PrivateKey(pem: "nonsense")
         }
         #expect(throws: JOSEError(.key, "not an unencrypted PEM private key")) {
-            try ES256PrivateKey(pem: ES256PrivateKey.generate().publicKey.pem())
+            try ES256PrivateKey(
+                pem: """
+                    -----BEGIN PUBLIC KEY-----
+                    MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJwFmKf5gIb48zyU1mZ2M5aFifZAB
+                    /vk5TkKDIM1rNbE6a5DSxw6kxRu7mJ9VdB5XA0fPVIW5z55jEsJGNbL5WQ==
+                    -----END PUBLIC KEY-----
+                    """)
         }
         var profile = Sample.profile()
         profile.leafIsP256 = false

@@ -36,9 +36,7 @@ import Testing
         #expect(try size.int("notifications") == payloads.count)
         #expect(try size.int("bytes_per_notification") <= Self.bytesMax)
         let stored = try await connection.read { connection in
-            try EvidenceQueries.stored(
-                since: RealisticPayload.signedAt, until: RealisticPayload.signedAt + 1, after: nil,
-                limit: 1000, on: connection)
+            try payloads.compactMap { try EvidenceQueries.stored($0.uuid, on: connection) }
         }
         var texts: [String: String] = [:]
         for notification in stored {

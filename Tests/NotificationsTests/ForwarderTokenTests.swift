@@ -5,9 +5,9 @@ import Testing
 @Suite struct ForwarderTokenTests {
     @Test(arguments: ["Bearer s3cret", "bearer s3cret", "BEARER s3cret"])
     func accepts_whenTokenIsRight_isTrue(authorization: String) throws {
-        let token = try #require(ForwarderToken(fileContent: " s3cret\r\n"))
+        let token = try #require(SharedSecret(fileContent: " s3cret\r\n"))
 
-        #expect(token.accepts(authorization))
+        #expect(token.isBearer(in: authorization))
     }
 
     @Test(arguments: [
@@ -15,12 +15,12 @@ import Testing
         "Basic s3cret", "s3cret",
     ])
     func accepts_whenTokenIsWrong_isFalse(authorization: String?) throws {
-        let token = try #require(ForwarderToken(fileContent: "s3cret"))
+        let token = try #require(SharedSecret(fileContent: "s3cret"))
 
-        #expect(!token.accepts(authorization))
+        #expect(!token.isBearer(in: authorization))
     }
 
     @Test func init_whenFileIsBlank_isNil() {
-        #expect(ForwarderToken(fileContent: " \n") == nil)
+        #expect(SharedSecret(fileContent: " \n") == nil)
     }
 }

@@ -23,7 +23,7 @@ import Testing
     }
 
     /// What was asked for, and whether asking fails.
-    final class Looks: Sendable {
+    final class Checks: Sendable {
         let state = Mutex((asked: [String](), fails: false))
 
         func ask(_ id: String) throws {
@@ -37,36 +37,36 @@ import Testing
 
     private func withReceiver(
         log: Log = .silent, metrics: Metrics = Metrics(),
-        _ body: @Sendable (ReceiverWorld, Looks) async throws -> Void
+        _ body: @Sendable (ReceiverHarness, Checks) async throws -> Void
     ) async throws {
         let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 2)
         let intake = NotificationIntake(
             check: simpleCheck, clock: ManualClock(Self.now), metrics: metrics,
             store: NotificationStore(pool: pool))
-        let looks = Looks()
+        let checks = Checks()
         let legacy = LegacyIntake(
             intake: intake, secret: try #require(SharedSecret(fileContent: Self.secret + "\n")),
             bundleID: "com.example.app", environment: .sandbox, clock: ManualClock(Self.now)
-        ) { id, _ in try looks.ask(id) }
-        try await ReceiverWorld.run(intake: intake, legacy: legacy, log: log) { world in
-            try await body(world, looks)
+        ) { id, _ in try checks.ask(id) }
+        try await ReceiverHarness.run(intake: intake, legacy: legacy, log: log) { harness in
+            try await body(harness, checks)
         }
         await pool.close()
     }
 
-    private func post(_ world: ReceiverWorld, _ body: String) async throws -> Int {
-        try await world.send("POST", "/notifications/v1", Array(body.utf8), nil).status
+    private func post(_ harness: ReceiverHarness, _ body: String) async throws -> Int {
+        try await harness.send("POST", "/notifications/v1", Array(body.utf8), nil).status
     }
 
     @Test func post_ofAGoodOne_keepsItOnceWithoutTheSecretAndAsksForTheStatus() async throws {
         let lines = Mutex("")
         let log = Log(component: "test") { line in lines.withLock { $0 += line } }
-        try await withReceiver(log: log) { world, looks in
-            let first = try await self.post(world, Self.body())
-            let again = try await self.post(world, Self.body())
+        try await withReceiver(log: log) { harness, checks in
+            let first = try await self.post(harness, Self.body())
+            let again = try await self.post(harness, Self.body())
 
             #expect([first, again] == [200, 200])
-            #expect(looks.state.withLock { $0.asked } == ["42", "42"])
+            #expect(checks.state.withLock { $0.asked } == ["42", "42"])
         }
 
         let connection = try await TestDatabase.connect()
@@ -92,11 +92,11 @@ import Testing
         (String(repeating: " ", count: (1 << 20) + 1), 413),
     ])
     func post_ofABadOne_isRefusedAndNotKept(_ body: String, _ status: Int) async throws {
-        try await withReceiver { world, looks in
-            let answered = try await self.post(world, body)
+        try await withReceiver { harness, checks in
+            let answered = try await self.post(harness, body)
 
             #expect(answered == status)
-            #expect(looks.state.withLock { $0.asked.isEmpty })
+            #expect(checks.state.withLock { $0.asked.isEmpty })
         }
 
         let connection = try await TestDatabase.connect()
@@ -105,23 +105,23 @@ import Testing
         await connection.close()
     }
 
-    @Test func post_whenTheLookCannotBeAskedFor_answers503AndAsksWhenItComesAgain() async throws {
-        try await withReceiver { world, looks in
-            looks.state.withLock { $0.fails = true }
-            let failed = try await self.post(world, Self.body())
-            looks.state.withLock { $0.fails = false }
-            let again = try await self.post(world, Self.body())
+    @Test func post_whenTheCheckCannotBeAskedFor_answers503AndAsksWhenItComesAgain() async throws {
+        try await withReceiver { harness, checks in
+            checks.state.withLock { $0.fails = true }
+            let failed = try await self.post(harness, Self.body())
+            checks.state.withLock { $0.fails = false }
+            let again = try await self.post(harness, Self.body())
 
             #expect([failed, again] == [503, 200])
-            #expect(looks.state.withLock { $0.asked } == ["42"])
+            #expect(checks.state.withLock { $0.asked } == ["42"])
         }
     }
 
     @Test func post_ofAnUnknownType_isKeptAsNotUnderstoodAndCountedOnce() async throws {
         let metrics = Metrics()
-        try await withReceiver(metrics: metrics) { world, _ in
-            let first = try await self.post(world, Self.body(type: "SOMETHING_NEW"))
-            let again = try await self.post(world, Self.body(type: "SOMETHING_NEW"))
+        try await withReceiver(metrics: metrics) { harness, _ in
+            let first = try await self.post(harness, Self.body(type: "SOMETHING_NEW"))
+            let again = try await self.post(harness, Self.body(type: "SOMETHING_NEW"))
             #expect([first, again] == [200, 200])
         }
 
@@ -139,8 +139,8 @@ import Testing
     }
 
     @Test func v1_whenNotSwitchedOn_is404() async throws {
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
-            let status = try await self.post(world, Self.body())
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
+            let status = try await self.post(harness, Self.body())
             #expect(status == 404)
         }
     }

@@ -2,6 +2,7 @@ import AppStore
 import Facts
 import JOSE
 import Postgres
+import SandboxStore
 import ServiceKit
 import TestSupport
 import Testing
@@ -22,7 +23,7 @@ import Testing
     }
 
     static func withReceiver(
-        _ body: @Sendable (ReceiverWorld, CertificateAuthority) async throws -> Void
+        _ body: @Sendable (ReceiverHarness, CertificateAuthority) async throws -> Void
     ) async throws {
         let authority = try CertificateAuthority(validFrom: now - day, validUntil: now + day)
         let verifier = NotificationVerifier(
@@ -33,8 +34,8 @@ import Testing
         let intake = NotificationIntake(
             check: appStoreCheck(verifier), clock: ManualClock(now),
             metrics: Metrics(), store: store)
-        try await ReceiverWorld.run(intake: intake, conninfo: TestDatabase.url) { world in
-            try await body(world, authority)
+        try await ReceiverHarness.run(intake: intake, conninfo: TestDatabase.url) { harness in
+            try await body(harness, authority)
         }
         await pool.close()
     }
@@ -48,11 +49,11 @@ import Testing
     }
 
     @Test func post_whenAppleSignedIt_isInTheDatabaseToTheByte() async throws {
-        try await Self.withReceiver { world, authority in
+        try await Self.withReceiver { harness, authority in
             let signed = try Self.sign(Self.payload("u1"), by: authority)
 
-            let first = try await world.post(Self.body(signed))
-            let again = try await world.post(Self.body(signed))
+            let first = try await harness.post(Self.body(signed))
+            let again = try await harness.post(Self.body(signed))
 
             #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":true}\n")
             #expect(again.text == "{\"stored\":true,\"new\":false,\"understood\":true}\n")
@@ -72,7 +73,7 @@ import Testing
     }
 
     @Test func post_whenSomebodyElseSignedIt_answers403AndKeepsNothing() async throws {
-        try await Self.withReceiver { world, authority in
+        try await Self.withReceiver { harness, authority in
             let forger = try CertificateAuthority(
                 validFrom: Self.now - Self.day, validUntil: Self.now + Self.day)
             let forged = try Self.sign(Self.payload("u1"), by: forger)
@@ -80,13 +81,13 @@ import Testing
                 Self.payload("u2", bundleID: "com.example.other"), by: authority)
             let good = try Self.sign(Self.payload("u3"), by: authority)
 
-            let status1 = try await world.post(Self.body(forged)).status
+            let status1 = try await harness.post(Self.body(forged)).status
             #expect(status1 == 403)
-            let status2 = try await world.post(Self.body(foreign)).status
+            let status2 = try await harness.post(Self.body(foreign)).status
             #expect(status2 == 403)
-            let status3 = try await world.post(Self.body(good + "A")).status
+            let status3 = try await harness.post(Self.body(good + "A")).status
             #expect(status3 != 200)
-            let status4 = try await world.post(Self.body("not.a.jws")).status
+            let status4 = try await harness.post(Self.body("not.a.jws")).status
             #expect(status4 == 400)
             let connection = try await TestDatabase.connect()
             #expect(try await connection.query("SELECT FROM repricer.notification_ids").isEmpty)
@@ -100,11 +101,11 @@ import Testing
         Array((String(repeating: "[", count: 9000)).utf8),
     ])
     func post_whenAppleSignedWhatNobodyCanRead_isKeptToTheByte(payload: [UInt8]) async throws {
-        try await Self.withReceiver { world, authority in
+        try await Self.withReceiver { harness, authority in
             let signed = try authority.signer().sign(payload)
 
-            let first = try await world.post(Self.body(signed))
-            let again = try await world.post(Self.body(signed))
+            let first = try await harness.post(Self.body(signed))
+            let again = try await harness.post(Self.body(signed))
 
             #expect(first.status == 200)
             #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":false}\n")
@@ -123,12 +124,12 @@ import Testing
     }
 
     @Test func post_whenManyComeAtOnce_storesEachOnce() async throws {
-        try await Self.withReceiver { world, authority in
+        try await Self.withReceiver { harness, authority in
             let signed = try (0..<40).map { try Self.sign(Self.payload("u\($0)"), by: authority) }
 
             let statuses = try await withThrowingTaskGroup(of: Int.self) { group in
                 for payload in signed + signed {
-                    group.addTask { try await world.post(Self.body(payload)).status }
+                    group.addTask { try await harness.post(Self.body(payload)).status }
                 }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
@@ -151,9 +152,9 @@ import Testing
             """)
         await connection.close()
 
-        try await Self.withReceiver { world, _ in
-            let index = try await world.get("/")
-            let page = try await world.get("/batches/\(id)")
+        try await Self.withReceiver { harness, _ in
+            let index = try await harness.get("/")
+            let page = try await harness.get("/batches/\(id)")
 
             #expect(index.status == 200)
             #expect(index.text.contains("&lt;b&gt;&amp;&quot;spring&quot;"))
@@ -163,9 +164,9 @@ import Testing
                 index.headers["Content-Security-Policy"]?.hasPrefix("default-src 'none'") == true)
             #expect(page.status == 200)
             #expect(page.text.contains("rows add up"))
-            let status5 = try await world.get("/batches/\(id.dropLast())b").status
+            let status5 = try await harness.get("/batches/\(id.dropLast())b").status
             #expect(status5 == 404)
-            let status6 = try await world.get("/batches/%27%3B").status
+            let status6 = try await harness.get("/batches/%27%3B").status
             #expect(status6 == 404)
         }
     }

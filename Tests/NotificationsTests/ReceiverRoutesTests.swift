@@ -1,6 +1,7 @@
 import HTTP
 import Reports
 import ServiceKit
+import TestSupport
 import Testing
 
 @testable import Notifications
@@ -9,10 +10,10 @@ import Testing
     @Test func post_whenNotificationIsGood_answers200OnceStored() async throws {
         let store = MemoryStore()
 
-        try await ReceiverWorld.run(intake: makeIntake(store)) { world in
-            let first = try await world.post(#"{"signedPayload":"ok:a","extra":1}"#)
-            let second = try await world.post(#"{"signedPayload":"ok:a"}"#)
-            let strange = try await world.post(#"{"signedPayload":"strange:b"}"#)
+        try await ReceiverHarness.run(intake: makeIntake(store)) { harness in
+            let first = try await harness.post(#"{"signedPayload":"ok:a","extra":1}"#)
+            let second = try await harness.post(#"{"signedPayload":"ok:a"}"#)
+            let strange = try await harness.post(#"{"signedPayload":"strange:b"}"#)
 
             #expect(first.status == 200)
             #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":true}\n")
@@ -32,8 +33,8 @@ import Testing
     func post_whenBodyIsBad_answersNever5xx(_ body: String, _ status: Int) async throws {
         let store = MemoryStore()
 
-        try await ReceiverWorld.run(intake: makeIntake(store)) { world in
-            let response = try await world.post(body)
+        try await ReceiverHarness.run(intake: makeIntake(store)) { harness in
+            let response = try await harness.post(body)
 
             #expect(response.status == status)
             #expect(response.text.hasPrefix("{\"error\":\""))
@@ -44,25 +45,25 @@ import Testing
     @Test func post_whenBodyIsNestedDeeply_answers400() async throws {
         let body = String(repeating: "[", count: 200_000)
 
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
-            let status1 = try await world.post(body).status
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
+            let status1 = try await harness.post(body).status
             #expect(status1 == 400)
         }
     }
 
     @Test func post_whenBodyIsNotUTF8_answers400() async throws {
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
             let body = Array(#"{"signedPayload":"ok:"#.utf8) + [0xFF, 0xFE] + Array(#""}"#.utf8)
-            let response = try await world.send("POST", "/notifications", body, nil)
+            let response = try await harness.send("POST", "/notifications", body, nil)
 
             #expect(response.status == 400)
         }
     }
 
     @Test func post_whenBodyIsOverOneMebibyte_answers413() async throws {
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
             let body = [UInt8](repeating: 0x20, count: (1 << 20) + 1)
-            let response = try await world.send("POST", "/notifications", body, nil)
+            let response = try await harness.send("POST", "/notifications", body, nil)
 
             #expect(response.status == 413)
         }
@@ -71,11 +72,11 @@ import Testing
     @Test func post_whenTokenIsAskedFor_answers401WithoutIt() async throws {
         let store = MemoryStore()
 
-        try await ReceiverWorld.run(intake: makeIntake(store), token: "s3cret") { world in
+        try await ReceiverHarness.run(intake: makeIntake(store), token: "s3cret") { harness in
             let body = #"{"signedPayload":"ok:a"}"#
-            let without = try await world.post(body)
-            let wrong = try await world.post(body, authorization: "Bearer s3creT")
-            let right = try await world.post(body, authorization: "Bearer s3cret")
+            let without = try await harness.post(body)
+            let wrong = try await harness.post(body, authorization: "Bearer s3creT")
+            let right = try await harness.post(body, authorization: "Bearer s3cret")
 
             #expect(without.status == 401)
             #expect(without.headers["WWW-Authenticate"] == "Bearer")
@@ -88,10 +89,10 @@ import Testing
         let store = MemoryStore()
         store.state.withLock { $0.isAway = true }
 
-        try await ReceiverWorld.run(intake: makeIntake(store)) { world in
-            let away = try await world.post(#"{"signedPayload":"ok:a"}"#)
+        try await ReceiverHarness.run(intake: makeIntake(store)) { harness in
+            let away = try await harness.post(#"{"signedPayload":"ok:a"}"#)
             store.state.withLock { $0.isAway = false }
-            let back = try await world.post(#"{"signedPayload":"ok:a"}"#)
+            let back = try await harness.post(#"{"signedPayload":"ok:a"}"#)
 
             #expect(away.status == 503)
             #expect(away.headers["Retry-After"] == "5")
@@ -100,16 +101,16 @@ import Testing
     }
 
     @Test func drain_whenCalled_refusesNotificationsAndReadiness() async throws {
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
-            let before = try await world.get("/readyz")
-            world.routes.drain()
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
+            let before = try await harness.get("/readyz")
+            harness.routes.drain()
 
             #expect(before.status == 200)
-            let status2 = try await world.get("/readyz").status
+            let status2 = try await harness.get("/readyz").status
             #expect(status2 == 503)
-            let status3 = try await world.post(#"{"signedPayload":"ok:a"}"#).status
+            let status3 = try await harness.post(#"{"signedPayload":"ok:a"}"#).status
             #expect(status3 == 503)
-            let status4 = try await world.get("/healthz").status
+            let status4 = try await harness.get("/healthz").status
             #expect(status4 == 200)
         }
     }
@@ -117,8 +118,8 @@ import Testing
     @Test func readyz_whenSchemaIsAnother_saysWhy() async throws {
         let why = "the schema is at version 3, not 4"
 
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore()), obstacle: why) { world in
-            let response = try await world.get("/readyz")
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore()), obstacle: why) { harness in
+            let response = try await harness.get("/readyz")
 
             #expect(response.status == 503)
             #expect(response.text == "the schema is at version 3, not 4\n")
@@ -153,11 +154,11 @@ import Testing
         let metrics = Metrics()
         let intake = makeIntake(MemoryStore(), metrics: metrics)
 
-        try await ReceiverWorld.run(intake: intake, metrics: metrics) { world in
-            _ = try await world.post(#"{"signedPayload":"ok:a"}"#)
-            _ = try await world.post(#"{"signedPayload":"forged"}"#)
-            _ = try await world.post("[]")
-            let text = try await world.get("/metrics").text
+        try await ReceiverHarness.run(intake: intake, metrics: metrics) { harness in
+            _ = try await harness.post(#"{"signedPayload":"ok:a"}"#)
+            _ = try await harness.post(#"{"signedPayload":"forged"}"#)
+            _ = try await harness.post("[]")
+            let text = try await harness.get("/metrics").text
 
             #expect(text.contains("repricer_notifications_total{outcome=\"new\"} 1"))
             #expect(text.contains("repricer_notifications_total{outcome=\"bad_signature\"} 1"))
@@ -182,8 +183,8 @@ import Testing
     func respond_whenRouteOrMethodIsWrong_says404Or405(
         _ method: String, _ target: String, _ status: Int, _ allow: String?
     ) async throws {
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
-            let response = try await world.send(method, target, [], nil)
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
+            let response = try await harness.send(method, target, [], nil)
 
             #expect(response.status == status)
             #expect(response.headers["Allow"] == allow)
@@ -191,10 +192,10 @@ import Testing
     }
 
     @Test func pages_whenDatabaseIsAway_answer503() async throws {
-        try await ReceiverWorld.run(intake: makeIntake(MemoryStore())) { world in
-            let status5 = try await world.get("/").status
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
+            let status5 = try await harness.get("/").status
             #expect(status5 == 503)
-            let status6 = try await world.get("/batches/x").status
+            let status6 = try await harness.get("/batches/x").status
             #expect(status6 == 404)
         }
     }

@@ -31,10 +31,11 @@ import Testing
         let metrics = Metrics()
         let store = MemoryStore()
 
-        try await ReceiverWorld.run(intake: makeIntake(store, metrics: metrics), metrics: metrics) {
-            world in
+        try await ReceiverHarness.run(intake: makeIntake(store, metrics: metrics), metrics: metrics)
+        {
+            harness in
             for _ in 0..<50 {
-                let status = try await world.post(#"{"signedPayload":"forged"}"#).status
+                let status = try await harness.post(#"{"signedPayload":"forged"}"#).status
                 #expect(status == 403)
             }
         }

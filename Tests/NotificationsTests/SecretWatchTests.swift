@@ -22,14 +22,14 @@ import Testing
 
     @Test func look_theFileChanges_theNewSecretCountsAndTheOldNoLonger() throws {
         let (file, secret, watch, log) = try Self.make()
-        let before = watch.look()
+        let before = watch.reload()
 
         file.text.withLock { $0 = " second \n" }
-        let changed = watch.look()
+        let changed = watch.reload()
 
         #expect(before == .unchanged)
         #expect(changed == .replaced)
-        #expect(watch.look() == .unchanged)
+        #expect(watch.reload() == .unchanged)
         #expect(secret.isEqual(to: Array("second".utf8)))
         #expect(!secret.isEqual(to: Array("first".utf8)))
         #expect(log.lines.withLock { $0 }.filter { $0.contains("second") } == [])
@@ -40,12 +40,12 @@ import Testing
         let (file, secret, watch, log) = try Self.make(metrics)
 
         file.text.withLock { $0 = nil }
-        let outcomes = [watch.look(), watch.look()]
+        let outcomes = [watch.reload(), watch.reload()]
         let stale = metrics.render()
         file.text.withLock { $0 = "\n" }
-        let empty = watch.look()
+        let empty = watch.reload()
         file.text.withLock { $0 = "first" }
-        let mended = watch.look()
+        let mended = watch.reload()
 
         #expect(
             outcomes == [

@@ -13,7 +13,7 @@ import Testing
     /// A receiver whose commits go to this test's database; the connection is its owner's.
     private func withReceiver(
         settings: String = "", deadline: Duration = .seconds(60),
-        _ body: @Sendable (ReceiverWorld, PostgresConnection) async throws -> Void
+        _ body: @Sendable (ReceiverHarness, PostgresConnection) async throws -> Void
     ) async throws {
         let pool = PostgresPool(
             conninfo: TestDatabase.url + settings, applicationName: "receiver under test", size: 2)
@@ -24,8 +24,8 @@ import Testing
             check: simpleCheck, clock: ManualClock(1), metrics: Metrics(), limits: limits
         ) { batch throws(ArrivalError) in try await store.storeArrivals(batch, receivedAt: 1) }
         let owner = try await TestDatabase.connect()
-        try await ReceiverWorld.run(intake: intake, conninfo: TestDatabase.url) { world in
-            try await body(world, owner)
+        try await ReceiverHarness.run(intake: intake, conninfo: TestDatabase.url) { harness in
+            try await body(harness, owner)
         }
         await owner.close()
         await pool.close()
@@ -45,7 +45,7 @@ import Testing
     /// Disk full, memory, statement timeout, read only, deadlock, shutdown, a damaged page, closed to us.
     @Test(arguments: ["53100", "53200", "57014", "25006", "40P01", "57P01", "XX001", "42501"])
     func post_whenTheServerFails_answers503AndStoresOnceLater(_ state: String) async throws {
-        try await withReceiver { world, owner in
+        try await withReceiver { harness, owner in
             try await owner.script(
                 """
                 CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
@@ -53,10 +53,10 @@ import Testing
                 CREATE TRIGGER fail BEFORE INSERT ON repricer.notifications
                     FOR EACH ROW EXECUTE FUNCTION fail();
                 """)
-            let failed = try await world.post(Self.body)
+            let failed = try await harness.post(Self.body)
             try await owner.script("DROP TRIGGER fail ON repricer.notifications")
-            let stored = try await world.post(Self.body)
-            let again = try await world.post(Self.body)
+            let stored = try await harness.post(Self.body)
+            let again = try await harness.post(Self.body)
 
             #expect(failed.status == 503)
             #expect(failed.headers["Retry-After"] == "5")
@@ -68,7 +68,7 @@ import Testing
 
     /// What PostgreSQL says when the month's partition appears between the plan and the row.
     @Test func post_whenAPartitionAppearsMeanwhile_isTriedAgainAndStored() async throws {
-        try await withReceiver { world, owner in
+        try await withReceiver { harness, owner in
             try await owner.script(
                 """
                 CREATE SEQUENCE tries;
@@ -82,7 +82,7 @@ import Testing
                 CREATE TRIGGER fail_once BEFORE INSERT ON repricer.notifications
                     FOR EACH ROW EXECUTE FUNCTION fail_once();
                 """)
-            let stored = try await world.post(Self.body)
+            let stored = try await harness.post(Self.body)
 
             #expect(stored.status == 200)
             try await expectStoredOnce(owner)
@@ -90,9 +90,9 @@ import Testing
     }
 
     @Test func post_whenItsBackendIsKilledMidBatch_answers503AndStoresOnceLater() async throws {
-        try await withReceiver { world, owner in
+        try await withReceiver { harness, owner in
             let locker = try await Self.locker()
-            async let answer = world.post(Self.body)
+            async let answer = harness.post(Self.body)
             try await eventually { try await self.waitingBackends(owner) == 1 }
             _ = try await owner.query(
                 """
@@ -101,7 +101,7 @@ import Testing
                 """)
             let failed = try await answer
             try await letGo(locker)
-            let stored = try await world.post(Self.body)
+            let stored = try await harness.post(Self.body)
 
             #expect(failed.status == 503)
             #expect(stored.text == "{\"stored\":true,\"new\":true,\"understood\":true}\n")
@@ -110,11 +110,11 @@ import Testing
     }
 
     @Test func post_whenTheServersTimeoutEndsIt_answers503AndStoresOnceLater() async throws {
-        try await withReceiver(settings: "&options=-c%20statement_timeout%3D50") { world, owner in
+        try await withReceiver(settings: "&options=-c%20statement_timeout%3D50") { harness, owner in
             let locker = try await Self.locker()
-            let failed = try await world.post(Self.body)
+            let failed = try await harness.post(Self.body)
             try await letGo(locker)
-            let stored = try await posted(world)
+            let stored = try await posted(harness)
 
             #expect(failed.status == 503)
             #expect(stored.status == 200)
@@ -124,12 +124,12 @@ import Testing
 
     /// The sender was told 503, and the batch became durable all the same: its repetition is known then.
     @Test func post_whenACommitOutlastsItsDeadline_isOneEffect() async throws {
-        try await withReceiver(deadline: .milliseconds(50)) { world, owner in
+        try await withReceiver(deadline: .milliseconds(50)) { harness, owner in
             let locker = try await Self.locker()
-            let failed = try await world.post(Self.body)
+            let failed = try await harness.post(Self.body)
             try await letGo(locker)
             try await eventually { try await self.waitingBackends(owner) == 0 }
-            let stored = try await posted(world)
+            let stored = try await posted(harness)
 
             #expect(failed.status == 503)
             #expect(stored.status == 200)
@@ -152,12 +152,12 @@ import Testing
 
     /// As the App Store does, it comes again for as long as it is told to: the time that the test leaves a commit is
     /// short, and a busy machine exceeds it now and then.
-    private func posted(_ world: ReceiverWorld) async throws -> HTTPResponse {
+    private func posted(_ harness: ReceiverHarness) async throws -> HTTPResponse {
         for _ in 0..<200 {
-            let response = try await world.post(Self.body)
+            let response = try await harness.post(Self.body)
             if response.status != 503 { return response }
         }
-        return try await world.post(Self.body)
+        return try await harness.post(Self.body)
     }
 
     private func waitingBackends(_ owner: PostgresConnection) async throws -> Int {

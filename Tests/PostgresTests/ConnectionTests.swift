@@ -64,7 +64,7 @@ struct ConnectionTests {
         }
 
         #expect(error?.code == .server)
-        #expect(error?.sqlState == .uniqueViolation)
+        #expect(error?.sqlState == SQLState("23505"))
         #expect(error?.sqlState?.isIntegrityConstraintViolation == true)
         #expect(error?.constraint == "t_pkey")
         #expect(error?.table == "t")
@@ -113,7 +113,7 @@ struct ConnectionTests {
             try await connection.query("SELECT pg_sleep(30)")
         }
 
-        #expect(error?.sqlState == .queryCanceled)
+        #expect(error?.sqlState == SQLState("57014"))
         let next = try await inTime { try await connection.query("SELECT 1 AS one") }
         #expect(try next.one().int("one") == 1)
     }

@@ -6,7 +6,7 @@ func inTime<Value>(_ body: () async throws -> Value) async throws -> Value {
     for _ in 0..<100 {
         do {
             return try await body()
-        } catch let error as PostgresError where error.sqlState == .queryCanceled {
+        } catch let error as PostgresError where error.sqlState == SQLState("57014") {
             continue
         }
     }

@@ -188,7 +188,7 @@ struct PoolTests {
         #expect(pool.openCount == 0)
         #expect(
             try await pool.read { try $0.query("SELECT to_regclass('left_open') AS t").one() }
-                .isNull("t"))
+                .textOrNil("t") == nil)
         await pool.close()
     }
 

@@ -136,7 +136,7 @@ struct PoolerTests {
             ($0 as? PostgresError)?.sqlState == .readOnlyTransaction
         }
         await #expect { try await reader.query("SELECT pg_sleep(20)") } throws: {
-            ($0 as? PostgresError)?.sqlState == .queryCanceled
+            ($0 as? PostgresError)?.sqlState == SQLState("57014")
         }
         let stored = try await writer.execute("INSERT INTO kept SELECT \(2) FROM pg_sleep(0.1)")
 

@@ -150,6 +150,6 @@ struct TransactionTests {
         }
 
         #expect(error?.sqlState == .serializationFailure)
-        #expect(error?.isTransactionRetryable == true)
+        #expect(error?.sqlState?.isTransactionRetryable == true)
     }
 }

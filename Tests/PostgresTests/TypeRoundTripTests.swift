@@ -1,6 +1,7 @@
-import Postgres
 import TestSupport
 import Testing
+
+@testable import Postgres
 
 @Suite(.database)
 struct TypeRoundTripTests {
@@ -91,9 +92,8 @@ struct TypeRoundTripTests {
 
         let row = try await connection.query(
             """
-            SELECT \(true) AS yes, \(false) AS no, \(0.1) AS tenth, \(-Double.infinity) AS low,
-                \(bytes) AS bytes, \([UInt8]()) AS nothing, \(uuid: id) AS id,
-                \(uuids: [id, nil]) AS ids, \(date: "2024-02-29") AS leap,
+            SELECT \(true) AS yes, \(false) AS no, \(bytes) AS bytes, \([UInt8]()) AS nothing, \(uuid: id) AS id,
+                \(uuids: [id, nil]) AS ids,
                 \(json: #"{"a":[1,null,"\u00e9"]}"#) AS json, \(jsons: ["1", nil]) AS jsons,
                 \(bools: [true, nil, false]) AS bools, \(blobs: [[0, 255], nil]) AS blobs
             """
@@ -101,13 +101,10 @@ struct TypeRoundTripTests {
 
         #expect(try row.bool("yes"))
         #expect(try !row.bool("no"))
-        #expect(try row.double("tenth") == 0.1)
-        #expect(try row.double("low") == -.infinity)
         #expect(try row.bytes("bytes") == bytes)
         #expect(try row.bytes("nothing") == [])
         #expect(try row.text("id") == id)
         #expect(try row.optionalTexts("ids") == [id, nil])
-        #expect(try row.text("leap") == "2024-02-29")
         #expect(try row.text("json") == #"{"a": [1, null, "é"]}"#)
         #expect(try row.optionalTexts("jsons") == ["1", nil])
         #expect(try row.optionalTexts("bools") == ["t", nil, "f"])
@@ -161,7 +158,6 @@ struct TypeRoundTripTests {
         #expect(try row.bytesOrNil("d") == nil)
         #expect(try row.millisecondsOrNil("e") == nil)
         #expect(try row.textOrNil("f") == nil)
-        #expect(try row.isNull("g"))
     }
 
     @Test func accessors_whenColumnDoesNotFit_sayWhy() async throws {
@@ -236,5 +232,13 @@ struct TypeRoundTripTests {
 
         #expect(sql.text == "SELECT $1 + ($2 + $3) * 10 AS total")
         #expect(try await connection.query(sql).one().int("total") == 51)
+    }
+}
+
+extension Row {
+    /// An array of any type by its text form, NULL elements as nil.
+    fileprivate func optionalTexts(_ column: String) throws -> [String?] {
+        let texts = try decoded(column) { ArrayText.parse(String(decoding: $0, as: UTF8.self)) }
+        return try #require(texts)
     }
 }

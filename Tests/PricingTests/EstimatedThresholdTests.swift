@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 /// Thresholds by row, by estimate and not at all: the amounts were worked out apart, in exact fractions.
 struct EstimatedThresholdTests {

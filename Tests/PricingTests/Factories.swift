@@ -1,4 +1,4 @@
-import Pricing
+@testable import Pricing
 
 /// The instant that a test names.
 func at(_ text: String) -> Instant {
@@ -71,6 +71,14 @@ extension Judge {
         _ context: JudgeContext = JudgeContext()
     ) -> PlanRow {
         judge(rows: [row], facts: facts, context: context)[0]
+    }
+}
+
+extension PlanHash {
+    mutating func add(_ row: PlanRow) {
+        var bytes: [UInt8] = []
+        row.appendHashed(to: &bytes)
+        add(bytes)
     }
 }
 

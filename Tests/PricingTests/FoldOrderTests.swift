@@ -12,12 +12,12 @@ import Testing
 
     /// A dependent elsewhere, asked for by two statements of one millisecond: the first of them is named, whichever
     /// arrived first.
-    @Test func fold_ofADependentElsewhere_namesTheFirstStatementThatAskedForIt() {
+    @Test func fold_ofACrossSubscriptionDependent_namesTheFirstStatementThatAskedForIt() {
         #expect(FoldOrders.differences(seed: 576_199_590, orders: 20) == nil)
     }
 
     /// Taken for the subscription's own until a late statement shows that it never was.
-    @Test func fold_ofADependentElsewhere_isNotProvedByTheEndOfItsParentsSubscription() {
+    @Test func fold_ofACrossSubscriptionDependent_isNotProvedByTheEndOfItsParentsSubscription() {
         #expect(FoldOrders.differences(seed: 1_800_024_443, orders: 20) == nil)
     }
 

@@ -39,14 +39,14 @@ private typealias Story = LifecycleStory
         }
     }
 
-    private func item(_ told: Told, _ sku: String = "A") -> RenewalStatement.Item {
+    private func item(_ told: Told, _ sku: String = "A") -> StatementItem {
         Story.renewing(sku, price: told == .notYet ? 9990 : 15990, status: told.rawValue)
     }
 
     /// A transaction that the subscriber bought in the app within the cycle.
     private func modified(
-        _ day: Int64 = 10, charged: [TransactionStatement.Item],
-        renewing: [RenewalStatement.Item], type: String = "DID_CHANGE_RENEWAL_PREF"
+        _ day: Int64 = 10, charged: [StatementItem],
+        renewing: [StatementItem], type: String = "DID_CHANGE_RENEWAL_PREF"
     ) -> SubscriptionEvent {
         var event = Story.event(
             day, type, purchasedOn: day, charged: charged, renewing: renewing)

@@ -56,7 +56,7 @@ private typealias Story = LifecycleStory
         let state = Story.fold([bought, pending, renewed(["C"])], [elsewhere]).state
 
         #expect(state.cancellations.map(\.state) == [.requested])
-        #expect(state.cancellations.map(\.isElsewhere) == [true])
+        #expect(state.cancellations.map(\.isCrossSubscription) == [true])
     }
 
     @Test func dependent_wholeSubscriptionExpiredForTheIncrease_isConfirmed() {

@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 private typealias Story = LifecycleStory
 
@@ -170,7 +171,7 @@ private typealias Story = LifecycleStory
         inOffer.offerReason = "RETENTION"
         let redeemed = Story.event(
             6, "OFFER_REDEEMED", charged: [Story.charged()], renewing: [inOffer])
-        let charged = TransactionStatement.Item(
+        let charged = StatementItem(
             sku: "A", price: 15990, offerPrice: 4990, offerPeriod: "P1M")
         let duringOffer = Story.event(
             31, "DID_RENEW", purchasedOn: 31, charged: [charged],
@@ -258,7 +259,7 @@ private typealias Story = LifecycleStory
 
     @Test func change_renewedAtTheOldPriceAndStillScheduled_isDueAtTheNextRenewal() {
         let next = Story.start.advanced(by: 61 * Story.day)  // 1 May.
-        func renewed(_ items: [RenewalStatement.Item]) -> SubscriptionEvent {
+        func renewed(_ items: [StatementItem]) -> SubscriptionEvent {
             var event = Story.event(
                 31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged()], renewing: items)
             event.transaction?.expiresAt = next
@@ -280,7 +281,7 @@ private typealias Story = LifecycleStory
     @Test func change_seenScheduledAfterItsRenewal_isDueAtTheNextOne() {
         let next = Story.start.advanced(by: 61 * Story.day)  // 1 May.
         func told(
-            _ day: Int64, _ type: String, _ charged: Int64, _ item: RenewalStatement.Item
+            _ day: Int64, _ type: String, _ charged: Int64, _ item: StatementItem
         ) -> SubscriptionEvent {
             var event = Story.event(
                 day, type, purchasedOn: 31, charged: [Story.charged(price: charged)],

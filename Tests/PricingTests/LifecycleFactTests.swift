@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 private typealias Story = LifecycleStory
 
@@ -106,7 +107,7 @@ private typealias Story = LifecycleStory
         if status == nil { item.increasePrice = nil }
         var told = Story.event(
             days, type, subtype,
-            charged: [TransactionStatement.Item(sku: "A", price: 9990, offerPrice: 990)],
+            charged: [StatementItem(sku: "A", price: 9990, offerPrice: 990)],
             renewing: [item])
         told.transaction?.storefront = "KOR"
         return told

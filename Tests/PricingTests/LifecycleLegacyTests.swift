@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 /// An unsigned hint yields to every signed statement of its time or later, and moves no change.
 @Suite struct LifecycleLegacyTests {

@@ -1,4 +1,4 @@
-import Pricing
+@testable import Pricing
 
 /// A subscription's year, told in statements: the tests below say what each one brings.
 struct LifecycleStory {
@@ -27,20 +27,20 @@ struct LifecycleStory {
     /// A renewal item; `status` is that of its increase to `to`.
     static func renewing(
         _ sku: String = "A", price: Int64 = 9990, status: String? = nil, to: Int64? = nil
-    ) -> RenewalStatement.Item {
-        RenewalStatement.Item(
+    ) -> StatementItem {
+        StatementItem(
             sku: sku, price: price, increaseStatus: status,
             increasePrice: status == nil ? nil : to ?? 15990)
     }
 
-    static func charged(_ sku: String = "A", price: Int64 = 9990) -> TransactionStatement.Item {
-        TransactionStatement.Item(sku: sku, price: price)
+    static func charged(_ sku: String = "A", price: Int64 = 9990) -> StatementItem {
+        StatementItem(sku: sku, price: price)
     }
 
     static func event(
         _ days: Int64, _ type: String? = nil, _ subtype: String? = nil, id: String? = nil,
         source: SubscriptionEvent.Source = .notification, status: Int? = 1, purchasedOn: Int64 = 0,
-        charged: [TransactionStatement.Item]? = nil, renewing: [RenewalStatement.Item]? = nil,
+        charged: [StatementItem]? = nil, renewing: [StatementItem]? = nil,
         autoRenew: Int = 1, intent: Int? = nil, revoked: Bool = false
     ) -> SubscriptionEvent {
         SubscriptionEvent(

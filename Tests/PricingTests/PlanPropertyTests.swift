@@ -1,6 +1,7 @@
-import Pricing
 import TestSupport
 import Testing
+
+@testable import Pricing
 
 /// Properties over seeded random subscriptions; a failure prints the seed.
 @Suite(.ownThread) struct PlanPropertyTests {

@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 struct RowCodeTests {
     struct Case: Sendable, CustomTestStringConvertible {

@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 struct SendingTests {
     static func stored(
@@ -115,9 +116,20 @@ struct SendingTests {
         ]
 
         let plans = Judge.make().judge(rows: rows, facts: facts, context: JudgeContext())
-        let groups = RequestGroup.groups(of: plans)
+        let keys = plans.map { plan in
+            plan.consent.flatMap { consent in
+                plan.effectiveAt.flatMap {
+                    RequestGroup.key(
+                        .announced, consent: consent, effectiveAt: $0, sku: plan.sku)
+                }
+            }
+        }
 
-        #expect(groups.map(\.skus) == [["S1", "S4"], ["S2"], ["S3", "S6"], ["S5"], ["S7"]])
-        #expect(groups.map(\.kind) == [.announced, .consent, .decrease, .consent, .announced])
+        #expect(plans.map { $0.fault == nil } == Array(repeating: true, count: 7) + [false])
+        #expect(keys[0] == keys[3])
+        #expect(keys[2] == keys[5])
+        #expect(Set(keys.prefix(7)).count == 5)
+        #expect(keys[1]?.hasPrefix("consent/") == true)
+        #expect(keys[4]?.hasPrefix("consent/") == true)
     }
 }

@@ -1,6 +1,7 @@
 import Foundation
-import Pricing
 import Testing
+
+@testable import Pricing
 
 /// The dates of a plan against a slow reading of the rules that shares no code with them: Foundation's
 /// calendar steps from the start of the subscription, and every renewal is tried in turn.

@@ -1,10 +1,11 @@
 import Glibc
-import Pricing
 import Testing
+
+@testable import Pricing
 
 private typealias Story = LifecycleStory
 
-/// Genuine signatures over nonsense: folded without what means nothing, or set aside by name.
+/// Genuine signatures over nonsense: folded without what means nothing, or quarantined by name.
 @Suite struct StorableTests {
     private static func odd(_ change: (inout SubscriptionEvent) -> Void) -> SubscriptionEvent {
         var event = Story.event(

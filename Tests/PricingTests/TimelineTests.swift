@@ -1,5 +1,6 @@
-import Pricing
 import Testing
+
+@testable import Pricing
 
 struct TimelineTests {
     struct Case: Sendable, CustomTestStringConvertible {

@@ -11,8 +11,8 @@ import Testing
                 accepted_at = '2026-01-20Z'
             WHERE original_transaction_id = '1';
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id)
-        SELECT '1', change_id, at::timestamptz, h.state, kind, 'e-' || h.state
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
+        SELECT '1', repricer.bucket_of('1'), change_id, at::timestamptz, h.state, kind, 'e-' || h.state
         FROM repricer.price_changes, (VALUES ('2026-01-02Z', 'queued', 'approval'),
             ('2026-01-03Z', 'sending', 'request'), ('2026-01-03Z', 'scheduled', 'response'),
             ('2026-01-10Z', 'pending_consent', 'notification'), ('2026-01-20Z', 'accepted', 'notification'),
@@ -55,7 +55,7 @@ import Testing
         async throws
     {
         let owner = try await TestDatabase.connect()
-        try await owner.script(ReportFixture.world + Self.history)
+        try await owner.script(ReportFixture.everyState + Self.history)
         await owner.close()
         let finance = try await TestDatabase.login("fiona", memberOf: ["repricer_finance"])
 
@@ -66,7 +66,7 @@ import Testing
 
     @Test func priceChangeAsOf_nowForEveryChange_isTheReportOfNow() async throws {
         let owner = try await TestDatabase.connect()
-        try await owner.script(ReportFixture.world + Self.history)
+        try await owner.script(ReportFixture.everyState + Self.history)
         let differing = try await owner.query(
             """
             SELECT original_transaction_id, state, reason, charged_renewals, charged_uplift_milliunits

@@ -1,5 +1,6 @@
-import Reports
 import Testing
+
+@testable import Reports
 
 @Suite struct RenderTests {
     static let columns = [
@@ -37,6 +38,17 @@ import Testing
             + "b,\"a \"\"big\"\", one\nline\",USD,12990,0,,true,A;B\r\n"
             + "c,\"\",JPY,-310000,0,1234,false,\r\n"
         #expect(text == expected)
+    }
+
+    @Test(arguments: ["=HYPERLINK(1)", "+1", "-1", "@x", "\t=1"])
+    func csv_whenATextWouldRunAsAFormula_beginsWithAnApostrophe(_ name: String) {
+        var renderer = ReportRenderer(ReportQuery(.batchSummary), format: .csv)
+        _ = renderer.begin([
+            ReportColumn(name: "name", kind: .text, meaning: ""),
+            ReportColumn(name: "net", kind: .integer, meaning: ""),
+        ])
+
+        #expect(renderer.add([[name, "-5"]]) == "'\(name),-5\r\n")
     }
 
     @Test func csv_whenCarriageReturnAndLineFeedAreOneCharacter_quotesStill() {

@@ -5,14 +5,21 @@ import TestSupport
 import Testing
 
 @Suite(.database) struct ReportContractTests {
+    private final class Pieces: Sendable {
+        let text = Mutex("")
+    }
+
     static func render(
         _ query: ReportQuery, _ format: ReportFormat, conninfo: String
     ) async throws -> String {
         let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 1)
         let result: Result<String, any Error>
         do {
-            result = .success(
-                try await Reports.render(query, format: format, from: ReportStore(pool: pool)))
+            let pieces = Pieces()
+            try await writeReport(query, format: format, from: ReportStore(pool: pool)) { piece in
+                pieces.text.withLock { $0 += piece }
+            }
+            result = .success(pieces.text.withLock { $0 })
         } catch {
             result = .failure(error)
         }
@@ -71,7 +78,7 @@ import Testing
 
     @Test func finance_whenLoggedIn_readsEveryReportAndNothingElse() async throws {
         let owner = try await TestDatabase.connect()
-        try await owner.script(ReportFixture.world)
+        try await owner.script(ReportFixture.everyState)
         let relations = try await owner.query(
             """
             SELECT c.relname::text AS name FROM pg_class c
@@ -144,11 +151,11 @@ import Testing
             ReportFixture.batchSQL(ReportFixture.batch, name: "large", rows: 2500)
                 + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "other", rows: 1)
                     + """
-                    INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id,
+                    INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id,
                         line, sku, direction, currency, storefront, period, current_price_milliunits,
                         new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
                         due_effective_at, state_since, submitted_by)
-                    SELECT n::text, gen_random_uuid(),
+                    SELECT n::text, repricer.bucket_of(n::text), gen_random_uuid(),
                         CASE WHEN n > 2500 THEN '\(ReportFixture.otherBatch)'
                             ELSE '\(ReportFixture.batch)' END::uuid,
                         n, 'PLAN', 'increase', 'USD', 'USA', 'P1M', 1000, 2000, 'required',

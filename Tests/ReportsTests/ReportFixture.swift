@@ -1,4 +1,4 @@
-/// A small world for the views: one batch in every kind of state, with charges worked out by hand.
+/// A small harness for the views: one batch in every kind of state, with charges worked out by hand.
 enum ReportFixture {
     static let batch = "00000000-0000-7000-8000-00000000000a"
     static let otherBatch = "00000000-0000-7000-8000-00000000000b"
@@ -40,12 +40,12 @@ enum ReportFixture {
 
         var sql: String {
             """
-            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line,
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line,
                 sku, direction, current_price_milliunits, new_price_milliunits, dependent_skus,
                 forecast_consent, forecast_effective_at, send_by, due_effective_at, state,
                 sent_at, consent_asked_at, acceptance, effective_at, state_since, submitted_by,
                 currency, storefront, period)
-            SELECT '\(subscription)', '\(changeID)', '\(batch)', \(line), 'PLAN',
+            SELECT '\(subscription)', repricer.bucket_of('\(subscription)'), '\(changeID)', '\(batch)', \(line), 'PLAN',
                 '\(new > old ? "increase" : "decrease")', \(old), \(new), '\(dependents)',
                 '\(consent)', '2026-03-01Z', '2026-02-01Z', '\(due)', '\(state)',
                 \(state == "queued" ? "NULL" : "'2026-01-03Z'"), \(quoted(asked)),
@@ -64,12 +64,13 @@ enum ReportFixture {
         isRevoked: Bool = false
     ) -> String {
         """
-        INSERT INTO repricer.charges VALUES ('\(subscription)', '\(subscription)-\(day)', 'PLAN',
+        INSERT INTO repricer.charges VALUES ('\(subscription)', repricer.bucket_of('\(subscription)'),
+            '\(subscription)-\(day)', 'PLAN',
             '\(day)', \(price), '\(currency)', \(isRevoked ? "'\(day)'" : "NULL"));
         """
     }
 
-    static let world: String = {
+    static let everyState: String = {
         let changes = [
             Change(
                 subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
@@ -109,10 +110,10 @@ enum ReportFixture {
             + charge("2", "2026-03-05Z", 5990)
             + charge("4", "2026-03-01Z", 1990) + charge("4", "2026-03-08Z", 1990)
                 + """
-                INSERT INTO repricer.dependent_cancellations (original_transaction_id, change_id,
+                INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id,
                     dependent_sku, parent_sku, batch_id, cause, state, price_milliunits, currency,
                     requested_at, requested_by_evidence, settled_at, settled_by_evidence)
-                SELECT '3', change_id, 'EXTRA', 'PLAN', batch_id, 'declined', 'confirmed', 500000,
+                SELECT '3', repricer.bucket_of('3'), change_id, 'EXTRA', 'PLAN', batch_id, 'declined', 'confirmed', 500000,
                     'JPY', '2026-03-01Z', 'e1', '2026-03-02Z', 'e2'
                 FROM repricer.price_changes WHERE original_transaction_id = '3';
                 """

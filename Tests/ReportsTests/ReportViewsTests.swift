@@ -6,7 +6,8 @@ import Testing
 @Suite(.database) struct ReportViewsTests {
     /// Reads one report of the fixture; cells by column name.
     static func read(
-        _ name: ReportName, batch: String? = ReportFixture.batch, sql: String = ReportFixture.world
+        _ name: ReportName, batch: String? = ReportFixture.batch,
+        sql: String = ReportFixture.everyState
     ) async throws -> [[String: String]] {
         let connection = try await TestDatabase.connect()
         try await connection.script(sql)
@@ -143,17 +144,17 @@ import Testing
 
     @Test func revenueImpact_whenADependentIsLostByItsOwnChange_isNotCountedTwice() async throws {
         let own = """
-            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line,
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line,
                 sku, direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
                 due_effective_at, state, state_since, submitted_by)
-            SELECT original_transaction_id, '00000000-0000-7000-8000-0000000000ff', batch_id, 99,
+            SELECT original_transaction_id, bucket, '00000000-0000-7000-8000-0000000000ff', batch_id, 99,
                 'EXTRA', direction, currency, storefront, period, 500000, 600000, 'not_required',
                 forecast_effective_at, send_by, due_effective_at, 'cancelled', state_since, submitted_by
             FROM repricer.price_changes WHERE original_transaction_id = '3';
             """
 
-        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.world + own)
+        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.everyState + own)
 
         let yen = try #require(rows.first { $0["currency"] == "JPY" })
         #expect(
@@ -162,16 +163,16 @@ import Testing
     }
 
     /// 50,000 a month beside a parent of 1,000,000 a year.
-    @Test func revenueImpact_whenADependentElsewhereHasAnotherPeriod_turnsItIntoItsParents()
+    @Test func revenueImpact_whenACrossSubscriptionDependentHasAnotherPeriod_turnsItIntoItsParents()
         async throws
     {
         let elsewhere = """
-            INSERT INTO repricer.subscriptions (original_transaction_id, period) VALUES ('30', 'P1M');
-            UPDATE repricer.dependent_cancellations SET is_elsewhere = true, price_milliunits = 50000,
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, period) VALUES ('30', repricer.bucket_of('30'), 'P1M');
+            UPDATE repricer.dependent_cancellations SET is_cross_subscription = true, price_milliunits = 50000,
                 target_transaction_id = '30';
             """
 
-        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.world + elsewhere)
+        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.everyState + elsewhere)
 
         let yen = try #require(rows.first { $0["currency"] == "JPY" })
         #expect(
@@ -184,14 +185,14 @@ import Testing
         ("", "P1Y"),
         (
             """
-            INSERT INTO repricer.subscriptions (original_transaction_id, period) VALUES ('30', 'P1M');
-            UPDATE repricer.dependent_cancellations SET is_elsewhere = true, target_transaction_id = '30';
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, period) VALUES ('30', repricer.bucket_of('30'), 'P1M');
+            UPDATE repricer.dependent_cancellations SET is_cross_subscription = true, target_transaction_id = '30';
             """, "P1M"
         ),
     ])
     func dependentCancellation_saysByWhichPeriodItIsPaid(more: String, period: String) async throws
     {
-        let rows = try await Self.read(.dependentCancellation, sql: ReportFixture.world + more)
+        let rows = try await Self.read(.dependentCancellation, sql: ReportFixture.everyState + more)
 
         #expect(rows.map { Self.pick($0, "price_milliunits", "period") } == [["500000", period]])
     }
@@ -238,7 +239,7 @@ import Testing
 
     @Test func forecastAccuracy_byReasonSourceAndDay_isAConfusionMatrix() async throws {
         let connection = try await TestDatabase.connect()
-        try await connection.script(ReportFixture.world)
+        try await connection.script(ReportFixture.everyState)
         try await connection.script(
             """
             UPDATE repricer.price_changes SET forecast_reasons = '{threshold}',
@@ -270,7 +271,7 @@ import Testing
         reason: String, expected: String
     ) async throws {
         let connection = try await TestDatabase.connect()
-        try await connection.script(ReportFixture.world)
+        try await connection.script(ReportFixture.everyState)
         _ = try await connection.execute(
             """
             UPDATE repricer.price_changes SET state = 'declined', reason = \(reason),
@@ -303,10 +304,10 @@ import Testing
             UPDATE repricer.batches SET row_count = 9;
             DELETE FROM repricer.charges WHERE original_transaction_id = '2';
             DELETE FROM repricer.dependent_cancellations;
-            INSERT INTO repricer.dependent_cancellations (original_transaction_id, change_id,
+            INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id,
                 dependent_sku, parent_sku, batch_id, cause, state, requested_at,
                 requested_by_evidence)
-            SELECT '3', change_id, 'OTHER', 'PLAN', batch_id, 'declined', 'discrepancy',
+            SELECT '3', repricer.bucket_of('3'), change_id, 'OTHER', 'PLAN', batch_id, 'declined', 'discrepancy',
                 '2026-03-01Z', 'e1'
             FROM repricer.price_changes WHERE original_transaction_id = '3';
             INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state,
@@ -314,19 +315,19 @@ import Testing
             SELECT repricer.bucket_of('7'), '7', gen_random_uuid(), 'price_change', ARRAY[change_id],
                 '{}', 'unknown', gen_random_uuid(), '2026-03-01Z', '2026-03-01Z', '2026-03-01Z'
             FROM repricer.price_changes WHERE original_transaction_id = '7';
-            INSERT INTO repricer.subscriptions (original_transaction_id, items) VALUES ('8',
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items) VALUES ('8', repricer.bucket_of('8'),
                 '[{"sku": "PLAN", "renews": true, "increase": {"status": "SCHEDULED", "price": 4990}}]');
             UPDATE repricer.price_changes SET state = 'aborted', request_reference_id = gen_random_uuid()
             WHERE original_transaction_id = '8';
             INSERT INTO repricer.notifications (notification_uuid, received_at, understood,
                 signed_payload) VALUES ('n', '2026-05-31Z', false, 'p');
-            INSERT INTO repricer.inbox (original_transaction_id, notification_uuid, received_at,
-                error) VALUES ('1', 'm', '2026-05-31T23:59Z', 'why'), ('1', 'o', '2026-05-01Z', NULL),
-                ('1', 'p', '2026-05-31T23:59Z', NULL);
+            INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at,
+                error) VALUES ('1', repricer.bucket_of('1'), 'm', '2026-05-31T23:59Z', 'why'), ('1', repricer.bucket_of('1'), 'o', '2026-05-01Z', NULL),
+                ('1', repricer.bucket_of('1'), 'p', '2026-05-31T23:59Z', NULL);
             """
 
         let rows = try await Self.read(
-            .reconciliation, batch: nil, sql: ReportFixture.world + faults)
+            .reconciliation, batch: nil, sql: ReportFixture.everyState + faults)
 
         #expect(rows.count == 9)
         #expect(
@@ -349,8 +350,8 @@ import Testing
             VALUES ('a', '2026-05-01Z', '2026-04-01Z', 'DID_RENEW', NULL, '1', true, 'p'),
                 ('b', '2026-05-02Z', NULL, 'DID_RENEW', NULL, '1', true, 'p'),
                 ('c', '2026-05-03Z', NULL, NULL, NULL, NULL, false, 'p');
-            INSERT INTO repricer.inbox (original_transaction_id, notification_uuid, received_at)
-            VALUES ('1', 'b', '2026-05-02Z');
+            INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at)
+            VALUES ('1', repricer.bucket_of('1'), 'b', '2026-05-02Z');
             """
 
         let rows = try await Self.read(.notificationHealth, batch: nil, sql: sql)

@@ -21,11 +21,12 @@ import Testing
             let connection = try await TestDatabase.connect()
             try await connection.script(
                 """
-                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, product_id, original_purchase_at,
                     recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
                     signed_at, folded_signed_at, folded_evidence_id)
-                VALUES ('1000000000000001', 1, true, 'USA', 'USD', 'P1M', 'generic', '2025-06-01Z',
+                VALUES ('1000000000000001', repricer.bucket_of('1000000000000001'),
+                    1, true, 'USA', 'USD', 'P1M', 'generic', '2025-06-01Z',
                     '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
                     '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
                     '2026-01-01Z', '2026-01-01Z', 'n-1');
@@ -137,11 +138,43 @@ import Testing
         let id = try await office.submit()
 
         let again = await run(
-            "submit", try office.file(Self.good), "--name", "other", environment: office.ana)
+            "submit", try office.file(Self.good), "--name", "spring", environment: office.ana)
 
         #expect(again.code == .done)
         #expect(again.output == id + "\n")
         #expect(again.messages == "repricer: this file is a batch already: no new change\n")
+    }
+
+    @Test func submit_ofTheSameFileWithOtherTerms_isAConflictThatNamesThem() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        let file = try office.file(Self.good)
+
+        for (options, names) in [
+            (["--name", "other"], "--name"),
+            (["--name", "spring", "--waves", "1%,rest"], "--waves"),
+            (["--name", "spring", "--halt-if", "none"], "--halt-if"),
+            (["--name", "other", "--grouping", "item"], "--name, --grouping"),
+        ] {
+            let again = await run(["submit", file] + options, environment: office.ana)
+            #expect(again.code == .conflict)
+            #expect(again.messages.contains("is batch \(id) already, with other \(names);"))
+        }
+        let same = await run(
+            "submit", file, "--name", "spring", "--halt-if", "errors>5%/50",
+            environment: office.ana)
+        #expect(same.code == .done)
+    }
+
+    @Test func resume_ofAnAbortedBatch_isAConflict() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("abort", id, environment: office.ana)
+
+        let outcome = await run("resume", id, environment: office.ana)
+
+        #expect(outcome.code == .conflict)
+        #expect(outcome.messages.contains("is aborted, nothing of it is sent any more"))
     }
 
     @Test func submit_withAnotherPlanHash_isAConflict() async throws {
@@ -230,6 +263,32 @@ import Testing
         #expect(stillPaused.output.contains("`repricer resume --all`"))
     }
 
+    @Test func status_ofARefusedRow_namesTheSubscriptionTheCodeAndTheNextTry() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("approve", id, environment: office.ben)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET parked_reason = '4040010 TransactionIdNotFoundError', parks = 1,
+                next_attempt_at = '2026-03-01T00:02:00Z'
+            """)
+        let parked = await run("status", id, environment: office.ana)
+        let json = await run("status", id, "--json", environment: office.ana)
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'rejected', reason = '4030010 SubscriptionNotEligibleError',
+                parked_reason = NULL, ended_at = now(), sent_at = now(), request_reference_id = gen_random_uuid()
+            """)
+        let rejected = await run("status", id, environment: office.ana)
+        await owner.close()
+
+        let row = parked.output.split(separator: "\n").first { $0.contains("4040010") } ?? ""
+        #expect(row.contains("parked") && row.contains("2026-03-01T00:02:00"))
+        #expect(json.output.contains(#""state":"parked","reason":"4040010 TransactionId"#))
+        #expect(rejected.output.contains("rejected  4030010 SubscriptionNotEligibleError"))
+    }
+
     @Test func abort_afterApproval_withdrawsWhatIsUnsent() async throws {
         let office = try await Office()
         let id = try await office.submit()
@@ -271,12 +330,12 @@ import Testing
         let office = try await Office()
         let id = try await office.submit()
         let insert = """
-            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
                 direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, forecast_consent, forecast_effective_at, send_by,
                 due_effective_at, state_since)
-            VALUES ('1000000000000002', gen_random_uuid(), '\(id)', 9, 'PLAN', 'decrease', 'USD', 'USA',
-                'P1M', 2, 1, 'none', '2026-02-01Z', '2026-01-31Z', '2026-02-01Z', '2026-01-05Z')
+            VALUES ('1000000000000002', repricer.bucket_of('1000000000000002'), gen_random_uuid(), '\(id)',
+                9, 'PLAN', 'decrease', 'USD', 'USA', 'P1M', 2, 1, 'none', '2026-02-01Z', '2026-01-31Z', '2026-02-01Z', '2026-01-05Z')
             """
         let url = try #require(office.ben["REPRICER_DATABASE_URL"])
         let ben = try await PostgresConnection.connect(url, applicationName: "test")
@@ -338,8 +397,8 @@ import Testing
         let office = try await Office()
         let id = try await office.submit()
 
-        let outcome = await run("status", id, "--watch", environment: office.ana) { world in
-            world.terminations = { AsyncStream { $0.yield(2) } }
+        let outcome = await run("status", id, "--watch", environment: office.ana) { harness in
+            harness.terminations = { AsyncStream { $0.yield(2) } }
         }
 
         #expect(outcome.code == .interrupted)

@@ -1,4 +1,5 @@
 import ServiceKit
+import TestSupport
 import Testing
 
 @testable import RepricerCommands
@@ -113,14 +114,14 @@ import Testing
     }
 
     @Test func clock_withOrigin_runsOnTheMachinesClock() async throws {
-        let world = World(
+        let harness = Dependencies(
             realClock: ManualClock(1_790_000_001_000), output: OutputMemory().sink,
             messages: OutputMemory().sink)
         let configuration = try read(
             ["REPRICER_API_BASE_URL": "http://127.0.0.1:9"],
             clock: "2026-01-05T00:00:00Z@86400@1790000000000")
 
-        let clock = try await configuration.makeClock(world: world)
+        let clock = try await configuration.makeClock(dependencies: harness)
 
         #expect(RFC3339.format(clock.nowMilliseconds()) == "2026-01-06T00:00:00Z")
     }

@@ -2,6 +2,7 @@ import AppStore
 import Foundation
 import JOSE
 import Postgres
+import SandboxStore
 import ServiceKit
 import TestSupport
 import Testing
@@ -9,7 +10,7 @@ import Testing
 @testable import RepricerCommands
 
 @Suite(.database) struct EvidenceCommandTests {
-    /// 2026-01-05T00:00:00Z, the test world's clock.
+    /// 2026-01-05T00:00:00Z, the test harness's clock.
     static let now: Int64 = 1_767_571_200_000
     static let uuid = "002e14d5-51f5-4503-b5a8-c3a1af68eb20"
 

@@ -17,10 +17,10 @@ import Testing
             let connection = try await TestDatabase.connect()
             try await connection.script(
                 """
-                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, product_id, purchased_at, expires_at, renewal_at,
                     items, signed_at, ownership_type)
-                SELECT id, status, true, storefront, 'USD', 'P1M', 'generic', '2026-01-01Z',
+                SELECT id, repricer.bucket_of(id), status, true, storefront, 'USD', 'P1M', 'generic', '2026-01-01Z',
                     '2026-02-01Z', '2026-02-01Z',
                     '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
                     '2026-01-01Z', ownership

@@ -2,6 +2,7 @@ import Foundation
 import HTTP
 import JOSE
 import Postgres
+import SandboxStore
 import Synchronization
 import TestSupport
 import Testing

@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import JOSE
 import Postgres
+import SandboxStore
 import Synchronization
 import TestSupport
 import Testing
@@ -26,7 +27,7 @@ import Testing
             done = try await Set(
                 texts(
                     """
-                    SELECT original_transaction_id AS text FROM repricer.status_looks
+                    SELECT original_transaction_id AS text FROM repricer.status_checks
                     WHERE done_at IS NOT NULL
                     """))
         }
@@ -47,7 +48,7 @@ import Testing
                     SELECT original_transaction_id AS text FROM repricer.subscriptions
                     WHERE status = 1 AND auto_renews
                     """)) == Set(ids))
-        #expect(try await texts("SELECT reason AS text FROM repricer.status_looks") == [])
+        #expect(try await texts("SELECT reason AS text FROM repricer.status_checks") == [])
     }
 
     @Test func reconcile_killedHalfWay_losesNoNotificationAndReadsNoPageTwiceButTheLast()
@@ -111,7 +112,7 @@ import Testing
     private func settings(
         _ url: String, _ store: GapStore, _ scratch: ScratchFolder
     ) throws -> [String: String] {
-        let key = try scratch.file("key.p8", try ES256PrivateKey.generate().pem())
+        let key = try scratch.file("key.p8", try ES256PrivateKey.newPEM())
         chmod(key, 0o600)
         return [
             "REPRICER_DATABASE_URL": TestDatabase.url, "REPRICER_BUNDLE_ID": "com.example.app",

@@ -1,6 +1,7 @@
 import Foundation
 import HTTP
 import JOSE
+import SandboxStore
 import ServiceKit
 import Synchronization
 

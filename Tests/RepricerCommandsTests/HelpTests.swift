@@ -40,8 +40,8 @@ import Testing
         (after the wave before it), 1%@hand. --halt-if pauses the batch when more than so many percent
         of its changes were refused by the App Store (of those answered), of its customers did not
         consent (of those asked), or turned renewal off (of those told). Nothing is judged before 50 are
-        counted; errors>2%/200 waits for 200. Only a person resumes; then what was sent before counts no
-        more.
+        counted; errors>2%/200 waits for 200. Left out it is errors>5%/50; `none` switches that off.
+        Only a person resumes; then what was sent before counts no more.
 
         """
 

@@ -83,12 +83,12 @@ import Testing
 
     @Test func migrations_areFoundAboveTheProgram() throws {
         let memory = OutputMemory()
-        let world = World(
+        let harness = Dependencies(
             programPath: RepositoryFiles.path(".build/debug/repricer"), workingDirectory: "/",
             output: memory.sink, messages: memory.sink)
 
         let folder = try MigrationsFolder.find(
-            option: nil, configuration: Configuration(), world: world)
+            option: nil, configuration: Configuration(), dependencies: harness)
 
         #expect(folder == RepositoryFiles.path("Migrations"))
     }

@@ -19,7 +19,7 @@ import Testing
         .answered(
             .init(
                 signedPayload: "a.b.c",
-                sendAttempts: results.map { .init(attemptedAt: nil, result: $0) }), raw: raw(200))
+                sendAttempts: results.map { .init(result: $0) }), raw: raw(200))
     }
 
     private static func refused<Value>(_ code: Int) -> CallOutcome<Value> {

@@ -26,9 +26,10 @@ import Testing
     }
 
     @Test func json_keepsTheOrderOfKeys_andEscapes() {
-        let value: JSONValue = .object([
-            "b": .array([1, true, .null]), "a": "x\"\\\n\u{1}é", "c": .finished("{\"z\":1}"),
-        ])
+        let value: JSONValue = [
+            "b": JSONValue.array([1.json, true.json, .null]), "a": "x\"\\\n\u{1}é",
+            "c": JSONValue.finished("{\"z\":1}"),
+        ]
 
         #expect(
             value.text == #"{"b":[1,true,null],"a":"x\"\\\n\u0001é","c":{"z":1}}"#)
@@ -53,8 +54,9 @@ import Testing
     }
 
     @Test func output_whenTheReaderIsGone_failsInSilence() async {
-        let outcome = await run("help") { world in
-            world.output = OutputSink { _ throws(OutputError) in throw OutputError(errorNumber: 32)
+        let outcome = await run("help") { harness in
+            harness.output = OutputSink { _ throws(OutputError) in
+                throw OutputError(errorNumber: 32)
             }
         }
 
@@ -62,8 +64,9 @@ import Testing
     }
 
     @Test func output_whenTheDiskIsFull_saysSo() async {
-        let outcome = await run("help") { world in
-            world.output = OutputSink { _ throws(OutputError) in throw OutputError(errorNumber: 28)
+        let outcome = await run("help") { harness in
+            harness.output = OutputSink { _ throws(OutputError) in
+                throw OutputError(errorNumber: 28)
             }
         }
 

@@ -9,7 +9,7 @@ import Testing
 @Suite(.database) struct ReprocessCommandTests {
     private var environment: [String: String] { ["REPRICER_DATABASE_URL": TestDatabase.url] }
 
-    /// One notification of a type that nobody knows, and one set aside.
+    /// One notification of a type that nobody knows, and one quarantined.
     private func store() async throws {
         let owner = try await TestDatabase.connect()
         try await owner.script(
@@ -19,8 +19,8 @@ import Testing
             VALUES ('a', '2026-05-01Z', 'NEW', '1', false, '{type:NEW,field:transaction.gift}', 'x'),
                 ('b', '2026-05-02Z', 'DID_RENEW', '1', true, '{field:transaction.gift}', 'x');
             INSERT INTO repricer.inbox
-                (original_transaction_id, notification_uuid, received_at, error)
-            VALUES ('1', 'a', '2026-05-01Z', 'why'), ('1', 'b', '2026-05-02Z', NULL);
+                (original_transaction_id, bucket, notification_uuid, received_at, error)
+            VALUES ('1', repricer.bucket_of('1'), 'a', '2026-05-01Z', 'why'), ('1', repricer.bucket_of('1'), 'b', '2026-05-02Z', NULL);
             """)
         await owner.close()
     }
@@ -44,7 +44,7 @@ import Testing
         )
         #expect(
             json.output
-                == #"{"read":0,"put_back":0,"corrected":0,"unchanged":0,"damaged":0,"#
+                == #"{"read":0,"requeued":0,"corrected":0,"unchanged":0,"damaged":0,"#
                 + #""still_not_understood":0}"# + "\n")
     }
 
@@ -57,7 +57,7 @@ import Testing
         #expect(outcome.code == .failed)
         #expect(
             outcome.output.hasPrefix(
-                #"{"read":1,"put_back":0,"corrected":0,"unchanged":0,"damaged":1"#))
+                #"{"read":1,"requeued":0,"corrected":0,"unchanged":0,"damaged":1"#))
         #expect(outcome.messages.contains("evidence can't be rebuilt"))
     }
 
@@ -67,12 +67,12 @@ import Testing
         let text = await run("status", environment: environment)
         let json = await run("status", "--json", environment: environment)
 
-        #expect(text.output.contains("1 waiting, 1 set aside, 1 not understood"))
+        #expect(text.output.contains("1 waiting, 1 quarantined, 1 not understood"))
         #expect(
             text.output.contains("field    transaction.gift              2  2026-05-02T00:00:00Z"))
         #expect(
             json.output.contains(
-                #""notifications":{"waiting":1,"set_aside":1,"not_understood":1,"unknown":[{"kind":"field","name":"transaction.gift","notifications":2,"last_received_at":"2026-05-02T00:00:00Z"},{"kind":"type","name":"NEW","notifications":1,"#
+                #""notifications":{"waiting":1,"quarantined":1,"not_understood":1,"unknown":[{"kind":"field","name":"transaction.gift","notifications":2,"last_received_at":"2026-05-02T00:00:00Z"},{"kind":"type","name":"NEW","notifications":1,"#
             ))
     }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import RepricerCommands
 
-/// The test world's clock stands at 2026-01-05T00:00:00Z.
+/// The test harness's clock stands at 2026-01-05T00:00:00Z.
 @Suite(.database) struct RetentionCommandTests {
     static func retention(_ arguments: String...) async -> Outcome {
         await run(
@@ -85,8 +85,8 @@ import Testing
         let connection = try await TestDatabase.connect()
         try await connection.script(
             """
-            INSERT INTO repricer.inbox (original_transaction_id, notification_uuid, received_at, error)
-            VALUES ('1', '\(old)', '\(old)', 'stuck')
+            INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at, error)
+            VALUES ('1', repricer.bucket_of('1'), '\(old)', '\(old)', 'stuck')
             """)
 
         let kept = await Self.retention("--keep", "13m", "--json")

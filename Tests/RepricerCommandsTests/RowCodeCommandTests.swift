@@ -133,11 +133,11 @@ import Testing
     ]
 
     private static let subscriptions = """
-        INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+        INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
             storefront, currency, period, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, items, signed_at, folded_signed_at,
             folded_evidence_id)
-        SELECT i::text, 1, true, 'USA', 'USD', 'P1M', '2025-06-01Z', '2025-06-01Z', '2026-01-01Z',
+        SELECT i::text, repricer.bucket_of(i::text), 1, true, 'USA', 'USD', 'P1M', '2025-06-01Z', '2025-06-01Z', '2026-01-01Z',
             '2026-02-01Z', '2026-02-01Z',
             (SELECT jsonb_agg(jsonb_build_object('sku', sku, 'currentPrice', 9990, 'renewalPrice',
                 9990, 'renews', true)) FROM unnest(ARRAY['A', 'B', 'C', 'D']) AS sku),

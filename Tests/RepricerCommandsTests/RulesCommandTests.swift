@@ -17,11 +17,12 @@ import Testing
             let connection = try await TestDatabase.connect()
             try await connection.script(
                 """
-                INSERT INTO repricer.subscriptions (original_transaction_id, status, auto_renews,
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, original_purchase_at,
                     recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
                     signed_at, folded_signed_at, folded_evidence_id)
-                VALUES ('1000000000000001', 1, true, 'JPN', 'JPY', 'P1M', '2025-06-01Z',
+                VALUES ('1000000000000001', repricer.bucket_of('1000000000000001'),
+                    1, true, 'JPN', 'JPY', 'P1M', '2025-06-01Z',
                     '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
                     '[{"sku":"PLAN","currentPrice":1000000,"renewalPrice":1000000,"renews":true}]',
                     '2026-01-01Z', '2026-01-01Z', 'n-1');

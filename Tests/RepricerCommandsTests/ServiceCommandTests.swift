@@ -1,6 +1,7 @@
 import Foundation
 import HTTP
 import JOSE
+import SandboxStore
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -29,9 +30,10 @@ import Testing
         let (signals, continuation) = AsyncStream.makeStream(of: Int32.self)
         let seen = Mutex("")
         let text = OutputMemory()
-        let outcome = await run("serve", "--only", "receiver", environment: environment) { world in
-            world.terminations = { signals }
-            world.messages = OutputSink { bytes throws(OutputError) in
+        let outcome = await run("serve", "--only", "receiver", environment: environment) {
+            harness in
+            harness.terminations = { signals }
+            harness.messages = OutputSink { bytes throws(OutputError) in
                 let line = String(decoding: bytes, as: UTF8.self)
                 try text.sink.write(line)
                 if line.contains(word) { continuation.yield(signal) }

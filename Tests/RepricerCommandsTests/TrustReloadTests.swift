@@ -1,6 +1,7 @@
 import Foundation
 import HTTP
 import JOSE
+import SandboxStore
 import TestSupport
 import Testing
 
@@ -30,7 +31,7 @@ import Testing
         #expect(try await post("d", first, client) == 403)
         #expect(try await post("e", second, client) == 200)
 
-        // Without a signal too: the files are looked at every few seconds.
+        // Without a signal too: the files are checked every few seconds.
         _ = try scratch.file("root.pem", first.rootPEM())
         try await program.said(until: "root certificates replaced")
         #expect(try await post("f", first, client) == 200)

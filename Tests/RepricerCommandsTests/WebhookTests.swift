@@ -12,12 +12,12 @@ import Testing
 /// Events of the outbox, delivered to a real socket that misbehaves.
 @Suite(.database) struct WebhookTests {
     @Test func webhook_overTLS_isSignedAndSaysAll() async throws {
-        let world = try await WebhookWorld.make(isTLS: true)
-        try await world.write(["1"])
+        let harness = try await WebhookHarness.make(isTLS: true)
+        try await harness.write(["1"])
 
-        #expect(try await world.sender().round() == 1)
+        #expect(try await harness.sender().round() == 1)
 
-        let got = try #require(world.receiver.seen.first)
+        let got = try #require(harness.receiver.seen.first)
         #expect(got.method == "POST")
         #expect(got.target == "/hooks?from=repricer")
         #expect(got.contentType == "application/json")
@@ -29,13 +29,13 @@ import Testing
         #expect(body["id"] as? String == got.eventID)
         #expect((body["payload"] as? [String: Any])?["n"] as? Int == 0)
         // As the receiver checks it: seconds, a full stop, the body.
-        let seconds = world.clock.nowMilliseconds() / 1000
+        let seconds = harness.clock.nowMilliseconds() / 1000
         let expected = WebhookSignature.authenticationCode(
-            Array("\(seconds).".utf8) + got.body, secret: WebhookWorld.secret)
+            Array("\(seconds).".utf8) + got.body, secret: WebhookHarness.secret)
         let hex = expected.map { String(format: "%02x", $0) }.joined()
         #expect(got.signature == "t=\(seconds),v1=\(hex)")
-        #expect(try await world.states() == ["1 delivered"])
-        await world.close()
+        #expect(try await harness.states() == ["1 delivered"])
+        await harness.close()
     }
 
     /// RFC 4231, test cases 1, 2 and 6.
@@ -59,100 +59,100 @@ import Testing
     }
 
     @Test func webhook_receiverFails_waitsAndKeepsTheOrderOfItsSubscription() async throws {
-        let world = try await WebhookWorld.make([.status(500), .status(503), .status(429)])
-        try await world.write(["1", "1", "1", "2"])
-        let sender = try world.sender()
+        let harness = try await WebhookHarness.make([.status(500), .status(503), .status(429)])
+        try await harness.write(["1", "1", "1", "2"])
+        let sender = try harness.sender()
 
         for _ in 0..<12 {
             _ = try await sender.round()
-            world.clock.advance(by: .seconds(3))
+            harness.clock.advance(by: .seconds(3))
         }
 
         #expect(
-            try await world.states() == [
+            try await harness.states() == [
                 "1 delivered", "1 delivered", "1 delivered", "2 delivered",
             ])
-        let accepted = world.receiver.accepted
+        let accepted = harness.receiver.accepted
         #expect(accepted.filter { $0.subscription == "1" }.map(\.n) == [0, 1, 2])
         #expect(accepted.filter { $0.subscription == "2" }.map(\.n) == [3])
-        #expect(world.receiver.seen.count == 7)
-        await world.close()
+        #expect(harness.receiver.seen.count == 7)
+        await harness.close()
     }
 
     @Test func webhook_redirected_goesNowhereElse() async throws {
-        let world = try await WebhookWorld.make([.redirect])
-        try await world.write(["1"])
-        let sender = try world.sender()
+        let harness = try await WebhookHarness.make([.redirect])
+        try await harness.write(["1"])
+        let sender = try harness.sender()
 
         _ = try await sender.round()
-        #expect(world.receiver.seen.map(\.target) == ["/hooks?from=repricer"])
-        #expect(try await world.lastError() == "answered 302, a redirect: not followed")
-        world.clock.advance(by: .seconds(3))
+        #expect(harness.receiver.seen.map(\.target) == ["/hooks?from=repricer"])
+        #expect(try await harness.lastError() == "answered 302, a redirect: not followed")
+        harness.clock.advance(by: .seconds(3))
         _ = try await sender.round()
 
         #expect(
-            world.receiver.seen.map(\.target) == ["/hooks?from=repricer", "/hooks?from=repricer"])
-        #expect(try await world.states() == ["1 delivered"])
-        await world.close()
+            harness.receiver.seen.map(\.target) == ["/hooks?from=repricer", "/hooks?from=repricer"])
+        #expect(try await harness.states() == ["1 delivered"])
+        await harness.close()
     }
 
     @Test func webhook_answerTooSlow_isTriedAgain_othersAreNotHeldUp() async throws {
-        let world = try await WebhookWorld.make([.held])
-        try await world.write(["1"])
-        let hurried = try world.sender(deadline: .milliseconds(300))
+        let harness = try await WebhookHarness.make([.held])
+        try await harness.write(["1"])
+        let hurried = try harness.sender(deadline: .milliseconds(300))
 
         _ = try await hurried.round()
-        #expect(try await world.states() == ["1 pending"])
-        try await world.write(["2"])
+        #expect(try await harness.states() == ["1 pending"])
+        try await harness.write(["2"])
         // One that a busy machine does not make give up what is answered at once.
-        let sender = try world.sender()
+        let sender = try harness.sender()
         _ = try await sender.round()
-        #expect(try await world.states() == ["1 pending", "2 delivered"])
-        world.clock.advance(by: .seconds(3))
+        #expect(try await harness.states() == ["1 pending", "2 delivered"])
+        harness.clock.advance(by: .seconds(3))
         _ = try await sender.round()
 
-        #expect(try await world.states() == ["1 delivered", "2 delivered"])
-        await world.close()
+        #expect(try await harness.states() == ["1 delivered", "2 delivered"])
+        await harness.close()
     }
 
     @Test func webhook_receiverAway_thenBack_losesNothing() async throws {
-        let world = try await WebhookWorld.make()
-        try await world.write(["1", "1"])
-        let sender = try world.sender(url: "http://127.0.0.1:1/hooks")
+        let harness = try await WebhookHarness.make()
+        try await harness.write(["1", "1"])
+        let sender = try harness.sender(url: "http://127.0.0.1:1/hooks")
 
         _ = try await sender.round()
-        #expect(try await world.states() == ["1 pending", "1 pending"])
-        world.clock.advance(by: .seconds(3))
-        let other = try world.sender()
+        #expect(try await harness.states() == ["1 pending", "1 pending"])
+        harness.clock.advance(by: .seconds(3))
+        let other = try harness.sender()
         while try await other.round() > 0 {}
 
-        #expect(world.receiver.accepted.map(\.n) == [0, 1])
-        await world.close()
+        #expect(harness.receiver.accepted.map(\.n) == [0, 1])
+        await harness.close()
     }
 
     @Test func webhook_processDiesInTheMiddle_theNextOneSendsTheSameEventFirst() async throws {
-        let world = try await WebhookWorld.make([.held])
-        try await world.write(["1", "1"])
-        let dying = try world.sender()
+        let harness = try await WebhookHarness.make([.held])
+        try await harness.write(["1", "1"])
+        let dying = try harness.sender()
         let abandoned = Task { try await dying.round() }
-        try await eventually { !world.receiver.seen.isEmpty }
-        let heir = try world.sender()
+        try await eventually { !harness.receiver.seen.isEmpty }
+        let heir = try harness.sender()
 
         // Its lease holds; then it is taken over.
         #expect(try await heir.round() == 0)
-        world.clock.advance(by: .seconds(31))
+        harness.clock.advance(by: .seconds(31))
         while try await heir.round() > 0 {}
 
-        #expect(world.receiver.accepted.map(\.n) == [0, 1])
-        #expect(world.receiver.seen[0].eventID == world.receiver.seen[1].eventID)
+        #expect(harness.receiver.accepted.map(\.n) == [0, 1])
+        #expect(harness.receiver.seen[0].eventID == harness.receiver.seen[1].eventID)
         abandoned.cancel()
-        await world.close()
+        await harness.close()
     }
 
     @Test func webhook_severalReplicas_deliverEachOnceAndInOrder() async throws {
-        let world = try await WebhookWorld.make()
-        try await world.write((0..<60).map { String($0 % 7) })
-        let replicas = [try world.sender(), try world.sender(), try world.sender()]
+        let harness = try await WebhookHarness.make()
+        try await harness.write((0..<60).map { String($0 % 7) })
+        let replicas = [try harness.sender(), try harness.sender(), try harness.sender()]
 
         try await withThrowingTaskGroup(of: Void.self) { group in
             for replica in replicas {
@@ -165,27 +165,27 @@ import Testing
         }
         while try await replicas[0].round() > 0 {}
 
-        let accepted = world.receiver.accepted
+        let accepted = harness.receiver.accepted
         #expect(accepted.count == 60)
         for subscription in 0..<7 {
             let own = accepted.filter { $0.subscription == String(subscription) }.map(\.n)
             #expect(own == own.sorted())
         }
-        await world.close()
+        await harness.close()
     }
 
     @Test func webhook_threeDaysInVain_isGivenUp_andReplayedOnDemand() async throws {
-        let world = try await WebhookWorld.make(Array(repeating: .status(500), count: 200))
-        try await world.write(["1", "1"])
-        let sender = try world.sender()
+        let harness = try await WebhookHarness.make(Array(repeating: .status(500), count: 200))
+        try await harness.write(["1", "1"])
+        let sender = try harness.sender()
         for _ in 0..<80 {
             _ = try await sender.round()
-            world.clock.advance(by: .seconds(3601))
+            harness.clock.advance(by: .seconds(3601))
         }
-        #expect(try await world.states() == ["1 given_up", "1 given_up"])
-        let tries = world.receiver.seen.count
+        #expect(try await harness.states() == ["1 given_up", "1 given_up"])
+        let tries = harness.receiver.seen.count
         #expect(tries > 60 && tries < 170)
-        let environment = ["REPRICER_DATABASE_URL": world.url]
+        let environment = ["REPRICER_DATABASE_URL": harness.url]
 
         let shown = await run("outbox", "status", environment: environment)
         #expect(shown.output.contains("given_up       2"), "\(shown.output)")
@@ -195,19 +195,19 @@ import Testing
         let none = await run("outbox", "replay", "--subscription", "2", environment: environment)
         #expect(none.output == "0 events are due again\n")
         let replayed = await run("outbox", "replay", "--given-up", environment: environment) {
-            $0.realClock = world.clock
+            $0.realClock = harness.clock
         }
         #expect(replayed.output == "2 events are due again\n")
-        world.receiver.heal()
+        harness.receiver.heal()
         while try await sender.round() > 0 {}
 
-        #expect(try await world.states() == ["1 delivered", "1 delivered"])
-        #expect(world.receiver.accepted.map(\.n) == [0, 1])
-        await world.close()
+        #expect(try await harness.states() == ["1 delivered", "1 delivered"])
+        #expect(harness.receiver.accepted.map(\.n) == [0, 1])
+        await harness.close()
     }
 
     @Test func replay_byAUserOfPricing_namesTheRoleThatIsMissing() async throws {
-        let world = try await WebhookWorld.make([.status(200)])
+        let harness = try await WebhookHarness.make([.status(200)])
         let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
 
         let outcome = await run(
@@ -219,28 +219,28 @@ import Testing
                 "may not write repricer.webhook_deliveries; GRANT repricer_service to it"),
             "\(outcome.messages)")
         #expect(!outcome.messages.contains("repricer_pricing"))
-        await world.close()
+        await harness.close()
     }
 
     @Test func outbox_old_isPruned_butNothingThatWaits() async throws {
-        let world = try await WebhookWorld.make([.status(500)])
-        try await world.write(["1", "2"])
-        let sender = try world.sender()
+        let harness = try await WebhookHarness.make([.status(500)])
+        try await harness.write(["1", "2"])
+        let sender = try harness.sender()
         _ = try await sender.round()
-        world.clock.advance(by: .seconds(31 * 86_400))
+        harness.clock.advance(by: .seconds(31 * 86_400))
 
         try await sender.prune()
-        #expect(try await world.states().filter { $0.hasSuffix("pending") }.count == 1)
-        #expect(try await world.states().count == 1)
+        #expect(try await harness.states().filter { $0.hasSuffix("pending") }.count == 1)
+        #expect(try await harness.states().count == 1)
 
         // Without a webhook what waits is given up, and then goes too.
         let idle = WebhookSender(
-            pool: world.pool, target: nil, realClock: world.clock, log: .silent,
+            pool: harness.pool, target: nil, realClock: harness.clock, log: .silent,
             metrics: Metrics())
         #expect(try await idle.round() == 0)
         try await idle.prune()
-        #expect(try await world.states() == [])
-        await world.close()
+        #expect(try await harness.states() == [])
+        await harness.close()
     }
 
     @Test(arguments: [

@@ -107,7 +107,7 @@ final class TemporaryFolder: Sendable {
         let outer = try #require(
             JSONValue.parse(Array(line.utf8))?.object?["signedPayload"]?.string)
         let at = SampleTests.start
-        let payload = try verifier.verify(outer, validAt: { _ in at }, now: at)
+        let payload = try verifier.payload(of: outer, at: at)
         let fields = try #require(JSONValue.parse(payload)?.object)
         let facts = try #require(fields["data"]?.object)
         let signedDate = try #require(fields["signedDate"]?.integer)
@@ -115,7 +115,7 @@ final class TemporaryFolder: Sendable {
         #expect(facts["appAppleId"]?.integer == 1_234_567_890)
         for name in ["signedTransactionInfo", "signedRenewalInfo"] {
             let nested = try #require(facts[name]?.string)
-            let bytes = try verifier.verify(nested, validAt: { _ in at }, now: at)
+            let bytes = try verifier.payload(of: nested, at: at)
             let inner = try #require(JSONValue.parse(bytes)?.object)
             #expect(inner["advancedCommerceInfo"]?.object?["items"]?.array?.isEmpty == false)
         }

@@ -1,3 +1,4 @@
+import JOSE
 import ServiceKit
 
 @testable import SandboxStore
@@ -88,5 +89,14 @@ extension StoreEvent {
     var line: String {
         let name = subtype.map { "\(kind.rawValue)/\($0.rawValue)" } ?? kind.rawValue
         return "\(name) \(Milliseconds.date(of: signedAt).text)"
+    }
+}
+
+extension JWSVerifier {
+    /// The payload of `jws`, once everything about it is proved.
+    func payload(of jws: String, at time: Int64) throws -> [UInt8] {
+        let signed = try open(jws)
+        try signed.check(validAt: time)
+        return signed.bytes
     }
 }

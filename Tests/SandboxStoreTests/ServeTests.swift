@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    private struct World {
+    private struct Harness {
         var folder: TemporaryFolder
         var store: StoreFile
         var keys: StoreKeys
@@ -57,9 +57,9 @@ import Testing
     }
 
     /// Runs `body` beside a server, its receiver and its courier, and stops them afterwards.
-    private func withWorld(
+    private func withHarness(
         in folder: TemporaryFolder? = nil, at now: Int64 = start,
-        _ body: (World) async throws -> Void
+        _ body: (Harness) async throws -> Void
     ) async throws {
         let folder = try folder ?? TemporaryFolder()
         let receiver = Receiver()
@@ -100,7 +100,7 @@ import Testing
         let port = try server.bind()
         let client = try HTTPClient(
             baseURL: "https://localhost:\(port)", extraCAFile: "\(folder.path)/tls-ca.pem")
-        let world = World(
+        let harness = Harness(
             folder: folder, store: store, keys: keys, clock: clock, receiver: receiver,
             client: client, routes: routes)
         let group = Task {
@@ -108,7 +108,7 @@ import Testing
                 .run(until: AsyncStream<Void> { _ in })
         }
         do {
-            try await body(world)
+            try await body(harness)
         } catch {
             group.cancel()
             throw error
@@ -119,24 +119,24 @@ import Testing
     }
 
     @Test func changePrice_overTLS_isSignedAndNotified() async throws {
-        try await withWorld { world in
-            let response = try await world.change(15_990)
-            let roots = try TrustedRoots(certificatesIn: "\(world.folder.path)/root.pem")
+        try await withHarness { harness in
+            let response = try await harness.change(15_990)
+            let roots = try TrustedRoots(certificatesIn: "\(harness.folder.path)/root.pem")
             let verifier = try JWSVerifier(roots: roots)
-            let now = world.clock.nowMilliseconds()
+            let now = harness.clock.nowMilliseconds()
 
             #expect(response.status == 200)
             let fields = try #require(JSONValue.parse(response.body)?.object)
             let signed = try #require(fields["signedRenewalInfo"]?.string)
-            let renewal = try verifier.verify(signed, validAt: { _ in now }, now: now)
+            let renewal = try verifier.payload(of: signed, at: now)
             let text = String(decoding: renewal, as: UTF8.self)
             #expect(
                 text.contains("\"priceIncreaseInfo\":{\"price\":15990,\"status\":\"SCHEDULED\"}"))
             // A notification is signed after the answer; its time must come.
-            world.clock.set(now + 1000)
-            try await eventually { world.receiver.payloads.withLock { !$0.isEmpty } }
-            let posted = try #require(world.receiver.payloads.withLock { $0.first })
-            let payload = try verifier.verify(posted, validAt: { _ in now }, now: now)
+            harness.clock.set(now + 1000)
+            try await eventually { harness.receiver.payloads.withLock { !$0.isEmpty } }
+            let posted = try #require(harness.receiver.payloads.withLock { $0.first })
+            let payload = try verifier.payload(of: posted, at: now)
             let notification = try #require(JSONValue.parse(payload)?.object)
             #expect(notification["notificationType"]?.string == "PRICE_CHANGE")
             #expect(posted.utf8.count > 10_000)
@@ -144,17 +144,17 @@ import Testing
     }
 
     @Test func request_wrongAtTheDoor_isRefused() async throws {
-        try await withWorld { world in
+        try await withHarness { harness in
             let path = "/advancedCommerce/v1/subscription/changePrice/\(Fixture.idText)"
-            let anonymous = try await world.send("POST", path, [], authorized: false)
-            let empty = try await world.send("POST", path, [])
-            let wrongMethod = try await world.send("GET", path)
-            let unknown = try await world.send(
+            let anonymous = try await harness.send("POST", path, [], authorized: false)
+            let empty = try await harness.send("POST", path, [])
+            let wrongMethod = try await harness.send("GET", path)
+            let unknown = try await harness.send(
                 "GET", "/inApps/v1/subscriptions/2000000000020000")
-            let wrongStatus = try await world.send(
+            let wrongStatus = try await harness.send(
                 "GET", "/inApps/v1/subscriptions/\(Fixture.idText)?status=9")
-            let nowhere = try await world.send("GET", "/inApps/v9/else")
-            let found = try await world.send("GET", "/inApps/v1/subscriptions/\(Fixture.idText)")
+            let nowhere = try await harness.send("GET", "/inApps/v9/else")
+            let found = try await harness.send("GET", "/inApps/v1/subscriptions/\(Fixture.idText)")
 
             #expect(anonymous.status == 401)
             #expect(empty.status == 400)
@@ -169,18 +169,18 @@ import Testing
     }
 
     @Test func faults_asOrdered_areServedAndRecorded() async throws {
-        try await withWorld { world in
+        try await withHarness { harness in
             for kind in ["http_500", "http_429", "garbage"] {
                 let order = "{\"endpoint\":\"changePrice\",\"kind\":\"\(kind)\"}"
-                let taken = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
+                let taken = try await harness.send("POST", "/sandbox/faults", Array(order.utf8))
                 #expect(taken.status == 204)
             }
-            let broken = try await world.change(12_990)
-            let limited = try await world.change(12_990)
-            let garbage = try await world.change(12_990)
-            let repeated = try await world.change(12_990)
-            let state = try await world.send("GET", "/sandbox/state")
-            let calls = try await world.send("GET", "/sandbox/calls")
+            let broken = try await harness.change(12_990)
+            let limited = try await harness.change(12_990)
+            let garbage = try await harness.change(12_990)
+            let repeated = try await harness.change(12_990)
+            let state = try await harness.send("GET", "/sandbox/state")
+            let calls = try await harness.send("GET", "/sandbox/calls")
 
             #expect([broken, limited, garbage, repeated].map(\.status) == [500, 429, 200, 200])
             let retryAfter = try #require(limited.headers["Retry-After"].flatMap { Int64($0) })
@@ -195,13 +195,13 @@ import Testing
     }
 
     @Test func answer_lostAfterTheEffect_isGivenAtTheRepeat() async throws {
-        try await withWorld { world in
+        try await withHarness { harness in
             let order =
                 "{\"endpoint\":\"changePrice\",\"kind\":\"drop_after\",\"seconds\":0.01}"
-            let taken = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
-            let lost = try await world.change(12_990)
-            let repeated = try await world.change(12_990)
-            let state = try await world.send("GET", "/sandbox/state")
+            let taken = try await harness.send("POST", "/sandbox/faults", Array(order.utf8))
+            let lost = try await harness.change(12_990)
+            let repeated = try await harness.change(12_990)
+            let state = try await harness.send("GET", "/sandbox/state")
 
             #expect([taken, lost, repeated].map(\.status) == [204, 504, 200])
             let facts = try #require(JSONValue.parse(state.body)?.object)
@@ -211,21 +211,21 @@ import Testing
     }
 
     @Test func connection_resetBeforeOrAfterTheEffect_givesNoAnswer() async throws {
-        try await withWorld { world in
+        try await withHarness { harness in
             for kind in ["reset_before", "reset_after", "hollow"] {
                 let order = "{\"endpoint\":\"changePrice\",\"kind\":\"\(kind)\"}"
-                _ = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
+                _ = try await harness.send("POST", "/sandbox/faults", Array(order.utf8))
             }
             func isLost() async throws -> Bool {
                 do throws(HTTPClientError) {
-                    _ = try await world.client.send(
+                    _ = try await harness.client.send(
                         HTTPRequest(
                             method: "POST",
                             target:
                                 "/advancedCommerce/v1/subscription/changePrice/\(Fixture.idText)",
                             headers: HTTPHeaders([
                                 ("Content-Type", "application/json"),
-                                ("Authorization", (try? world.token()) ?? ""),
+                                ("Authorization", (try? harness.token()) ?? ""),
                             ]),
                             body: Fixture.body("[{\"SKU\":\"A\",\"price\":12990}]", reference: 1)))
                     return false
@@ -234,7 +234,7 @@ import Testing
                 }
             }
             func applied() async throws -> Int64? {
-                let state = try await world.send("GET", "/sandbox/state")
+                let state = try await harness.send("GET", "/sandbox/state")
                 return JSONValue.parse(state.body)?.object?["appliedChanges"]?.integer
             }
 
@@ -242,18 +242,18 @@ import Testing
             #expect(try await applied() == 0)
             #expect(try await isLost())
             #expect(try await applied() == 1)
-            let hollow = try await world.change(12_990)
+            let hollow = try await harness.change(12_990)
             #expect(hollow.status == 200)
             #expect(JSONValue.parse(hollow.body)?.object?["signedRenewalInfo"] == .null)
         }
     }
 
     @Test func call_onTheWire_isWrittenDownAtBothEnds() async throws {
-        try await withWorld { world in
-            _ = try await world.change(12_990)
+        try await withHarness { harness in
+            _ = try await harness.change(12_990)
             func lines(_ name: String) throws -> [[String: JSONValue]] {
                 let data = try Data(
-                    contentsOf: URL(fileURLWithPath: "\(world.folder.path)/\(name)"))
+                    contentsOf: URL(fileURLWithPath: "\(harness.folder.path)/\(name)"))
                 return [UInt8](data).split(separator: 0x0a).compactMap {
                     JSONValue.parse(Array($0))?.object
                 }
@@ -275,23 +275,23 @@ import Testing
     @Test func store_afterARestart_goesOnWhereItWas() async throws {
         let folder = try TemporaryFolder()
         let before = Mutex("")
-        try await withWorld(in: folder) { world in
-            _ = try await world.change(15_990)
-            world.clock.set(Fixture.instant("2026-01-20"))
-            try await eventually { world.receiver.payloads.withLock { $0.count } >= 2 }
+        try await withHarness(in: folder) { harness in
+            _ = try await harness.change(15_990)
+            harness.clock.set(Fixture.instant("2026-01-20"))
+            try await eventually { harness.receiver.payloads.withLock { $0.count } >= 2 }
             try await eventually {
-                let state = try await world.send("GET", "/sandbox/state")
+                let state = try await harness.send("GET", "/sandbox/state")
                 return JSONValue.parse(state.body)?.object?["undeliveredNotifications"]?.integer
                     == 0
             }
-            let answer = try await world.send(
+            let answer = try await harness.send(
                 "GET", "/sandbox/state?subscription=\(Fixture.idText)")
             before.withLock { $0 = String(decoding: answer.body, as: UTF8.self) }
         }
 
-        try await withWorld(in: folder, at: Fixture.instant("2026-01-20")) { world in
-            let repeated = try await world.change(15_990)
-            let state = try await world.send(
+        try await withHarness(in: folder, at: Fixture.instant("2026-01-20")) { harness in
+            let repeated = try await harness.change(15_990)
+            let state = try await harness.send(
                 "GET", "/sandbox/state?subscription=\(Fixture.idText)")
             let facts = try #require(JSONValue.parse(state.body)?.object)
             let earlier = try #require(
@@ -301,27 +301,27 @@ import Testing
             #expect(facts["items"] == earlier["items"])
             #expect(facts["tokenNumber"] == earlier["tokenNumber"])
             #expect(facts["notificationCount"] == earlier["notificationCount"])
-            #expect(world.receiver.payloads.withLock { $0.isEmpty })
+            #expect(harness.receiver.payloads.withLock { $0.isEmpty })
         }
     }
 
     @Test func history_pagesThroughWhatWasSent() async throws {
-        try await withWorld { world in
+        try await withHarness { harness in
             for turn in 1...25 {
-                _ = try await world.change(10_000 + Int64(turn) * 10, reference: turn)
+                _ = try await harness.change(10_000 + Int64(turn) * 10, reference: turn)
             }
             let range =
                 "{\"startDate\":\(Self.start - 1000),\"endDate\":\(Self.start + 1_000_000)}"
-            world.clock.set(Self.start + 10_000)
-            let first = try await world.send(
+            harness.clock.set(Self.start + 10_000)
+            let first = try await harness.send(
                 "POST", "/inApps/v1/notifications/history", Array(range.utf8))
             let page = try #require(JSONValue.parse(first.body)?.object)
             let token = try #require(page["paginationToken"]?.string)
-            let second = try await world.send(
+            let second = try await harness.send(
                 "POST", "/inApps/v1/notifications/history?paginationToken=\(token)",
                 Array(range.utf8))
             let rest = try #require(JSONValue.parse(second.body)?.object)
-            let old = try await world.send(
+            let old = try await harness.send(
                 "POST", "/inApps/v1/notifications/history",
                 Array("{\"startDate\":0,\"endDate\":1}".utf8))
 
@@ -333,33 +333,33 @@ import Testing
     }
 
     @Test func notification_hungUpOn_neverArrivesAndOnlyTheHistoryHasIt() async throws {
-        try await withWorld { world in
+        try await withHarness { harness in
             let order = "{\"kind\":\"hang_up\"}"
-            let ordered = try await world.send("POST", "/sandbox/faults", Array(order.utf8))
-            _ = try await world.change(10_990)
+            let ordered = try await harness.send("POST", "/sandbox/faults", Array(order.utf8))
+            _ = try await harness.change(10_990)
             var attempts = 0
             var looks = 0
             try await eventually {
                 // The retries are at most 72 hours apart: so much time passes after each, and a second at each look.
                 looks += 1
-                let told = try await Self.history(world, onlyFailures: false).first
+                let told = try await Self.history(harness, onlyFailures: false).first
                 attempts = max(attempts, told?["sendAttempts"]?.array?.count ?? 0)
-                world.clock.set(
+                harness.clock.set(
                     Self.start + Int64(looks) * 1000 + Int64(attempts) * 73 * 3_600_000)
-                let state = try await world.send("GET", "/sandbox/state")
+                let state = try await harness.send("GET", "/sandbox/state")
                 return JSONValue.parse(state.body)?.object?["lostNotifications"]?.integer == 1
             }
-            _ = try await world.change(11_990, reference: 2)
+            _ = try await harness.change(11_990, reference: 2)
             // Its attempt counts once its answer is back.
             try await eventually {
-                try await Self.history(world, onlyFailures: true).count == 1
-                    && !world.receiver.payloads.withLock { $0.isEmpty }
+                try await Self.history(harness, onlyFailures: true).count == 1
+                    && !harness.receiver.payloads.withLock { $0.isEmpty }
             }
 
             // No half of it is ever taken for a whole: the receiver saw the second alone.
-            let received = world.receiver.payloads.withLock { $0 }
-            let failed = try await Self.history(world, onlyFailures: true)
-            let all = try await Self.history(world, onlyFailures: false)
+            let received = harness.receiver.payloads.withLock { $0 }
+            let failed = try await Self.history(harness, onlyFailures: true)
+            let all = try await Self.history(harness, onlyFailures: false)
             let results = failed.first?["sendAttempts"]?.array?.map {
                 $0.object?["sendAttemptResult"]?.string
             }
@@ -388,34 +388,34 @@ import Testing
     }
 
     private static func history(
-        _ world: World, onlyFailures: Bool
+        _ harness: Harness, onlyFailures: Bool
     ) async throws -> [[String: JSONValue]] {
         let question =
-            "{\"startDate\":\(start - 1000),\"endDate\":\(world.clock.nowMilliseconds() + 1000)"
+            "{\"startDate\":\(start - 1000),\"endDate\":\(harness.clock.nowMilliseconds() + 1000)"
             + (onlyFailures ? ",\"onlyFailures\":true}" : "}")
-        let page = try await world.send(
+        let page = try await harness.send(
             "POST", "/inApps/v1/notifications/history", Array(question.utf8))
         return JSONValue.parse(page.body)?.object?["notificationHistory"]?.array?
             .compactMap(\.object) ?? []
     }
 
     @Test func testNotification_isPostedAndCanBeRead() async throws {
-        try await withWorld { world in
-            let asked = try await world.send("POST", "/inApps/v1/notifications/test")
+        try await withHarness { harness in
+            let asked = try await harness.send("POST", "/inApps/v1/notifications/test")
             let token = try #require(
                 JSONValue.parse(asked.body)?.object?["testNotificationToken"]?.string)
-            let read = try await world.send("GET", "/inApps/v1/notifications/test/\(token)")
-            let unknown = try await world.send("GET", "/inApps/v1/notifications/test/x")
+            let read = try await harness.send("GET", "/inApps/v1/notifications/test/\(token)")
+            let unknown = try await harness.send("GET", "/inApps/v1/notifications/test/x")
 
             #expect(String(decoding: read.body, as: UTF8.self).contains("SUCCESS"))
             #expect(unknown.status == 404)
-            #expect(world.receiver.payloads.withLock { $0.count } == 1)
+            #expect(harness.receiver.payloads.withLock { $0.count } == 1)
         }
     }
 
     @Test func clock_isTold() async throws {
-        try await withWorld { world in
-            let response = try await world.send("GET", "/sandbox/clock", authorized: false)
+        try await withHarness { harness in
+            let response = try await harness.send("GET", "/sandbox/clock", authorized: false)
 
             #expect(
                 String(decoding: response.body, as: UTF8.self)

@@ -1,4 +1,5 @@
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import ServiceKit
@@ -17,9 +18,9 @@ final class Recorder: Sendable {
 @Suite struct LogMetricsTests {
     @Test func log_withAnyText_staysOnOneLine() {
         let recorder = Recorder()
-        let log = Log(component: "a", clock: ManualClock(0), sink: recorder.add)
+        let log = Log(component: "a", level: .notice, clock: ManualClock(0), sink: recorder.add)
 
-        log.debug("hidden")
+        log.info("hidden")
         log.with(component: "b").error(
             "two\nlines \"x\"", ["k": "v", "path": "a=b", "empty": "", "bell": "\u{7}\u{2028}"])
 
@@ -48,7 +49,7 @@ final class Recorder: Sendable {
         metrics.increment("b_total", labels: ["a": "x\"\\\n", "z": "1"])
         metrics.set("a_gauge", to: 1.5)
         metrics.set("a_gauge", to: 2)
-        metrics.observe("c_seconds", seconds: 0.3)
+        metrics.timing("c_seconds").observe(seconds: 0.3)
 
         let text = metrics.render()
         #expect(text.hasPrefix("# TYPE a_gauge gauge\na_gauge 2\n# HELP b_total What b counts\n"))

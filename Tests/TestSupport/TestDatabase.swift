@@ -15,7 +15,7 @@ package struct TestDatabase: Sendable {
         "postgresql:///\(name)?host=\(socketFolder)&port=5432&user=\(user)"
     }
 
-    private static var required: TestDatabase {
+    static var required: TestDatabase {
         guard let current else {
             preconditionFailure("a test asks for a database outside @Suite(.database)")
         }

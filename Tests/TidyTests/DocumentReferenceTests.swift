@@ -48,7 +48,7 @@ import Testing
         let source = SwiftText(
             """
             log.error(isOne ? "a" : "b", ["c": "d"])
-            world.log.warning("e")
+            harness.log.warning("e")
             log.notice("f")
             Rounds(log: log, failure: "g", idleWait: wait)
             log.error(failure, ["h": "i"])

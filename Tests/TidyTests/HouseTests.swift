@@ -156,7 +156,6 @@ import Testing
         let named = DocumentReferences.metrics(named: operations)
         let metrics = repository.files(in: ["Sources"], except: Self.aroundTheProduct)
             .reduce(into: Set()) { $0.formUnion(DocumentReferences.metrics($1.text)) }
-            .map { Self.renamed[$0] ?? $0 }
 
         #expect(named.symmetricDifference(metrics) == [])
         #expect(DocumentReferences.metrics(named: runbook).subtracting(named) == [])
@@ -164,11 +163,5 @@ import Testing
 
     private static let aroundTheProduct = [
         "Sources/SandboxStore", "Sources/appstore-sandbox", "Sources/Benchmarks",
-    ]
-
-    /// Metrics that documents call by the name that the code is about to give them.
-    private static let renamed = [
-        "repricer_status_looks_total": "repricer_status_checks_total",
-        "repricer_status_looks_open": "repricer_status_checks_open",
     ]
 }

@@ -34,8 +34,6 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
 extension APIErrorCode {
     /// None of the App Store's: our own check, before anything was sent.
     package static let invalidRequest = APIErrorCode(rawValue: 0)
-    package static let invalidConsistencyToken = APIErrorCode(rawValue: 4_000_082)
-    package static let repeatedRequestReferenceID = APIErrorCode(rawValue: 4_000_097)
     package static let alreadyCommunicated = APIErrorCode(rawValue: 4_000_205)
     package static let startDateTooFarInPast = APIErrorCode(rawValue: 4_000_012)
     package static let invalidPaginationToken = APIErrorCode(rawValue: 4_000_014)
@@ -49,16 +47,14 @@ extension APIErrorCode {
         /// Read the status, take the new consistency token, ask anew under a new reference id.
         case refresh
         /// Perhaps done by an earlier try: read the status before anything else.
-        case look
+        case checkStatus
         /// The App Store's last word on this change.
         case reject
-        /// The call is wrong, whatever the change: stop its batch, raise the alarm. The change waits with it, and is
-        /// rejected when it meets the same code again after a person resumed the batch.
+        /// About the form of the call: parked where others succeed; its batch halts where they are refused alike.
         case haltBatch
-        /// The product is not set up for the storefront: stop that storefront of the batch, as `haltBatch` its whole.
+        /// The product is not set up for the storefront: as `haltBatch`, counted by storefronts.
         case haltStorefront
-        /// Not about this change but about our key or our way to the App Store: stop calling, raise
-        /// the alarm.
+        /// About our key or our way to the App Store: as `haltBatch`, and the service halts where all batches fare so.
         case haltService
         /// Too many calls: the same request again at the instant that the answer named.
         case waitUntil
@@ -67,9 +63,10 @@ extension APIErrorCode {
     /// - Parameter onRetry: True when an earlier try of the same intent may have arrived.
     package func disposition(onRetry: Bool) -> Disposition {
         if self == .alreadyCommunicated || self == .invalidRequest {
-            return onRetry ? .look : .reject
+            return onRetry ? .checkStatus : .reject
         }
         if let documented = Self.documented[rawValue] { return documented.disposition }
+        if Self.ofOtherRequests.contains(rawValue) { return .haltBatch }
         // The twins of "not found" that the App Store Server API calls retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {

@@ -7,7 +7,7 @@ internal import Pricing
 struct AnswerReader: Sendable {
     let verifier: JWSVerifier
     let bundleID: String
-    let environment: AppStoreEnvironment
+    let environment: StoreEnvironment
 
     /// Why a successful answer cannot be used; the text is safe to log.
     struct Failure: Error, Hashable {
@@ -18,7 +18,7 @@ struct AnswerReader: Sendable {
 
     func signedAnswer(
         _ body: [UInt8], evidenceID: String, transactionID: String, now: Int64
-    ) throws(Failure) -> SignedAnswer {
+    ) throws(Failure) -> SubscriptionEvent {
         guard let json = JSONDocument.read(body), json.kind == .object else {
             throw .undocumented
         }
@@ -28,12 +28,12 @@ struct AnswerReader: Sendable {
         guard
             [event.originalTransactionID, event.transaction?.transactionID].contains(transactionID)
         else { throw Failure(reason: "the answer is about another subscription") }
-        return SignedAnswer(event: event)
+        return event
     }
 
     /// The answer to Get All Subscription Statuses. Refused where it is not of the documented form throughout: a
     /// subscription left out would look as if it were none of the customer's.
-    func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [SignedAnswer] {
+    func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [SubscriptionEvent] {
         guard let json = JSONDocument.read(body), let groups = json["data"]?.elements else {
             throw .undocumented
         }
@@ -44,7 +44,7 @@ struct AnswerReader: Sendable {
         guard json["environment"]?.text.map({ $0 == environment.rawValue }) ?? true else {
             throw Failure(reason: "the answer is of another environment")
         }
-        var readings: [SignedAnswer] = []
+        var readings: [SubscriptionEvent] = []
         for group in groups {
             guard let listed = group["lastTransactions"]?.elements,
                 listed.allSatisfy({ $0.kind == .object })
@@ -54,14 +54,13 @@ struct AnswerReader: Sendable {
         return readings
     }
 
-    private func reading(_ last: JSONNode, now: Int64) throws(Failure) -> SignedAnswer {
+    private func reading(_ last: JSONNode, now: Int64) throws(Failure) -> SubscriptionEvent {
         let parts = Self.signedParts(last)
         let signed = "\(parts.transaction ?? "")\n\(parts.renewal ?? "")"
         let digest = SHA256Hash.hex(Array(signed.utf8)).prefix(32)
-        return SignedAnswer(
-            event: try event(
-                parts, source: .status, evidenceID: "status:\(digest)", status: last["status"]?.int,
-                now: now))
+        return try event(
+            parts, source: .status, evidenceID: "status:\(digest)", status: last["status"]?.int,
+            now: now)
     }
 
     private static func signedParts(_ json: JSONNode) -> (transaction: String?, renewal: String?) {
@@ -116,12 +115,12 @@ struct AnswerReader: Sendable {
         guard let signedAt = pair.signedAt else {
             throw Failure(reason: "the answer says no time of signing")
         }
-        return SubscriptionEvent(
+        var event = SubscriptionEvent(
             key: SubscriptionEvent.Key(signedAt: signedAt, evidenceID: evidenceID),
-            source: source,
-            originalTransactionID: subscription,
-            status: status,
-            transaction: pair.transaction?.statement,
-            renewal: pair.renewal?.statement)
+            source: source, originalTransactionID: subscription)
+        event.status = status
+        event.transaction = pair.transaction?.statement
+        event.renewal = pair.renewal?.statement
+        return event
     }
 }

@@ -1,5 +1,6 @@
 internal import HTTP
 internal import JSON
+package import Pricing
 
 /// One Cancel a Subscription request, checked before it is encoded.
 package struct CancelCall: Hashable, Sendable {
@@ -35,16 +36,9 @@ extension AppStoreClient {
     package func cancel(
         transactionID: String, request: CancelCall,
         leavingBefore: ContinuousClock.Instant? = nil
-    ) async -> CallOutcome<SignedAnswer> {
-        if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
-        let path = "/advancedCommerce/v1/subscription/cancel"
-        return await call(
-            .json("\(path)/\(PercentCoding.encode(transactionID))", request.body),
-            leavingBefore: leavingBefore
-        ) { body, now throws(AnswerReader.Failure) in
-            try reader.signedAnswer(
-                body, evidenceID: request.requestInfo.requestReferenceId,
-                transactionID: transactionID, now: now)
-        }
+    ) async -> CallOutcome<SubscriptionEvent> {
+        await change(
+            "cancel", transactionID, request.body, request.requestInfo,
+            leavingBefore: leavingBefore)
     }
 }

@@ -26,8 +26,7 @@ extension AppStoreClient {
                 throw AnswerReader.Failure(reason: "the answer is about another subscription")
             }
             return ExtensionAnswer(
-                originalTransactionID: told, isSuccess: isSuccess,
-                effectiveAt: wire?["effectiveDate"]?.instant)
+                isSuccess: isSuccess, effectiveAt: wire?["effectiveDate"]?.instant)
         }
     }
 
@@ -52,8 +51,8 @@ extension AppStoreClient {
         productID: String, requestIdentifier: String
     ) async -> CallOutcome<MassExtensionStatus> {
         do throws(RequestFault) {
-            try ExtensionCheck.identifier(requestIdentifier)
-            try FieldCheck.text(productID, "productId", max: ExtensionCheck.productIDMax)
+            try FieldCheck.requestIdentifier(requestIdentifier)
+            try FieldCheck.text(productID, "productId", max: FieldCheck.productIDMax)
         } catch {
             return .faulty(error)
         }

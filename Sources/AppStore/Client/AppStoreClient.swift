@@ -1,6 +1,7 @@
 internal import HTTP
 package import JOSE
 internal import JSON
+package import Pricing
 package import ServiceKit
 
 /// Calls the Advanced Commerce API and the App Store Server API.
@@ -22,7 +23,7 @@ package struct AppStoreClient: Sendable {
     ///   - environment: The one that this instance serves.
     package init(
         http: any HTTPSending, token: BearerToken, clock: any WallClock, verifier: JWSVerifier,
-        bundleID: String, environment: AppStoreEnvironment
+        bundleID: String, environment: StoreEnvironment
     ) {
         self.http = http
         self.token = token
@@ -39,15 +40,25 @@ package struct AppStoreClient: Sendable {
     package func changePrice(
         transactionID: String, request: PriceChangeCall,
         leavingBefore: ContinuousClock.Instant? = nil
-    ) async -> CallOutcome<SignedAnswer> {
+    ) async -> CallOutcome<SubscriptionEvent> {
+        await change(
+            "changePrice", transactionID, request.body, request.requestInfo,
+            leavingBefore: leavingBefore)
+    }
+
+    /// One call of the Advanced Commerce API that changes a subscription. Its answer is evidence under the id of the call.
+    func change(
+        _ verb: String, _ transactionID: String, _ body: String, _ info: CommerceRequestInfo,
+        leavingBefore: ContinuousClock.Instant?
+    ) async -> CallOutcome<SubscriptionEvent> {
         if let fault = FieldCheck.fault(ofTransaction: transactionID) { return .faulty(fault) }
-        let path = "/advancedCommerce/v1/subscription/changePrice"
+        let target = "/advancedCommerce/v1/subscription/\(verb)/"
         return await call(
-            .json("\(path)/\(PercentCoding.encode(transactionID))", request.body),
+            .json(target + PercentCoding.encode(transactionID), body),
             leavingBefore: leavingBefore
         ) { body, now throws(AnswerReader.Failure) in
             try reader.signedAnswer(
-                body, evidenceID: request.evidenceID, transactionID: transactionID, now: now)
+                body, evidenceID: info.requestReferenceId, transactionID: transactionID, now: now)
         }
     }
 
@@ -61,7 +72,7 @@ package struct AppStoreClient: Sendable {
     /// - Parameter transactionID: Any transaction id of the customer.
     package func subscriptionStatuses(
         transactionID: String
-    ) async -> CallOutcome<[SignedAnswer]> {
+    ) async -> CallOutcome<[SubscriptionEvent]> {
         let path = "/inApps/v1/subscriptions"
         return await call(
             HTTPRequest(
@@ -92,66 +103,37 @@ package struct AppStoreClient: Sendable {
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) async -> CallOutcome<Value> {
-        let response: HTTPResponse
+        let bearer: String
         do {
-            response = try await sendAuthorised(request, leavingBefore)
+            bearer = try token.current()
         } catch {
-            switch error {
-            case .signing(let error): return .notSent(reason: "no token: \(error)")
-            case .staleToken:
-                return .notSent(
-                    reason:
-                        "the App Store takes our token no longer; the next call brings a new one")
-            case .http(let error):
-                return error.requestMayHaveArrived
-                    ? .unknownOutcome(reason: "\(error)", raw: nil)
-                    : .notSent(reason: "\(error)")
-            }
-        }
-        return outcome(response, read: read)
-    }
-
-    private enum SendError: Error {
-        case signing(JOSEError)
-        case staleToken
-        case http(HTTPClientError)
-    }
-
-    /// A 401 is a definite refusal: nothing was done. Where the token may be its reason the call counts as not sent,
-    /// and goes again with a fresh one when its turn comes; a second call here would have no slot of the rate.
-    private func sendAuthorised(
-        _ request: HTTPRequest, _ leavingBefore: ContinuousClock.Instant?
-    ) async throws(SendError) -> HTTPResponse {
-        let (first, used) = try await send(request, leavingBefore)
-        guard first.status == 401, token.invalidate(used) else { return first }
-        throw .staleToken
-    }
-
-    private func send(
-        _ request: HTTPRequest, _ leavingBefore: ContinuousClock.Instant?
-    ) async throws(SendError) -> (response: HTTPResponse, token: String) {
-        let current: String
-        do {
-            current = try token.current()
-        } catch {
-            throw .signing(error)
+            return .notSent(reason: "no token: \(error)")
         }
         var request = request
-        request.headers["Authorization"] = "Bearer \(current)"
+        request.headers["Authorization"] = "Bearer \(bearer)"
         request.headers["Accept"] = "application/json"
         request.headers["User-Agent"] = "repricer"
+        let response: HTTPResponse
         do {
-            return (try await http.send(request, leavingBefore: leavingBefore), current)
+            response = try await http.send(request, leavingBefore: leavingBefore)
         } catch {
-            throw .http(error)
+            return error.requestMayHaveArrived
+                ? .unknownOutcome(reason: "\(error)", raw: nil) : .notSent(reason: "\(error)")
         }
+        // A 401 is a definite refusal: nothing was done. Where the token may be its reason the call counts as not sent,
+        // and goes again with a fresh one when its turn comes; a second call here would have no slot of the rate.
+        if response.status == 401, token.invalidate(bearer) {
+            return .notSent(
+                reason: "the App Store takes our token no longer; the next call brings a new one")
+        }
+        return outcome(response, read: read)
     }
 
     private func outcome<Value: Sendable>(
         _ response: HTTPResponse,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) -> CallOutcome<Value> {
-        let raw = RawAnswer(response)
+        var raw = RawAnswer(response)
         let now = clock.nowMilliseconds()
         if (200...299).contains(response.status) {
             do {
@@ -168,6 +150,10 @@ package struct AppStoreClient: Sendable {
             return .throttled(
                 until: RetryAfter.instant(response.headers["Retry-After"], now: now), raw: raw)
         case 408, 500...599:
+            raw.retryAfter = response.headers["Retry-After"].map { value in
+                let until = RetryAfter.instant(value, now: now)
+                return clock.realDuration(of: .milliseconds(until.milliseconds - now))
+            }
             return .unknownOutcome(reason: "the App Store answered \(code)", raw: raw)
         default:
             return .refused(code: code, message: message, raw: raw)

@@ -33,6 +33,8 @@ package struct RawAnswer: Hashable, Sendable {
     package var status: Int
     /// Invalid UTF-8 and U+0000 are replaced by U+FFFD.
     package var body: String
+    /// Of an error: no further try within, as its `Retry-After` asks. Real time.
+    package var retryAfter: Duration?
 
     static let none = RawAnswer(HTTPResponse(status: 0))
 
@@ -41,9 +43,4 @@ package struct RawAnswer: Hashable, Sendable {
         body = storable(
             String(decoding: response.body.prefix(Self.bodyBytesMax), as: UTF8.self))
     }
-}
-
-/// What a verified answer says of one subscription.
-package struct SignedAnswer: Hashable, Sendable {
-    package var event: SubscriptionEvent
 }

@@ -11,7 +11,7 @@ package struct ExtensionRequest: Hashable, Sendable {
     package init(
         _ terms: ExtensionTerms, requestIdentifier: String
     ) throws(RequestFault) {
-        try ExtensionCheck.identifier(requestIdentifier)
+        try FieldCheck.requestIdentifier(requestIdentifier)
         extendByDays = terms.days
         extendReasonCode = terms.reason.rawValue
         self.requestIdentifier = requestIdentifier
@@ -39,8 +39,8 @@ package struct MassExtensionRequest: Hashable, Sendable {
         _ terms: ExtensionTerms, productID: String, storefronts: [String]?,
         requestIdentifier: String
     ) throws(RequestFault) {
-        try ExtensionCheck.identifier(requestIdentifier)
-        try FieldCheck.text(productID, "productId", max: ExtensionCheck.productIDMax)
+        try FieldCheck.requestIdentifier(requestIdentifier)
+        try FieldCheck.text(productID, "productId", max: FieldCheck.productIDMax)
         if let storefronts {
             guard !storefronts.isEmpty else { throw .empty(field: "storefrontCountryCodes") }
             for storefront in storefronts { try FieldCheck.storefront(storefront) }
@@ -63,29 +63,11 @@ package struct MassExtensionRequest: Hashable, Sendable {
     }
 }
 
-enum ExtensionCheck {
-    /// App Store Connect's own limit is lower.
-    static let productIDMax = 255
-
-    static func identifier(_ text: String) throws(RequestFault) {
-        guard (1...128).contains(text.utf8.count),
-            text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
-        else { throw .badRequestIdentifier }
-    }
-}
-
 /// `ExtendRenewalDateResponse`; unsigned.
 package struct ExtensionAnswer: Hashable, Sendable {
-    package var originalTransactionID: String
     package var isSuccess: Bool
     /// The new renewal date.
     package var effectiveAt: Instant?
-
-    package init(originalTransactionID: String, isSuccess: Bool, effectiveAt: Instant?) {
-        self.originalTransactionID = originalTransactionID
-        self.isSuccess = isSuccess
-        self.effectiveAt = effectiveAt
-    }
 }
 
 /// `MassExtendRenewalDateStatusResponse`; unsigned.
@@ -95,14 +77,4 @@ package struct MassExtensionStatus: Hashable, Sendable {
     /// nil before the end, as far as Apple leaves them out.
     package var succeeded: Int64?
     package var failed: Int64?
-
-    package init(
-        isComplete: Bool, completedAt: Instant? = nil, succeeded: Int64? = nil,
-        failed: Int64? = nil
-    ) {
-        self.isComplete = isComplete
-        self.completedAt = completedAt
-        self.succeeded = succeeded
-        self.failed = failed
-    }
 }

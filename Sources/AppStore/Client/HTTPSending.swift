@@ -12,8 +12,4 @@ package protocol HTTPSending: Sendable {
     func prepare(_ count: Int) async
 }
 
-extension HTTPSending {
-    package func prepare(_ count: Int) async {}
-}
-
 extension HTTPClient: HTTPSending {}

@@ -21,13 +21,10 @@ package struct PriceChangeCall: Hashable, Sendable {
     /// ISO 3166-1 alpha-3.
     package let storefront: String?
     package let items: [Item]
-    /// What the answer's event is called in the evidence; the reference id unless the caller has a
-    /// better one.
-    package let evidenceID: String
 
     package init(
         requestReferenceID: String, consistencyToken: String? = nil, currency: String? = nil,
-        storefront: String? = nil, items: [Item], evidenceID: String? = nil
+        storefront: String? = nil, items: [Item]
     ) throws(RequestFault) {
         requestInfo = try CommerceRequestInfo(
             requestReferenceID: requestReferenceID, consistencyToken: consistencyToken)
@@ -40,7 +37,6 @@ package struct PriceChangeCall: Hashable, Sendable {
         self.currency = currency
         self.storefront = storefront
         self.items = items
-        self.evidenceID = evidenceID ?? requestReferenceID
     }
 
     /// `SubscriptionPriceChangeRequest`; one text for one request, whenever it is made.

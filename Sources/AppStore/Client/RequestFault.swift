@@ -73,6 +73,8 @@ package struct CommerceRequestInfo: Hashable, Sendable {
 /// The limits that several requests share.
 enum FieldCheck {
     static let skuMax = 128
+    /// App Store Connect's own limit is lower.
+    static let productIDMax = 255
 
     static func isUUID(_ text: String) -> Bool {
         let bytes = Array(text.utf8)
@@ -108,13 +110,11 @@ enum FieldCheck {
     }
 
     static func storefront(_ text: String?) throws(RequestFault) {
-        guard let text else { return }
-        guard isThreeCapitals(text) else { throw .badStorefront(text) }
+        if let text, !isThreeCapitals(text) { throw .badStorefront(text) }
     }
 
     static func currency(_ text: String?) throws(RequestFault) {
-        guard let text else { return }
-        guard isThreeCapitals(text) else { throw .badCurrency(text) }
+        if let text, !isThreeCapitals(text) { throw .badCurrency(text) }
     }
 
     private static func isThreeCapitals(_ text: String) -> Bool {
@@ -124,5 +124,12 @@ enum FieldCheck {
     static func text(_ text: String, _ field: String, max: Int) throws(RequestFault) {
         guard !text.isEmpty else { throw .empty(field: field) }
         guard text.count <= max else { throw .tooLong(field: field, charactersMax: max) }
+    }
+
+    /// Of an extension.
+    static func requestIdentifier(_ text: String) throws(RequestFault) {
+        guard (1...128).contains(text.utf8.count),
+            text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { throw .badRequestIdentifier }
     }
 }

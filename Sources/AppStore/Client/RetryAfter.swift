@@ -10,9 +10,10 @@ enum RetryAfter {
 
     /// Never before `now`, never later than `waitMax` after it.
     static func instant(_ value: String?, now: Int64) -> Instant {
-        let latest = sum(now, waitMax)
-        let named = value.flatMap { milliseconds($0, now: now) } ?? sum(now, waitDefault)
-        return Instant(milliseconds: min(max(named, now), latest))
+        let start = Instant(milliseconds: now)
+        let named = value.flatMap { milliseconds($0, now: now) }.map(Instant.init(milliseconds:))
+        return min(
+            max(named ?? start.advanced(by: waitDefault), start), start.advanced(by: waitMax))
     }
 
     private static func milliseconds(_ value: String, now: Int64) -> Int64? {
@@ -24,7 +25,7 @@ enum RetryAfter {
         if number >= 1_000_000_000_000 { return number }
         // Thirty years of waiting mean a point in time.
         if number >= 1_000_000_000 { return number * 1000 }
-        return sum(now, number * 1000)
+        return Instant(milliseconds: now).advanced(by: number * 1000).milliseconds
     }
 
     /// `Sun, 06 Nov 1994 08:49:37 GMT`
@@ -40,9 +41,4 @@ enum RetryAfter {
     private static let months = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
-
-    private static func sum(_ left: Int64, _ right: Int64) -> Int64 {
-        let (sum, overflow) = left.addingReportingOverflow(right)
-        return overflow ? .max : sum
-    }
 }

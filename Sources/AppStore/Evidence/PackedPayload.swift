@@ -21,11 +21,6 @@ package struct PackedPayload: Hashable, Sendable {
         package var digest: [UInt8]
         /// Base64url.
         package var text: [UInt8]
-
-        package init(digest: [UInt8], text: [UInt8]) {
-            self.digest = digest
-            self.text = text
-        }
     }
 
     /// Why stored bytes are not readable: they were damaged, or a newer program wrote them.

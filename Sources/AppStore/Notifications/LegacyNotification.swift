@@ -72,26 +72,9 @@ package struct LegacyNotification: Sendable {
         // In its quotes first, so that one that is empty or short cuts nothing else.
         let content = Array(secret.utf8.dropFirst().dropLast())
         let mark = Array(Self.redaction.utf8)
-        let text = Self.replace(
-            [0x22] + content + [0x22], by: [0x22] + mark + [0x22], in: body)
-        let kept = content.count < 8 ? text : Self.replace(content, by: mark, in: text)
+        let text = body.replacing([0x22] + content + [0x22], with: [0x22] + mark + [0x22])
+        let kept = content.count < 8 ? text : text.replacing(content, with: mark)
         return String(decoding: kept, as: UTF8.self)
-    }
-
-    private static func replace(_ part: [UInt8], by mark: [UInt8], in text: [UInt8]) -> [UInt8] {
-        var kept: [UInt8] = []
-        kept.reserveCapacity(text.count)
-        var index = 0
-        while index < text.count {
-            if text[index] == part.first, text[index...].starts(with: part) {
-                kept += mark
-                index += part.count
-            } else {
-                kept.append(text[index])
-                index += 1
-            }
-        }
-        return kept
     }
 
     /// `v1:` and the digest of what is kept: the same notification again has the same.
@@ -136,27 +119,33 @@ package struct LegacyNotification: Sendable {
             json["cancellation_date_ms"]?.legacyInstant, receipt?.purchasedAt,
         ].compactMap { $0 }.filter { $0.milliseconds > 0 }
         guard !told.isSilent, let newest = instants.max() else { return nil }
-        return SubscriptionEvent(
+        var event = SubscriptionEvent(
             key: SubscriptionEvent.Key(signedAt: min(newest, receivedAt), evidenceID: id),
-            source: .legacy, originalTransactionID: subscription, type: type, legacy: told)
+            source: .legacy, originalTransactionID: subscription)
+        event.type = type
+        event.legacy = told
+        return event
     }
 
     private func statement(
         _ kind: LegacyType, renewal: JSONNode?, receipt: JSONNode?
     ) -> LegacyStatement {
-        var told = LegacyStatement()
-        if kind.tells.contains(.renewalStatus) {
+        var told = LegacyStatement(autoRenews: nil)
+        switch kind {
+        case .didChangeRenewalStatus:
             told.autoRenews =
                 json["auto_renew_status"]?.legacyFlag ?? renewal?["auto_renew_status"]?.legacyFlag
-        }
-        if kind.tells.contains(.billingRetry) {
+        case .didFailToRenew, .didRecover, .didRenew, .initialBuy, .interactiveRenewal, .renewal:
             told.isInBillingRetry = renewal?["is_in_billing_retry_period"]?.legacyFlag
             if told.isInBillingRetry != nil {
                 told.gracePeriodExpiresAt = renewal?["grace_period_expires_date_ms"]?.legacyInstant
             }
-        }
-        if kind.tells.contains(.expiry) {
-            told.expiresAt = receipt?["expires_date_ms"]?.legacyInstant
+            if kind != .didFailToRenew {
+                told.expiresAt = receipt?["expires_date_ms"]?.legacyInstant
+            }
+        case .cancel, .refund, .revoke, .didChangeRenewalPref, .priceIncreaseConsent,
+            .consumptionRequest:
+            break
         }
         return told
     }

@@ -24,20 +24,4 @@ package enum LegacyType: String, CaseIterable, Sendable {
     /// Not sent since 2021.
     case renewal = "RENEWAL"
     case revoke = "REVOKE"
-
-    package enum Fact: Sendable {
-        case renewalStatus, billingRetry, expiry
-    }
-
-    package var tells: Set<Fact> {
-        switch self {
-        case .didChangeRenewalStatus: [.renewalStatus]
-        case .didFailToRenew: [.billingRetry]
-        case .didRecover, .didRenew, .initialBuy, .interactiveRenewal, .renewal:
-            [.billingRetry, .expiry]
-        case .cancel, .refund, .revoke, .didChangeRenewalPref, .priceIncreaseConsent,
-            .consumptionRequest:
-            []
-        }
-    }
 }

@@ -4,6 +4,8 @@ package import JOSE
 package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Not a signed payload at all: HTTP 400.
     case malformed(JOSEError)
+    /// The App Store's, and no notification; says what it is: HTTP 400.
+    case otherStatement(String)
     /// Signed by somebody else, or about something else: HTTP 403.
     case refused(Refusal)
 
@@ -23,6 +25,7 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
     package var code: String {
         switch self {
         case .malformed(let error): error.code.rawValue
+        case .otherStatement: "no_notification"
         case .refused(.signature(let error)): error.code.rawValue
         case .refused(.bundle): "wrong_bundle"
         case .refused(.appID): "wrong_app_id"
@@ -38,6 +41,7 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
     package var detail: String {
         switch self {
         case .malformed(let error): error.detail
+        case .otherStatement(let what): "the payload is \(what), not a notification"
         case .refused(.signature(let error)): error.detail
         case .refused(.bundle): "the bundle id is not ours"
         case .refused(.appID): "the app's Apple id is not ours"

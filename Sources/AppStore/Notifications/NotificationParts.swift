@@ -14,40 +14,41 @@ struct NotificationParts {
         init(_ json: JSONNode?) {
             self = json.map(Nested.read) ?? .unreadable
         }
+
+        /// A JWS that was verified before, or the mark of one that was taken out of its packed payload.
+        init(_ value: JSONNode?, in packed: PackedPayload.Contents?) {
+            guard let value, !value.isNull else {
+                self = .absent
+                return
+            }
+            let payload = value.text.flatMap { text in
+                // What is no JWS is refused by the verifier; here it only has nothing to say.
+                packed?.payload(markedBy: text) ?? (try? CompactJWS(parsing: text))?.payload
+            }
+            self.init(payload.flatMap { JSONDocument.read($0) })
+        }
     }
 
     let payload: [UInt8]
-    let rawSignedPayload: String
     /// nil where the payload is no JSON object.
     let wire: WireNotification?
     /// nil where there is none, or where a part does not decode: half a pair must not pass for a
     /// whole.
     let pair: SignedPair?
 
-    /// Takes apart a notification that was verified before.
-    init(proved payload: [UInt8], rawSignedPayload: String) {
+    /// Takes apart a notification that was verified before; `packed` has what was taken out of the payload.
+    init(proved payload: [UInt8], packed: PackedPayload.Contents? = nil) {
         let wire = JSONDocument.read(payload).flatMap(WireNotification.init)
         self.init(
-            payload: payload, rawSignedPayload: rawSignedPayload, wire: wire,
-            transaction: Self.nested(wire?.data?["signedTransactionInfo"]),
-            renewal: Self.nested(wire?.data?["signedRenewalInfo"]))
+            payload: payload, wire: wire,
+            transaction: Nested(wire?.data?["signedTransactionInfo"], in: packed),
+            renewal: Nested(wire?.data?["signedRenewalInfo"], in: packed))
     }
 
-    init(
-        payload: [UInt8], rawSignedPayload: String, wire: WireNotification?,
-        transaction: Nested, renewal: Nested
-    ) {
+    init(payload: [UInt8], wire: WireNotification?, transaction: Nested, renewal: Nested) {
         self.payload = payload
-        self.rawSignedPayload = rawSignedPayload
         self.wire = wire
         pair = SignedPair(transaction: transaction, renewal: renewal)
-    }
-
-    private static func nested(_ value: JSONNode?) -> Nested {
-        guard let value, !value.isNull else { return .absent }
-        guard let jws = value.text else { return .unreadable }
-        // What is no JWS is refused by the verifier; here it only has nothing to say.
-        return Nested((try? CompactJWS(parsing: jws)).flatMap { JSONDocument.read($0.payload) })
     }
 
     func notification(receivedAt: Instant) -> VerifiedNotification {
@@ -64,8 +65,7 @@ struct NotificationParts {
             event: event,
             summary: wire?.summary.map(ExtensionSummary.init),
             understood: understanding.isComplete,
-            unknown: understanding.unknown,
-            rawSignedPayload: rawSignedPayload)
+            unknown: understanding.unknown)
     }
 
     /// nil without a time of signing: an event that cannot be ordered must not be folded.
@@ -73,15 +73,15 @@ struct NotificationParts {
         guard let wire, let pair, let subscription = pair.originalTransactionID,
             pair.transaction?.isSubscription ?? true
         else { return nil }
-        return SubscriptionEvent(
+        var event = SubscriptionEvent(
             key: SubscriptionEvent.Key(signedAt: signedAt, evidenceID: id),
-            source: .notification,
-            originalTransactionID: subscription,
-            type: wire.notificationType,
-            subtype: wire.subtype,
-            status: wire.data?["status"]?.int,
-            transaction: pair.transaction?.statement,
-            renewal: pair.renewal?.statement)
+            source: .notification, originalTransactionID: subscription)
+        event.type = wire.notificationType
+        event.subtype = wire.subtype
+        event.status = wire.data?["status"]?.int
+        event.transaction = pair.transaction?.statement
+        event.renewal = pair.renewal?.statement
+        return event
     }
 }
 

@@ -18,7 +18,7 @@ package struct NotificationVerifier: Sendable {
     private let verifier: JWSVerifier
     private let bundleID: String
     private let appAppleID: Int64?
-    private let environment: AppStoreEnvironment
+    private let environment: StoreEnvironment
 
     /// - Parameters:
     ///   - verifier: Shared with others, for its cache.
@@ -27,7 +27,7 @@ package struct NotificationVerifier: Sendable {
     ///   - environment: The one that this instance serves.
     package init(
         verifier: JWSVerifier, bundleID: String, appAppleID: Int64?,
-        environment: AppStoreEnvironment
+        environment: StoreEnvironment
     ) {
         self.verifier = verifier
         self.bundleID = bundleID
@@ -47,11 +47,12 @@ package struct NotificationVerifier: Sendable {
             throw error.isMalformed ? .malformed(error) : .refused(.signature(error))
         }
         let wire = json.flatMap(WireNotification.init)
+        if let other = wire?.otherStatement { throw .otherStatement(other) }
         if let wire { try checkContent(wire) }
         // What is nested and undated was signed no later than what holds it.
         let outerTime = wire?.signedDate?.milliseconds ?? nowMilliseconds
         let parts = NotificationParts(
-            payload: payload, rawSignedPayload: signedPayload, wire: wire,
+            payload: payload, wire: wire,
             transaction: try nested("signedTransactionInfo", of: wire?.data, now: outerTime),
             renewal: try nested("signedRenewalInfo", of: wire?.data, now: outerTime))
         // Nothing is read from these; but what claims to be signed must be.
@@ -63,11 +64,6 @@ package struct NotificationVerifier: Sendable {
     }
 
     /// Decodes a payload that was verified before and stored since; never fails.
-    package func decode(signedPayload: String, receivedAt: Instant) -> VerifiedNotification {
-        Self.decode(signedPayload: signedPayload, receivedAt: receivedAt)
-    }
-
-    /// Decodes a payload that was verified before and stored since; never fails.
     ///
     /// - Parameters:
     ///   - signedPayload: From our own database only: nothing is proved here.
@@ -75,9 +71,8 @@ package struct NotificationVerifier: Sendable {
     package static func decode(signedPayload: String, receivedAt: Instant) -> VerifiedNotification {
         // Text that is no JWS decodes like an empty payload: an id of its own, and no event.
         let payload = (try? CompactJWS(parsing: signedPayload))?.payload
-        return NotificationParts(
-            proved: payload ?? Array(signedPayload.utf8), rawSignedPayload: signedPayload
-        ).notification(receivedAt: receivedAt)
+        return NotificationParts(proved: payload ?? Array(signedPayload.utf8))
+            .notification(receivedAt: receivedAt)
     }
 
     private func checkContent(_ wire: WireNotification) throws(NotificationError) {
@@ -86,17 +81,15 @@ package struct NotificationVerifier: Sendable {
         for body in bodies { try check(body, environment: body["environment"]?.storableText) }
         if let token = wire.externalPurchaseToken {
             let isSandbox = token["externalPurchaseId"]?.text?.hasPrefix("SANDBOX") ?? false
-            let environment: AppStoreEnvironment = isSandbox ? .sandbox : .production
+            let environment: StoreEnvironment = isSandbox ? .sandbox : .production
             try check(token, environment: environment.rawValue)
         } else if bodies.isEmpty {
             try checkStray(wire)
         }
     }
 
-    /// What has none of the bodies that we know. Every developer gets transactions and renewals that the same
-    /// chain has signed; another app's must not pass as an unknown shape.
+    /// What has none of the bodies that we know: another app's must not pass as an unknown shape.
     private func checkStray(_ wire: WireNotification) throws(NotificationError) {
-        if wire.isStrangersStatement { throw .refused(.bundle) }
         for body in [wire.json] + wire.bodiesOfUnknownKind {
             if let bundle = body["bundleId"]?.storableText, bundle != bundleID {
                 throw .refused(.bundle)

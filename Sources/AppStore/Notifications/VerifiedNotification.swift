@@ -1,8 +1,5 @@
 package import Pricing
 
-/// The environments under the name that this module's users know.
-package typealias AppStoreEnvironment = StoreEnvironment
-
 /// The counts of a mass extension that is complete (`summary`). nil is what it doesn't say.
 package struct ExtensionSummary: Hashable, Sendable {
     package var requestIdentifier: String?
@@ -34,8 +31,6 @@ package struct VerifiedNotification: Hashable, Sendable {
     package var understood: Bool
     /// What today's table and shapes do not know, each once; at most 16.
     package var unknown: [UnknownPart]
-    /// The compact JWS as received; empty where it was decoded from its packed form.
-    package var rawSignedPayload: String
 
     /// Whether it is work for the fold. Also where the type is unknown: what is signed about a
     /// subscription holds whatever the occasion was.

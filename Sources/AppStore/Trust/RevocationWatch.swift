@@ -48,7 +48,7 @@ package final class RevocationWatch: Service {
     ///   - verifier: The one that refuses what is revoked.
     ///   - call: Bounded in time and size by its maker.
     ///   - clock: Real time: responders know no other.
-    ///   - interval: Between two looks at the chains in use.
+    ///   - interval: Between two checks of the chains in use.
     package init(
         verifier: JWSVerifier, call: @escaping ResponderCall, clock: any WallClock,
         interval: Duration = .seconds(5), log: Log, metrics: Metrics
@@ -67,13 +67,13 @@ package final class RevocationWatch: Service {
 
     package func run() async throws {
         while true {
-            await look()
+            await check()
             try await Task.sleep(for: interval)
         }
     }
 
     /// Asks about everything that is due, one after the other.
-    package func look() async {
+    package func check() async {
         for question in due(now: clock.nowMilliseconds()) {
             guard !Task.isCancelled else { return }
             settle(question, await answer(question))
@@ -98,25 +98,17 @@ package final class RevocationWatch: Service {
     private func answer(
         _ question: RevocationQuestion
     ) async -> Result<RevocationVerdict, ResponderError> {
-        do throws(ResponderError) {
-            let bytes = try await call(question.responder, try Self.request(question))
-            do {
-                return .success(try question.verdict(answer: bytes, now: clock.nowMilliseconds()))
+        do throws(JOSEError) {
+            let request = try question.request()
+            let bytes: [UInt8]
+            do throws(ResponderError) {
+                bytes = try await call(question.responder, request)
             } catch {
-                return .failure(ResponderError(error.detail))
+                return .failure(error)
             }
+            return .success(try question.verdict(answer: bytes, now: clock.nowMilliseconds()))
         } catch {
-            return .failure(error)
-        }
-    }
-
-    private static func request(
-        _ question: RevocationQuestion
-    ) throws(ResponderError) -> [UInt8] {
-        do {
-            return try question.request()
-        } catch {
-            throw ResponderError(error.detail)
+            return .failure(ResponderError(error.detail))
         }
     }
 

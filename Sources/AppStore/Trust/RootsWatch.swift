@@ -4,7 +4,7 @@ internal import Synchronization
 
 /// Follows the file or folder of the trusted roots, so that a change needs no restart.
 ///
-/// It reads the few files anew at each look: their times can lie, their bytes can't. What cannot be read or
+/// It reads the few files anew each time: their times can lie, their bytes can't. What cannot be read or
 /// is no certificate is reported once, and the roots from before stay.
 package final class RootsWatch: Service {
     package enum Outcome: Hashable, Sendable {
@@ -28,8 +28,8 @@ package final class RootsWatch: Service {
     /// - Parameters:
     ///   - path: `REPRICER_ROOT_CERTIFICATES`.
     ///   - verifier: Loaded from there before.
-    ///   - interval: Between two looks.
-    ///   - reloads: Each element makes it look at once: SIGHUP in the service.
+    ///   - interval: Between two readings.
+    ///   - reloads: Each element makes it read at once: SIGHUP in the service.
     package init(
         path: String, verifier: JWSVerifier, interval: Duration = .seconds(5),
         reloads: @escaping @Sendable () -> AsyncStream<Int32>, log: Log, metrics: Metrics
@@ -46,13 +46,13 @@ package final class RootsWatch: Service {
     }
 
     package func run() async throws {
-        try await keepLooking(every: interval, and: reloads) { [self] in look() }
+        try await keepReading(every: interval, and: reloads) { [self] in reload() }
     }
 
     /// Reads the roots once and trusts them if they are others.
     @discardableResult
-    package func look() -> Outcome {
-        // One look at a time: an older reading must not replace a newer one.
+    package func reload() -> Outcome {
+        // One reading at a time: an older reading must not replace a newer one.
         reported.withLock { reported in
             do throws(JOSEError) {
                 let roots = try TrustedRoots(certificatesIn: path)

@@ -1,5 +1,4 @@
 internal import JSON
-internal import Pricing
 
 extension NotificationHistoryPage {
     /// `NotificationHistoryResponse`; nil where it has none of the documented fields: a page of
@@ -23,9 +22,7 @@ extension NotificationHistoryPage.Entry {
         self.init(
             signedPayload: payload,
             sendAttempts: (json["sendAttempts"]?.elements ?? []).map {
-                NotificationHistoryPage.SendAttempt(
-                    attemptedAt: $0["attemptDate"]?.instant,
-                    result: $0["sendAttemptResult"]?.storableText)
+                NotificationHistoryPage.SendAttempt(result: $0["sendAttemptResult"]?.storableText)
             })
     }
 }

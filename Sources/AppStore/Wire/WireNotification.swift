@@ -28,10 +28,19 @@ struct WireNotification: WireObject {
     static let digestPrefix = "sha256:"
     private static let ownPrefixes = [digestPrefix, LegacyNotification.idPrefix]
 
-    /// Whether it is a transaction or a renewal of nobody's app, posted in a notification's place: no notification
-    /// has a `bundleId` of its own, a transaction does.
-    var isStrangersStatement: Bool {
-        json["originalTransactionId"] != nil && json["bundleId"]?.storableText == nil
+    /// What else of the App Store's it is, where it is no notification: every app gets such statements, signed by the same
+    /// chain, and a forwarder may send the wrong one. Told by the fields that Apple documents for each and for no
+    /// notification.
+    var otherStatement: String? {
+        guard json["notificationType"] == nil, json["notificationUUID"] == nil else { return nil }
+        if json["transactionId"] != nil { return "a transaction" }
+        if json["autoRenewProductId"] != nil || json["autoRenewStatus"] != nil {
+            return "a renewal info"
+        }
+        if json["receiptType"] != nil || json["deviceVerification"] != nil {
+            return "an app transaction"
+        }
+        return json["originalTransactionId"] == nil ? nil : "a transaction"
     }
 
     /// Every object in it: where no body is of a known kind, one that Apple invented since.

@@ -11,44 +11,35 @@ struct WireRenewal: WireObject {
 
     var statement: RenewalStatement {
         let commerce = json["advancedCommerceInfo"]
-        return RenewalStatement(
-            productID: json["productId"]?.storableText,
-            autoRenewStatus: json["autoRenewStatus"]?.int,
-            isInBillingRetry: json["isInBillingRetryPeriod"]?.boolean,
-            expirationIntent: json["expirationIntent"]?.int,
-            gracePeriodExpiresAt: json["gracePeriodExpiresDate"]?.instant,
-            renewalAt: json["renewalDate"]?.instant,
-            recentSubscriptionStartAt: json["recentSubscriptionStartDate"]?.instant,
-            currency: json["currency"]?.storableText,
-            appAccountToken: json["appAccountToken"]?.storableText,
-            consistencyToken: commerce?["consistencyToken"]?.storableText,
-            period: commerce?["period"]?.storableText,
-            items: Self.items(commerce?["items"]))
+        var statement = RenewalStatement(items: Self.items(commerce?["items"]))
+        statement.productID = json["productId"]?.storableText
+        statement.autoRenewStatus = json["autoRenewStatus"]?.int
+        statement.isInBillingRetry = json["isInBillingRetryPeriod"]?.boolean
+        statement.expirationIntent = json["expirationIntent"]?.int
+        statement.gracePeriodExpiresAt = json["gracePeriodExpiresDate"]?.instant
+        statement.renewalAt = json["renewalDate"]?.instant
+        statement.recentSubscriptionStartAt = json["recentSubscriptionStartDate"]?.instant
+        statement.currency = json["currency"]?.storableText
+        statement.appAccountToken = json["appAccountToken"]?.storableText
+        statement.consistencyToken = commerce?["consistencyToken"]?.storableText
+        statement.period = commerce?["period"]?.storableText
+        return statement
     }
 
     /// Nil also where one item is unreadable: an item that only seems to be missing would look
     /// declined.
-    private static func items(_ list: JSONNode?) -> [RenewalStatement.Item]? {
+    private static func items(_ list: JSONNode?) -> [StatementItem]? {
         guard let listed = list?.elements else { return nil }
-        let items = listed.compactMap(RenewalStatement.Item.init)
+        let items = listed.compactMap(item)
         return items.count == listed.count ? items : nil
     }
-}
 
-extension RenewalStatement.Item {
-    /// An item set to renew. Without a SKU it is unreadable.
-    fileprivate init?(_ json: JSONNode) {
-        guard let sku = json["SKU"]?.storableText else { return nil }
-        let (offer, increase) = (json["offer"], json["priceIncreaseInfo"])
-        self.init(
-            sku: sku,
-            price: json["price"]?.int64,
-            offerPrice: offer?["price"]?.int64,
-            offerPeriod: offer?["period"]?.storableText,
-            offerPeriodCount: offer?["periodCount"]?.int,
-            offerReason: offer?["reason"]?.storableText,
-            increaseStatus: increase?["status"]?.storableText,
-            increasePrice: increase?["price"]?.int64,
-            dependentSKUs: increase?["dependentSKUs"]?.texts)
+    private static func item(_ json: JSONNode) -> StatementItem? {
+        guard var item = StatementItem(json) else { return nil }
+        guard let increase = json["priceIncreaseInfo"] else { return item }
+        item.increaseStatus = increase["status"]?.storableText
+        item.increasePrice = increase["price"]?.int64
+        item.dependentSKUs = increase["dependentSKUs"]?.texts
+        return item
     }
 }

@@ -20,37 +20,42 @@ struct WireTransaction: WireObject {
 
     var statement: TransactionStatement {
         let commerce = json["advancedCommerceInfo"]
-        return TransactionStatement(
-            transactionID: json["transactionId"]?.storableText,
-            productID: json["productId"]?.storableText,
-            appAccountToken: json["appAccountToken"]?.storableText,
-            ownershipType: json["inAppOwnershipType"]?.storableText,
-            purchasedAt: json["purchaseDate"]?.instant,
-            originalPurchaseAt: json["originalPurchaseDate"]?.instant,
-            expiresAt: json["expiresDate"]?.instant,
-            revokedAt: json["revocationDate"]?.instant,
-            reason: json["transactionReason"]?.storableText,
-            storefront: json["storefront"]?.storableText,
-            currency: json["currency"]?.storableText,
-            price: json["price"]?.int64,
-            period: commerce?["period"]?.storableText,
-            offerDiscountType: json["offerDiscountType"]?.storableText,
-            items: commerce?["items"]?.elements?.compactMap(TransactionStatement.Item.init) ?? [])
+        var statement = TransactionStatement(
+            items: commerce?["items"]?.elements?.compactMap(Self.item) ?? [])
+        statement.transactionID = json["transactionId"]?.storableText
+        statement.productID = json["productId"]?.storableText
+        statement.appAccountToken = json["appAccountToken"]?.storableText
+        statement.ownershipType = json["inAppOwnershipType"]?.storableText
+        statement.purchasedAt = json["purchaseDate"]?.instant
+        statement.originalPurchaseAt = json["originalPurchaseDate"]?.instant
+        statement.expiresAt = json["expiresDate"]?.instant
+        statement.revokedAt = json["revocationDate"]?.instant
+        statement.reason = json["transactionReason"]?.storableText
+        statement.storefront = json["storefront"]?.storableText
+        statement.currency = json["currency"]?.storableText
+        statement.price = json["price"]?.int64
+        statement.period = commerce?["period"]?.storableText
+        statement.offerDiscountType = json["offerDiscountType"]?.storableText
+        return statement
+    }
+
+    private static func item(_ json: JSONNode) -> StatementItem? {
+        var item = StatementItem(json)
+        item?.revokedAt = json["revocationDate"]?.instant
+        return item
     }
 }
 
-extension TransactionStatement.Item {
-    /// An item that was charged. Without a SKU it is unreadable.
-    fileprivate init?(_ json: JSONNode) {
+extension StatementItem {
+    /// What a charged item and one set to renew have in common. Without a SKU it is unreadable.
+    init?(_ json: JSONNode) {
         guard let sku = json["SKU"]?.storableText else { return nil }
-        let offer = json["offer"]
-        self.init(
-            sku: sku,
-            price: json["price"]?.int64,
-            offerPrice: offer?["price"]?.int64,
-            offerPeriod: offer?["period"]?.storableText,
-            offerPeriodCount: offer?["periodCount"]?.int,
-            offerReason: offer?["reason"]?.storableText,
-            revokedAt: json["revocationDate"]?.instant)
+        self.init(sku: sku)
+        price = json["price"]?.int64
+        guard let offer = json["offer"] else { return }
+        offerPrice = offer["price"]?.int64
+        offerPeriod = offer["period"]?.storableText
+        offerPeriodCount = offer["periodCount"]?.int
+        offerReason = offer["reason"]?.storableText
     }
 }

@@ -8,7 +8,7 @@ package import ServiceKit
 /// Every replica does; the rows of the database see to it that each thing is done once.
 package struct BatchWatch: Service {
     package let name = "batch watch"
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let clock: any WallClock
     private let realClock: any WallClock
     private let log: Log
@@ -17,7 +17,7 @@ package struct BatchWatch: Service {
     private let lease: HeldLease
 
     package struct Limits: Sendable {
-        /// Real time between two looks.
+        /// Real time between two rounds.
         package var every: Duration = .milliseconds(500)
         /// Real time between two judgements of guard rails, over all replicas.
         package var guardsEvery: Duration = .seconds(2)
@@ -32,7 +32,8 @@ package struct BatchWatch: Service {
     }
 
     package init(
-        pool: LedgerPool, clock: any WallClock, realClock: any WallClock = SystemClock(), log: Log,
+        pool: DatabasePool, clock: any WallClock, realClock: any WallClock = SystemClock(),
+        log: Log,
         metrics: Metrics, limits: Limits = Limits()
     ) {
         self.pool = pool
@@ -45,9 +46,13 @@ package struct BatchWatch: Service {
         metrics.describe("repricer_waves_released_total", "Waves released by their time.")
         metrics.describe(
             "repricer_batch_halts_total", "Batches paused by the service: by a guard, or a code.")
-        metrics.describe("repricer_service_halts_total", "Times that no call could succeed.")
+        metrics.describe(
+            "repricer_service_halts_total",
+            "Times that calls were refused alike, whatever the subscription.")
         metrics.describe("repricer_everything_paused", "1 while `pause --all` holds.")
-        metrics.describe("repricer_service_halted", "1 while no call can succeed: a refused key.")
+        metrics.describe(
+            "repricer_service_halted", "1 while calls are refused alike, whatever the subscription."
+        )
         metrics.describe("repricer_batches_paused", "Approved batches that are paused.")
         metrics.describe("repricer_batches_halted", "Of these, the ones that no person paused.")
         metrics.describe(
@@ -55,23 +60,15 @@ package struct BatchWatch: Service {
     }
 
     package func run() async throws {
-        while !Task.isCancelled {
-            do {
-                try await round()
-                try await Task.sleep(for: limits.every)
-            } catch is CancellationError {
-                return
-            } catch {
-                log.error(
-                    "looking after batches failed; trying again",
-                    ["error": String(describing: error)])
-                // A cancelled sleep ends the loop above.
-                try? await Task.sleep(for: .seconds(1))
-            }
+        await Rounds(
+            log: log, failure: "looking after batches failed; trying again", idleWait: limits.every
+        ).run {
+            try await round()
+            return 0
         }
     }
 
-    /// One look at all batches. Tests drive it by hand.
+    /// One round over all batches. Tests drive it by hand.
     package func round() async throws {
         let now = clock.nowMilliseconds()
         let released = try await pool.withTransaction {
@@ -83,28 +80,20 @@ package struct BatchWatch: Service {
                 ["batch": wave.batchID, "wave": String(wave.wave), "label": wave.label])
             metrics.increment("repricer_waves_released_total")
         }
-        try await parkHalted()
+        // Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim. So many a
+        // round: guards are judged in between.
+        let limit = limits.parkedAtOnce
+        _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
         try await judgeGuards()
         try await tell()
-    }
-
-    /// Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim. So many a
-    /// round: guards are judged in between.
-    private func parkHalted() async throws {
-        let limit = limits.parkedAtOnce
-        _ = try await pool.withTransaction { connection in
-            try GuardQueries.parkHalted(limit: limit, on: connection)
-        }
     }
 
     // MARK: Guard rails
 
     private func judgeGuards() async throws {
         let countedBefore = realClock.nowMilliseconds() - limits.countsEvery.milliseconds
-        let guarded = try await pool.withConnection { connection in
-            try await connection.read {
-                try GuardQueries.guarded(countedBefore: countedBefore, on: $0)
-            }
+        let guarded = try await pool.read {
+            try GuardQueries.guarded(countedBefore: countedBefore, on: $0)
         }
         guard !guarded.isEmpty, try await lease.take(dueAt: realClock.nowMilliseconds()) else {
             return
@@ -155,13 +144,11 @@ package struct BatchWatch: Service {
     }
 
     private func tell() async throws {
-        let (everything, batches) = try await pool.withConnection { connection in
-            try await connection.read { connection in
-                (
-                    try ServiceControlQueries.everything(on: connection),
-                    try ControlQueries.pausedBatches(on: connection)
-                )
-            }
+        let (everything, batches) = try await pool.read { connection in
+            (
+                try ServiceControlQueries.everything(on: connection),
+                try ControlQueries.pausedBatches(on: connection)
+            )
         }
         metrics.set("repricer_everything_paused", to: everything.isPaused ? 1 : 0)
         metrics.set("repricer_service_halted", to: everything.isHalted ? 1 : 0)

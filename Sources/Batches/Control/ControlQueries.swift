@@ -55,25 +55,22 @@ package enum ControlQueries {
         _ batchID: String?, isPaused: Bool, reason: String?, at: Int64,
         on connection: isolated PostgresConnection
     ) throws {
-        _ = try connection.query(
-            """
-            -- name: setPause
-            SELECT repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused),
-                \(reason)::text)
-            """)
+        _ = try connection.decide(
+            "setPause",
+            "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)")
     }
 
     /// Releases the next wave of a batch, or all up to `wave`; returns the last one released.
     package static func release(
         _ batchID: String, through wave: Int?, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {
-        try connection.query(
+        try connection.decide(
+            "releaseWave",
             """
-            -- name: releaseWave
-            SELECT repricer.release_wave(\(uuid: batchID), \(wave.map { Int64($0) })::integer,
-                \(timestamp: at)) AS wave
+            repricer.release_wave(\(uuid: batchID), \(wave.map { Int64($0) })::integer,
+                \(timestamp: at))
             """
-        ).one().int("wave")
+        ).int("answer")
     }
 
     package struct Released: Sendable, Equatable {

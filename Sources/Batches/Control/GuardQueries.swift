@@ -73,7 +73,7 @@ package enum GuardQueries {
 
     private static func rail(_ row: Row) throws -> GuardRail {
         guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else {
-            throw LedgerError.unreadable("batches.guards")
+            throw FactsError.unreadable("batches.guards")
         }
         return GuardRail(
             figure: figure, over: try row.int("over"), least: try row.int("least"))
@@ -214,17 +214,51 @@ package enum GuardQueries {
     /// - Parameters:
     ///   - by: The guard, or the App Store's code.
     ///   - details: JSON, for the audit trail.
+    ///   - probeAt: Real time, UTC milliseconds: from then on one call at a time asks whether it may go on; nil: only a
+    ///     person resumes it.
     package static func halt(
         _ batchID: String, by: String, reason: String, details: String?, at: Int64,
-        on connection: isolated PostgresConnection
+        probeAt: Int64? = nil, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.decide(
+            "haltBatch",
+            """
+            repricer.halt_batch(\(uuid: batchID), \(timestamp: at), \(by)::text,
+                \(reason)::text, \(details)::json, \(timestamp: probeAt))
+            """
+        ).bool("answer")
+    }
+
+    /// Lets a batch go on that a code has halted; false where a person has paused it, or it goes on already.
+    package static func recover(
+        _ batchID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.query(
             """
-            -- name: haltBatch
-            SELECT repricer.halt_batch(\(uuid: batchID), \(timestamp: at), \(by)::text,
-                \(reason)::text, \(details)::json) AS is_new
+            -- name: recoverBatch
+            SELECT repricer.recover_batch(\(uuid: batchID), \(timestamp: at)) AS is_new
             """
         ).one().bool("is_new")
+    }
+
+    /// The right to make the one probe of a halted batch; until the transaction ends nobody else has it.
+    package static func lockProbe(
+        _ batchID: String, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: lockProbe
+            SELECT repricer.lock_probe(\(uuid: batchID), \(timestamp: realNow)) AS is_ours
+            """
+        ).one().bool("is_ours")
+    }
+
+    /// The probe is made: the next is due at `next`, real time.
+    package static func moveProbe(_ batchID: String, next: Int64) -> SQL {
+        """
+        -- name: moveProbe
+        SELECT repricer.move_probe(\(uuid: batchID), \(timestamp: next))
+        """
     }
 
     /// Halts a storefront of a batch, durably; false where it is halted, or the batch has ended, already.
@@ -232,47 +266,64 @@ package enum GuardQueries {
         _ concerned: Concerned, by: String, reason: String, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Bool {
-        try connection.query(
+        try connection.decide(
+            "haltStorefront",
             """
-            -- name: haltStorefront
-            SELECT repricer.halt_storefront(\(uuid: concerned.batchID), \(concerned.storefront)::text,
-                \(timestamp: at), \(by)::text, \(reason)::text) AS is_new
+            repricer.halt_storefront(\(uuid: concerned.batchID),
+                \(concerned.storefront)::text, \(timestamp: at), \(by)::text,
+                \(reason)::text)
             """
-        ).one().bool("is_new")
+        ).bool("answer")
     }
 
     /// Takes rows of halted storefronts out of the queues; returns how many.
     package static func parkHalted(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
-        try connection.query(
-            """
-            -- name: parkHalted
-            SELECT repricer.park_halted(\(limit)::integer) AS rows
-            """
-        ).one().int("rows")
+        try connection.decide("parkHalted", "repricer.park_halted(\(limit)::integer)").int("answer")
     }
 
     /// A batch whose changes a call carries, and their storefront: a subscription has one.
     package struct Concerned: Sendable, Equatable {
         package var batchID: String
         package var storefront: String
+
+        package var wasParked: Bool
+
+        package init(batchID: String, storefront: String, wasParked: Bool = false) {
+            self.batchID = batchID
+            self.storefront = storefront
+            self.wasParked = wasParked
+        }
     }
 
+    /// By call id. The calls are of one bucket.
     package static func batches(
-        of call: StoreCall, on connection: isolated PostgresConnection
-    ) throws -> [Concerned] {
-        try connection.query(
+        of calls: [StoreCall], on connection: isolated PostgresConnection
+    ) throws -> [String: [Concerned]] {
+        guard let bucket = calls.first?.bucket else { return [:] }
+        let rows = try connection.query(
             """
-            -- name: batchesOfCall
-            SELECT DISTINCT batch_id, storefront FROM repricer.price_changes
-            WHERE original_transaction_id = \(call.subject)
-                AND change_id = ANY (\(uuids: call.carries)::uuid[])
-            ORDER BY batch_id
-            """
-        ).map {
-            Concerned(batchID: try $0.text("batch_id"), storefront: try $0.text("storefront"))
+            -- name: batchesOfCalls
+            SELECT t.call, p.batch_id, p.storefront, bool_or(p.parks > 0) AS was_parked
+            FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[]) AS t (id, call)
+            CROSS JOIN LATERAL (
+                SELECT p.batch_id, p.storefront, p.parks FROM repricer.price_changes p
+                WHERE p.original_transaction_id = t.id AND p.request_reference_id = t.call
+                    AND p.bucket = \(bucket)::smallint
+                OFFSET 0
+            ) p
+            GROUP BY t.call, p.batch_id, p.storefront ORDER BY t.call, p.batch_id
+            """)
+        var found: [String: [Concerned]] = [:]
+        for row in rows {
+            found[try row.text("call"), default: []].append(
+                Concerned(
+                    batchID: try row.text("batch_id"), storefront: try row.text("storefront"),
+                    wasParked: try row.bool("was_parked"))
+            )
         }
+        return found
     }
 }
 

@@ -23,13 +23,13 @@ package enum UndoQueries {
         _ scope: Scope, as undoID: String, name: String, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int64 {
-        try connection.query(
+        try connection.decide(
+            "undoBatch",
             """
-            -- name: undoBatch
-            SELECT repricer.undo_batch(\(uuid: scope.batchID), \(uuid: undoID), \(name)::text,
-                \(scope.subscription)::text, \(scope.sku)::text, \(timestamp: at)) AS rows
+            repricer.undo_batch(\(uuid: scope.batchID), \(uuid: undoID), \(name)::text,
+                \(scope.subscription)::text, \(scope.sku)::text, \(timestamp: at))
             """
-        ).one().int64("rows")
+        ).int64("answer")
     }
 
     /// A change that an undo leaves as it is.
@@ -94,7 +94,7 @@ package enum UndoQueries {
 
     private static func obstacle(_ row: Row) throws -> UndoObstacle {
         guard let obstacle = UndoObstacle(rawValue: try row.text("obstacle")) else {
-            throw LedgerError.unreadable("undo_candidates.obstacle")
+            throw FactsError.unreadable("undo_candidates.obstacle")
         }
         return obstacle
     }

@@ -1,3 +1,4 @@
+import Facts
 package import Postgres
 
 /// The approval policy: who may approve what. Written by the database's owner alone.
@@ -12,17 +13,10 @@ package enum PolicyQueries {
         /// JSON: currency to milliunits a month.
         package var monthly: String?
         /// Approves only what somebody else has approved first.
-        package var needsFirst: Bool
+        package var needsFirst = false
 
-        package init(
-            approver: String, rows: Int64? = nil, basisPoints: Int64? = nil, monthly: String? = nil,
-            needsFirst: Bool = false
-        ) {
+        package init(approver: String) {
             self.approver = approver
-            self.rows = rows
-            self.basisPoints = basisPoints
-            self.monthly = monthly
-            self.needsFirst = needsFirst
         }
     }
 
@@ -35,33 +29,33 @@ package enum PolicyQueries {
             FROM repricer.approval_limits ORDER BY approver
             """
         ).map { row in
-            Limit(
-                approver: try row.text("approver"), rows: try row.int64OrNil("max_rows"),
-                basisPoints: try row.int64OrNil("max_basis_points"),
-                monthly: try row.textOrNil("monthly"), needsFirst: try row.bool("needs_first"))
+            var limit = Limit(approver: try row.text("approver"))
+            limit.rows = try row.int64OrNil("max_rows")
+            limit.basisPoints = try row.int64OrNil("max_basis_points")
+            limit.monthly = try row.textOrNil("monthly")
+            limit.needsFirst = try row.bool("needs_first")
+            return limit
         }
     }
 
     package static func set(
         _ limit: Limit, at: Int64, on connection: isolated PostgresConnection
     ) throws {
-        _ = try connection.query(
+        _ = try connection.decide(
+            "setApprovalLimit",
             """
-            -- name: setApprovalLimit
-            SELECT repricer.set_approval_limit(\(limit.approver)::text, \(limit.rows)::bigint,
-                \(limit.basisPoints)::bigint, \(json: limit.monthly)::jsonb, \(limit.needsFirst),
-                \(timestamp: at))
+            repricer.set_approval_limit(\(limit.approver)::text, \(limit.rows)::bigint,
+                \(limit.basisPoints)::bigint, \(json: limit.monthly)::jsonb,
+                \(limit.needsFirst), \(timestamp: at))
             """)
     }
 
     package static func drop(
         _ approver: String, at: Int64, on connection: isolated PostgresConnection
     ) throws {
-        _ = try connection.query(
-            """
-            -- name: dropApprovalLimit
-            SELECT repricer.drop_approval_limit(\(approver)::text, \(timestamp: at))
-            """)
+        _ = try connection.decide(
+            "dropApprovalLimit", "repricer.drop_approval_limit(\(approver)::text, \(timestamp: at))"
+        )
     }
 
     /// What of a batch exceeded the limits of this user, who approved it first.

@@ -44,11 +44,6 @@ package struct BatchFileReader {
     /// The header's columns; nil for NDJSON.
     private let header: [BatchColumn]?
 
-    /// Opens a file, or standard input for `-`, and reads its header.
-    package init(path: String, rules: RulesInForce) throws(BatchFileError) {
-        try self.init(source: try FileByteSource(path: path), file: path, rules: rules)
-    }
-
     /// Reads the header from a source; `file` is its name in messages.
     package init(
         source: any BatchByteSource, file: String, rules: RulesInForce

@@ -38,7 +38,8 @@ package final class BatchInput: Sendable {
     package func open() throws(BatchFileError) -> any BatchByteSource {
         switch origin {
         case .file: try FileByteSource(path: path)
-        case .spool(let descriptor): SpoolByteSource(self, descriptor)
+        // Opened anew, it has a place of its own in the file.
+        case .spool(let descriptor): try FileByteSource(path: "/proc/self/fd/\(descriptor)")
         case .memory(let bytes): MemoryByteSource(bytes)
         }
     }
@@ -79,38 +80,5 @@ package final class BatchInput: Sendable {
             code: .unreadableFile, file: folder, line: nil,
             message: String(cString: strerror(errno)),
             remedy: "standard input is kept there while it is read; set TMPDIR to another folder")
-    }
-}
-
-/// Reads a spooled batch; each source has its own place in it.
-private final class SpoolByteSource: BatchByteSource {
-    private static let chunkBytes = 65_536
-    private let owner: BatchInput
-    private let descriptor: Int32
-    private var offset = 0
-
-    init(_ owner: BatchInput, _ descriptor: Int32) {
-        self.owner = owner
-        self.descriptor = descriptor
-    }
-
-    func read() throws(BatchFileError) -> [UInt8] {
-        while true {
-            var count = 0
-            let chunk = [UInt8](unsafeUninitializedCapacity: Self.chunkBytes) {
-                buffer, initialized in
-                count = pread(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
-                initialized = max(0, count)
-            }
-            if count >= 0 {
-                offset += count
-                return chunk
-            }
-            guard errno == EINTR else {
-                throw BatchFileError(
-                    code: .unreadableFile, file: owner.path, line: nil,
-                    message: String(cString: strerror(errno)), remedy: "run the command again")
-            }
-        }
     }
 }

@@ -21,11 +21,7 @@ struct BatchRowBuilder {
         // A price in steps that no currency has is told apart from what is no price at all.
         if case .failure(let fault) = parsed, fault.code == .badPrice { throw fault }
         let expected = try expectedPrice(cells[.expectedPrice])
-        let newPrice: Int64
-        switch parsed {
-        case .success(let milliunits): newPrice = milliunits
-        case .failure(let fault): throw fault
-        }
+        let newPrice = try parsed.get()
         let currency = try currency(cells[.currency], price: newPrice)
         return BatchRow(
             line: line, originalTransactionID: transactionID, sku: sku, newPrice: newPrice,
@@ -79,7 +75,7 @@ struct BatchRowBuilder {
 
     /// The text, where it can be an original transaction id.
     static func checkedTransactionID(_ text: String) throws(RowFault) -> String {
-        if hasFewDigits(text) { return text }
+        if isFew(text, 0x30...0x39, transactionIDDigitsMax) { return text }
         if isMangled(text) {
             throw RowFault(
                 .badTransactionID,
@@ -92,14 +88,14 @@ struct BatchRowBuilder {
             remedy: "use the subscription's original transaction id")
     }
 
-    /// Whether the text is digits, at least one and at most as many as an id may have.
-    private static func hasFewDigits(_ text: String) -> Bool {
+    /// Whether the text is bytes of this range, at least one and at most so many.
+    private static func isFew(_ text: String, _ range: ClosedRange<UInt8>, _ most: Int) -> Bool {
         var count = 0
         for byte in text.utf8 {
-            guard (0x30...0x39).contains(byte) else { return false }
+            guard range.contains(byte) else { return false }
             count += 1
         }
-        return (1...BatchRowBuilder.transactionIDDigitsMax).contains(count)
+        return (1...most).contains(count)
     }
 
     /// Whether the text is a number in scientific notation, as spreadsheets write long ids.
@@ -121,7 +117,8 @@ struct BatchRowBuilder {
     }
 
     private func sku(_ text: String, _ name: String) throws(RowFault) -> String {
-        if isPlain(text) { return text }
+        // Printable ASCII without blanks needs no look at Unicode's tables.
+        if Self.isFew(text, 0x21...0x7E, Self.skuScalarsMax) { return text }
         let scalars = text.unicodeScalars
         guard let first = scalars.first, let last = scalars.last else {
             throw RowFault(.badSKU, "\(name) is empty", remedy: "name the item")
@@ -141,16 +138,6 @@ struct BatchRowBuilder {
                 remedy: "remove it")
         }
         return text
-    }
-
-    /// Whether nothing in the text needs a look at Unicode's tables: printable ASCII without blanks, not too long.
-    private func isPlain(_ text: String) -> Bool {
-        var count = 0
-        for byte in text.utf8 {
-            guard (0x21...0x7E).contains(byte) else { return false }
-            count += 1
-        }
-        return (1...BatchRowBuilder.skuScalarsMax).contains(count)
     }
 
     private func dependents(

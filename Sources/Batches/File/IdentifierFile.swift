@@ -25,7 +25,7 @@ package struct IdentifierFile {
     /// The next line that is not blank; nil at the end.
     package mutating func next() throws(BatchFileError) -> Line? {
         while var line = try scanner.next() {
-            if line.number == 1 { try BatchHeader.stripMark(&line, file) }
+            if line.number == 1 { try line.stripMark(file) }
             guard line.bytes.contains(where: { $0 != 0x20 && $0 != 0x09 }) else { continue }
             if !isBegun {
                 isBegun = true

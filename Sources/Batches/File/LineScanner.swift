@@ -5,6 +5,45 @@ struct PhysicalLine: Hashable {
     var bytes: [UInt8]
     /// The line was longer than the limit; `bytes` holds its beginning.
     var isTooLong = false
+
+    mutating func stripMark(_ file: String) throws(BatchFileError) {
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
+        guard !bytes.starts(with: [0xFF, 0xFE]), !bytes.starts(with: [0xFE, 0xFF]) else {
+            throw BatchFileError(
+                code: .badEncoding, file: file, line: 1, message: "the file is UTF-16",
+                remedy: "save it as UTF-8")
+        }
+    }
+}
+
+/// The first row of a CSV file: the names of its columns.
+struct HeaderRow {
+    let names: [String]
+    private let file: String
+    private let line: Int
+
+    init(_ line: PhysicalLine, _ file: String) throws(BatchFileError) {
+        let cells: [[UInt8]]? =
+            if case .cells(let cells) = CSVRecord(line.bytes) { cells } else { nil }
+        names = (cells ?? []).map { trimmed(String(decoding: $0, as: UTF8.self)) }
+        (self.file, self.line) = (file, line.number)
+        guard !line.isTooLong, cells != nil else {
+            throw fault(.badHeader, "the header row is no CSV", "begin with the column names")
+        }
+    }
+
+    func refuseTwice(_ names: some Sequence<String>) throws(BatchFileError) {
+        var seen: Set<String> = []
+        for name in names where !seen.insert(name).inserted {
+            throw fault(.duplicateColumn, "the column \(name) is there twice", "keep one")
+        }
+    }
+
+    func fault(
+        _ code: BatchFileError.Code, _ message: String, _ remedy: String
+    ) -> BatchFileError {
+        BatchFileError(code: code, file: file, line: line, message: message, remedy: remedy)
+    }
 }
 
 /// Cuts a stream of bytes into physical lines and never holds more than one of them and one chunk.
@@ -46,6 +85,17 @@ struct LineScanner {
         number += 1
         if !line.isTooLong, line.bytes.last == UInt8(ascii: "\r") { line.bytes.removeLast() }
         return line
+    }
+
+    /// The first line that is not empty, without a byte order mark.
+    mutating func firstLine(of file: String) throws(BatchFileError) -> PhysicalLine {
+        while var line = try next() {
+            if line.number == 1 { try line.stripMark(file) }
+            if !line.bytes.isEmpty { return line }
+        }
+        throw BatchFileError(
+            code: .emptyFile, file: file, line: nil, message: "the file has no rows",
+            remedy: "begin with a header row")
     }
 
     /// Whether there is a byte to read.

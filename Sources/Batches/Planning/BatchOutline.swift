@@ -57,7 +57,7 @@ package struct BatchOutline: Sendable {
                 claimedSubscriptions.insert(key)
             }
         }
-        keepOnlyCompany()
+        keepOnlyShared()
     }
 
     /// The rows that name this item, written `SUBSCRIPTION/SKU`, as their dependent.
@@ -65,7 +65,7 @@ package struct BatchOutline: Sendable {
 
     /// The other rows beside which a row must be judged, itself included, in the order of lines; may be empty for a
     /// row that is alone with its subscription and has no dependents.
-    func company(of id: String) -> [BatchMention] {
+    func mentions(of id: String) -> [BatchMention] {
         guard let key = keys.key(of: id) else { return [] }
         var low = 0
         var high = mentions.count
@@ -73,21 +73,21 @@ package struct BatchOutline: Sendable {
             let middle = (low + high) / 2
             if mentions[middle].subscription < key { low = middle + 1 } else { high = middle }
         }
-        var company: [BatchMention] = []
+        var found: [BatchMention] = []
         while low < mentions.count, mentions[low].subscription == key {
             let mention = mentions[low]
-            company.append(
+            found.append(
                 BatchMention(
                     line: mention.line, sku: skus[mention.sku],
                     dependentSKUs: dependents[mention.dependents]))
             low += 1
         }
-        return company
+        return found
     }
 
     /// Forgets the rows that share their subscription with no other, have no dependents, and whose items no other
     /// names by their subscription.
-    private mutating func keepOnlyCompany() {
+    private mutating func keepOnlyShared() {
         mentions.sort { ($0.subscription, $0.line) < ($1.subscription, $1.line) }
         var kept = 0
         var start = 0

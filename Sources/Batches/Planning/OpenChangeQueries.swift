@@ -25,41 +25,41 @@ package enum OpenChangeQueries {
         package let dueEffectiveAt: Instant
         package let isReady: Bool
         package let goesAlone: Bool
+        /// How often in a row its consistency token was refused.
+        package let staleTokens: Int
         /// Its batch is paused, its storefront halted in it, or its wave still to come.
         package let isHeld: Bool
         package let grouping: RequestGrouping
         /// The change that this one takes back.
         package let undoes: String?
 
-        fileprivate init(
-            originalTransactionID: String, changeID: String, batchID: String, line: Int,
-            sku: String, state: ChangeState, currency: String, storefront: String, period: String,
-            currentPrice: Int64, newPrice: Int64, dependentSKUs: [String],
-            effectiveOnOrAfter: String?, forecastConsent: Consent, sendBy: Instant,
-            dueEffectiveAt: Instant, isReady: Bool, goesAlone: Bool, isHeld: Bool,
-            grouping: RequestGrouping, undoes: String?
-        ) {
-            self.originalTransactionID = originalTransactionID
-            self.changeID = changeID
-            self.batchID = batchID
-            self.line = line
-            self.sku = sku
+        fileprivate init(_ row: Row) throws {
+            guard let state = ChangeState(rawValue: try row.text("state")),
+                let consent = Consent(rawValue: try row.text("forecast_consent"))
+            else { throw FactsError.unreadable("price_changes.state or forecast_consent") }
             self.state = state
-            self.currency = currency
-            self.storefront = storefront
-            self.period = period
-            self.currentPrice = currentPrice
-            self.newPrice = newPrice
-            self.dependentSKUs = dependentSKUs
-            self.effectiveOnOrAfter = effectiveOnOrAfter
-            self.forecastConsent = forecastConsent
-            self.sendBy = sendBy
-            self.dueEffectiveAt = dueEffectiveAt
-            self.isReady = isReady
-            self.goesAlone = goesAlone
-            self.isHeld = isHeld
-            self.grouping = grouping
-            self.undoes = undoes
+            forecastConsent = consent
+            originalTransactionID = try row.text("original_transaction_id")
+            changeID = try row.text("change_id")
+            batchID = try row.text("batch_id")
+            line = try row.int("line")
+            sku = try row.textOrNil("current_sku") ?? row.text("sku")
+            currency = try row.text("currency")
+            storefront = try row.text("storefront")
+            period = try row.text("period")
+            currentPrice = try row.int64("current_price_milliunits")
+            newPrice = try row.int64("new_price_milliunits")
+            dependentSKUs =
+                try row.textsOrNil("current_dependent_skus") ?? row.texts("dependent_skus")
+            effectiveOnOrAfter = try row.textOrNil("not_before")
+            sendBy = Instant(milliseconds: try row.milliseconds("send_by"))
+            dueEffectiveAt = Instant(milliseconds: try row.milliseconds("due_effective_at"))
+            isReady = try row.bool("is_ready")
+            goesAlone = try row.bool("goes_alone")
+            staleTokens = try row.int("stale_tokens")
+            isHeld = try row.bool("is_held_back")
+            grouping = RequestGrouping(rawValue: try row.text("grouping")) ?? .announced
+            undoes = try row.textOrNil("undoes_change_id")
         }
     }
 
@@ -77,14 +77,14 @@ package enum OpenChangeQueries {
         try connection.ask(openChanges(ids))
     }
 
-    /// Those of subscriptions of one bucket without a call in flight, of whatever kind.
+    /// Those of subscriptions of one bucket without a call in flight, of whatever kind. `probing` as in `openChangeColumns`.
     package static func claimable(
-        _ ids: [String], bucket: Int
+        _ ids: [String], bucket: Int, probing: String? = nil
     ) -> Question<[String: Claimable]> {
         Question(
             """
             -- name: claimableChanges
-            SELECT \(fragment: openChangeColumns),
+            SELECT \(fragment: openChangeColumns(probing: probing)),
                 \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
@@ -92,7 +92,7 @@ package enum OpenChangeQueries {
                 AND (\(fragment: isOpen) OR \(fragment: wasCalled))
                 AND c.bucket = \(bucket)::smallint
                 AND NOT \(fragment: StoreCallQueries.isInFlight(
-                    "c.original_transaction_id", bucket: "c.bucket"))
+                    "c.original_transaction_id", bucket: "\(bucket)::smallint"))
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
             """
         ) { rows in
@@ -102,7 +102,7 @@ package enum OpenChangeQueries {
                 let id = try row.text("original_transaction_id")
                 if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
                 guard try row.bool("is_open") else { continue }
-                found[id, default: Claimable()].changes.append(try read(row))
+                found[id, default: Claimable()].changes.append(try OpenChange(row))
             }
             return found
         }
@@ -117,66 +117,48 @@ package enum OpenChangeQueries {
         (c.sent_at IS NOT NULL OR c.doubtful_since IS NOT NULL)
         """
 
-    private static let openChangeColumns: SQL = """
+    /// `probing` is a halted batch of which one call asks whether it may go on.
+    private static func openChangeColumns(probing: String? = nil) -> SQL {
+        """
         c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
         c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
         c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
         c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,
         to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
-        b.is_paused OR c.wave > b.released_wave OR b.halted_storefronts ? c.storefront
-            AS is_held_back, b.grouping
+        c.stale_tokens,
+        b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave
+            OR b.halted_storefronts ? c.storefront AS is_held_back, b.grouping
         """
+    }
 
     private static func openChanges(_ ids: [String]) -> Question<[String: [OpenChange]]> {
         Question(
             """
             -- name: openChanges
-            SELECT \(fragment: openChangeColumns)
+            SELECT \(fragment: openChangeColumns())
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: isOpen)
+                AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
             """
         ) { rows in
             var changes: [String: [OpenChange]] = [:]
             for row in rows {
-                let change = try read(row)
+                let change = try OpenChange(row)
                 changes[change.originalTransactionID, default: []].append(change)
             }
             return changes
         }
     }
 
-    private static func read(_ row: Row) throws -> OpenChange {
-        guard let state = ChangeState(rawValue: try row.text("state")),
-            let consent = Consent(rawValue: try row.text("forecast_consent"))
-        else { throw LedgerError.unreadable("price_changes.state or forecast_consent") }
-        return OpenChange(
-            originalTransactionID: try row.text("original_transaction_id"),
-            changeID: try row.text("change_id"), batchID: try row.text("batch_id"),
-            line: try row.int("line"), sku: try row.textOrNil("current_sku") ?? row.text("sku"),
-            state: state,
-            currency: try row.text("currency"), storefront: try row.text("storefront"),
-            period: try row.text("period"), currentPrice: try row.int64("current_price_milliunits"),
-            newPrice: try row.int64("new_price_milliunits"),
-            dependentSKUs: try row.textsOrNil("current_dependent_skus")
-                ?? row.texts("dependent_skus"),
-            effectiveOnOrAfter: try row.textOrNil("not_before"), forecastConsent: consent,
-            sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
-            dueEffectiveAt: Instant(milliseconds: try row.milliseconds("due_effective_at")),
-            isReady: try row.bool("is_ready"), goesAlone: try row.bool("goes_alone"),
-            isHeld: try row.bool("is_held_back"),
-            grouping: RequestGrouping(rawValue: try row.text("grouping")) ?? .announced,
-            undoes: try row.textOrNil("undoes_change_id"))
-    }
-
     /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.
-    package static func putOff(_ id: String, until: Int64) -> SQL {
+    package static func deferReading(_ id: String, until: Int64) -> SQL {
         """
-        -- name: putOffUnreadable
+        -- name: deferUnreadable
         UPDATE repricer.price_changes SET next_attempt_at = \(timestamp: until),
             reason = 'facts_unreadable'
-        WHERE original_transaction_id = \(id) AND state = 'queued'
+        WHERE original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id)) AND state = 'queued'
         """
     }
 
@@ -188,7 +170,7 @@ package enum OpenChangeQueries {
         -- name: endChange
         UPDATE repricer.price_changes SET state = \(state.rawValue), reason = \(reason),
             ended_at = \(timestamp: at), state_since = \(timestamp: at)
-        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
+        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID) AND \(fragment: Bucket.isThat(of: id))
         """
     }
 
@@ -203,7 +185,8 @@ package enum OpenChangeQueries {
         UPDATE repricer.price_changes SET send_after = \(timestamp: sendAfter?.milliseconds),
             send_by = \(timestamp: sendBy.milliseconds),
             due_effective_at = \(timestamp: effectiveAt.milliseconds), is_ready = \(isReady)
-        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID) AND state = 'queued'
+        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
+            AND \(fragment: Bucket.isThat(of: id)) AND state = 'queued'
         """
     }
 
@@ -214,16 +197,11 @@ package enum OpenChangeQueries {
         """
         -- name: recordStep
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT \(id)::text, change_id, \(timestamp: at), \(state.rawValue)::text, \(kind)::text,
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT \(id)::text, \(Bucket.of(id))::smallint, change_id, \(timestamp: at), \(state.rawValue)::text, \(kind)::text,
             \(evidenceID)::text, \(reason)::text
         FROM unnest(\(uuids: changeIDs)::uuid[]) AS change_id
         ON CONFLICT DO NOTHING
         """
     }
-}
-
-extension OpenChangeQueries {
-    /// A change that ended frees its SKUs for other batches.
-    package static func releaseRoles(of id: String) -> SQL { FoldWrites.releaseRoles([id]) }
 }

@@ -4,9 +4,9 @@ package import Pricing
 /// Judges pieces of a batch, each row beside all rows of its subscription.
 struct PieceJudge: Sendable {
     let judge: Judge
-    let connection: LedgerConnection
+    let connection: DatabaseConnection
     /// All rows of the batch that name a subscription, in the order of lines; may be empty for one row alone.
-    let company: @Sendable (String) -> [BatchMention]
+    let mentions: @Sendable (String) -> [BatchMention]
     /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
     let claims: @Sendable (String) -> [DependentClaim]
 
@@ -36,8 +36,8 @@ struct PieceJudge: Sendable {
             }
             let found = known[id]
             let judged = judge.judge(
-                rows: batchRows, company: company(id), facts: found?.facts,
-                context: found?.context ?? JudgeContext())
+                rows: batchRows, mentions: mentions(id), facts: found?.facts,
+                context: found?.context ?? JudgeContext(increaseHistory: []))
             for (index, row) in zip(indices, judged) { rows[index] = row }
         }
         return PlannedPiece(entries: entries, rows: rows)

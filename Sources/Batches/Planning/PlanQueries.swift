@@ -101,7 +101,7 @@ extension PlanQueries.FactRows {
         }
         for row in open {
             guard let state = ChangeState(rawValue: try row.text("state")) else {
-                throw LedgerError.unreadable("price_changes.state")
+                throw FactsError.unreadable("price_changes.state")
             }
             known[try row.text("original_transaction_id")]?.context.openChanges.append(
                 JudgeContext.OpenChange(
@@ -113,18 +113,22 @@ extension PlanQueries.FactRows {
     }
 
     private static func read(_ row: Row) throws -> SubscriptionFacts {
-        SubscriptionFacts(
-            originalTransactionID: try row.text("original_transaction_id"),
-            status: try row.intOrNil("status"), autoRenews: try row.boolOrNil("auto_renews"),
-            isInBillingRetry: try row.bool("in_billing_retry"),
-            storefront: try row.textOrNil("storefront"), currency: try row.textOrNil("currency"),
-            period: try row.textOrNil("period"),
-            appAccountToken: try row.textOrNil("app_account_token"),
-            originalPurchaseAt: try row.instant("original_purchase_at"),
-            recentSubscriptionStartAt: try row.instant("recent_subscription_start_at"),
-            purchasedAt: try row.instant("purchased_at"),
-            expiresAt: try row.instant("expires_at"), renewalAt: try row.instant("renewal_at"),
-            items: try row.storedItems())
+        var facts = SubscriptionFacts(
+            originalTransactionID: try row.text("original_transaction_id"))
+        facts.status = try row.intOrNil("status")
+        facts.autoRenews = try row.boolOrNil("auto_renews")
+        facts.isInBillingRetry = try row.bool("in_billing_retry")
+        facts.storefront = try row.textOrNil("storefront")
+        facts.currency = try row.textOrNil("currency")
+        facts.period = try row.textOrNil("period")
+        facts.appAccountToken = try row.textOrNil("app_account_token")
+        facts.originalPurchaseAt = try row.instant("original_purchase_at")
+        facts.recentSubscriptionStartAt = try row.instant("recent_subscription_start_at")
+        facts.purchasedAt = try row.instant("purchased_at")
+        facts.expiresAt = try row.instant("expires_at")
+        facts.renewalAt = try row.instant("renewal_at")
+        facts.items = try row.storedItems()
+        return facts
     }
 
     private static func history(_ row: Row) throws -> [PastIncrease] {

@@ -4,6 +4,11 @@ package import Pricing
 package struct PlannedPiece: Sendable {
     package let entries: [BatchFileEntry]
     package let rows: [PlanRow]
+
+    package init(entries: [BatchFileEntry], rows: [PlanRow]) {
+        self.entries = entries
+        self.rows = rows
+    }
 }
 
 /// What becomes of a plan. Its pieces are prepared side by side and taken one by one in the order of the file, so

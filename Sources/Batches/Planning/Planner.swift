@@ -6,14 +6,14 @@ package import Pricing
 /// The file is read once to learn which rows belong together (`BatchOutline`), and once more in pieces: while
 /// the database reads the facts of one piece, others are judged. All facts are of one snapshot.
 package struct Planner: Sendable {
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let rules: RuleSet
     private let environment: StoreEnvironment
 
     /// Pieces that are read, judged or waiting for their turn: what bounds the memory.
     static let piecesInFlight = 6
 
-    package init(pool: LedgerPool, rules: RuleSet, environment: StoreEnvironment) {
+    package init(pool: DatabasePool, rules: RuleSet, environment: StoreEnvironment) {
         self.pool = pool
         self.rules = rules
         self.environment = environment
@@ -32,7 +32,7 @@ package struct Planner: Sendable {
             let reader = try BatchFileReader(source: source, file: input.path, rules: inForce)
             let pieces = PieceReader(reader)
             let worker = PieceJudge(
-                judge: judge, connection: connection, company: { outline.company(of: $0) },
+                judge: judge, connection: connection, mentions: { outline.mentions(of: $0) },
                 claims: { outline.claims(on: $0) })
             try await Self.judge(pieces, worker, into: sink)
             guard source.hexadecimalDigest == outline.sha256 else {
@@ -44,26 +44,22 @@ package struct Planner: Sendable {
         }
     }
 
-    /// Judges rows that are in memory already. `spoiled` are rows that the file itself made unusable; they keep
-    /// their place. The result is in the order of lines.
-    package func plan(
-        rows: [BatchRow], spoiled: [PlanRow] = [], asOf now: Instant
-    ) async throws -> [PlanRow] {
+    /// Judges rows that are in memory already.
+    package func plan(rows: [BatchRow], asOf now: Instant) async throws -> [PlanRow] {
         let judge = Judge(rules: rules.inForce(at: now), environment: environment, now: now)
-        let company = Dictionary(grouping: rows, by: \.originalTransactionID)
+        let mentions = Dictionary(grouping: rows, by: \.originalTransactionID)
             .mapValues { $0.sorted { $0.line < $1.line }.map(BatchMention.init) }
         let claims = Dictionary(grouping: rows.flatMap(\.claims), by: \.name)
             .mapValues { $0.map(\.claim) }
-        let planned = try await pool.withConnection { connection in
+        return try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
             let worker = PieceJudge(
-                judge: judge, connection: connection, company: { company[$0] ?? [] },
+                judge: judge, connection: connection, mentions: { mentions[$0] ?? [] },
                 claims: { claims[$0] ?? [] })
             let piece = try await worker.judge(rows.map(BatchFileEntry.row))
             try await connection.read { try PlanQueries.endSnapshot(on: $0) }
             return piece.rows
         }
-        return (planned + spoiled).sorted { $0.line < $1.line }
     }
 
     private enum Step<Prepared: Sendable>: Sendable {

@@ -4,90 +4,93 @@ import ServiceKit
 
 /// Stores a planned batch, all of it or nothing.
 package enum Submission {
-    package enum Outcome: Sendable, Equatable {
-        case stored(batchID: String)
-        /// The same content is a live batch already: nothing was written.
-        case sameAsBefore(batchID: String)
+    package struct Outcome: Sendable, Equatable {
+        package var batchID: String
+        /// False where the same content is a live batch already: nothing was written.
+        package var isNew: Bool
     }
 
     /// What is known of a batch once all its rows were handed over.
-    package struct Totals: Sendable {
-        package var planHash: String
-        package var changes: Int
-        package var rejects: Int
+    package typealias Totals = (planHash: String, changes: Int, rejects: Int)
 
-        package init(planHash: String, changes: Int, rejects: Int) {
-            self.planHash = planHash
-            self.changes = changes
-            self.rejects = rejects
-        }
-    }
-
-    /// Runs `rows`, which hands rows to the writer while it plans, then stores the batch itself. All of it is one
-    /// transaction: when `rows` throws, or a key of the database refuses a row, nothing was stored.
-    package static func store(
+    /// Runs `plan`, which hands all rows to the sink, then stores the batch itself. All of it is one transaction: when
+    /// `plan` throws, or a key of the database refuses a row, nothing was stored.
+    ///
+    /// - Parameters:
+    ///   - storesRefused: Whether refused rows are kept beside the others; else one of them stops the storing.
+    ///   - told: Hears of every row, stored or not.
+    package static func store<Told: PlanSink>(
         name: String, contentSHA256: String, asOf now: Instant, terms: BatchTerms = BatchTerms(),
-        pool: LedgerPool,
-        rows: @escaping @Sendable (SubmissionWriter) async throws -> Totals
+        storesRefused: Bool, pool: DatabasePool, telling told: Told,
+        plan: @escaping @Sendable (SubmissionSink<Told>) async throws -> Totals
     ) async throws -> Outcome {
         var random = SystemRandomNumberGenerator()
         let batchID = UUIDv7.make(nowMilliseconds: now.milliseconds, random: &random)
         return try await pool.withTransaction { connection in
             if let known = try BatchQueries.batchID(ofContent: contentSHA256, on: connection) {
-                return .sameAsBefore(batchID: known)
+                return Outcome(batchID: known, isNew: false)
             }
             try SubmissionQueries.batchComesLast(on: connection)
-            let writer = SubmissionWriter(
-                batchID: batchID, asOf: now, waves: terms.waves, connection: connection)
-            let totals = try await rows(writer)
-            let batch = BatchQueries.NewBatch(
-                batchID: batchID, name: name, contentSHA256: contentSHA256,
-                planHash: totals.planHash, asOf: now.milliseconds, rowCount: totals.changes,
-                rejectedRowCount: totals.rejects, terms: terms)
+            let totals = try await plan(
+                SubmissionSink(
+                    empty: SubmissionCopy(batchID: batchID, at: now, waves: terms.waves),
+                    connection: connection, storesRefused: storesRefused, told: told))
             _ = try connection.pipeline([
-                BatchQueries.insert(batch), BatchQueries.recordSubmission(batch),
+                BatchQueries.insert(
+                    batchID, name: name, contentSHA256: contentSHA256, terms: terms, totals,
+                    at: now.milliseconds), BatchQueries.recordSubmission(batchID),
             ])
-            return .stored(batchID: batchID)
-        }
-    }
-
-    /// Stores rows that are in memory already: those that can go as changes, the refused ones beside them.
-    package static func store(
-        _ planned: [PlanRow], name: String, contentSHA256: String, planHash: String,
-        asOf now: Instant, terms: BatchTerms = BatchTerms(), pool: LedgerPool
-    ) async throws -> Outcome {
-        try await store(
-            name: name, contentSHA256: contentSHA256, asOf: now, terms: terms, pool: pool
-        ) { writer in
-            try await writer.write(try writer.prepare(planned))
-            let changes = planned.count { $0.fault == nil }
-            return Totals(
-                planHash: planHash, changes: changes, rejects: planned.count - changes)
+            return Outcome(batchID: batchID, isNew: true)
         }
     }
 }
 
-/// Writes the rows of one submission.
-package struct SubmissionWriter: Sendable {
-    fileprivate let batchID: String
-    fileprivate let asOf: Instant
-    fileprivate let waves: WavePlan?
-    fileprivate let connection: LedgerConnection
-
-    /// Forms rows for the database, on any thread.
-    package func prepare(_ rows: [PlanRow]) throws -> SubmissionCopy {
-        // Seeded from the system for each piece: a call of the system for each id costs more than the id.
-        var random = SeededRandom(seed: .random(in: .min ... .max))
-        var copy = SubmissionCopy(batchID: batchID, at: asOf, waves: waves)
-        for row in rows {
-            let changeID = UUIDv7.make(nowMilliseconds: asOf.milliseconds, random: &random)
-            try copy.add(row, changeID: changeID)
-        }
-        return copy
+/// Writes the rows of one submission, inside its transaction.
+package actor SubmissionSink<Told: PlanSink>: PlanSink {
+    package struct Prepared: Sendable {
+        fileprivate let copy: SubmissionCopy
+        fileprivate let isRefused: Bool
+        fileprivate let told: Told.Prepared
     }
 
-    /// Stores them, inside the submission's transaction.
-    package func write(_ rows: SubmissionCopy) async throws {
-        try await connection.read { try SubmissionQueries.store(rows, on: $0) }
+    private nonisolated let empty: SubmissionCopy
+    private let connection: DatabaseConnection
+    private let storesRefused: Bool
+    private nonisolated let told: Told
+    private var isRefused = false
+
+    fileprivate init(
+        empty: SubmissionCopy, connection: DatabaseConnection, storesRefused: Bool, told: Told
+    ) {
+        self.empty = empty
+        self.connection = connection
+        self.storesRefused = storesRefused
+        self.told = told
+    }
+
+    package nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
+        // Seeded from the system for each piece: a call of the system for each id costs more than the id.
+        var random = SeededRandom(seed: .random(in: .min ... .max))
+        var copy = empty
+        for row in piece.rows { try copy.add(row, random: &random) }
+        return Prepared(
+            copy: copy, isRefused: piece.rows.contains { $0.fault != nil },
+            told: try told.prepare(piece))
+    }
+
+    package func take(_ prepared: Prepared) async throws {
+        // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
+        isRefused = isRefused || prepared.isRefused
+        let copy = storesRefused || !isRefused ? prepared.copy : nil
+        // The database stores while the other adds its figures up.
+        async let written: Void = Self.write(copy, on: connection)
+        try await told.take(prepared.told)
+        try await written
+    }
+
+    private static func write(
+        _ copy: SubmissionCopy?, on connection: DatabaseConnection
+    ) async throws {
+        if let copy { try await connection.read { try SubmissionQueries.store(copy, on: $0) } }
     }
 }

@@ -1,11 +1,13 @@
-package import Postgres
-package import Pricing
+import Facts
+import Postgres
+import Pricing
+import ServiceKit
 
 /// Rows of a submission as COPY takes them: the changes, the parts their SKUs play, and the rows refused. Made on
 /// any thread, stored by `SubmissionQueries.store`.
 ///
 /// History begins after it: that a change was submitted, when and by whom, its batch says for all of its rows.
-package struct SubmissionCopy: Sendable {
+struct SubmissionCopy: Sendable {
     fileprivate var changes = COPYText()
     fileprivate var roles = COPYText()
     fileprivate var claims = COPYText()
@@ -14,15 +16,18 @@ package struct SubmissionCopy: Sendable {
     private let at: Int64
     private let waves: WavePlan?
 
-    package init(batchID: String, at: Instant, waves: WavePlan? = nil) {
+    init(batchID: String, at: Instant, waves: WavePlan?) {
         self.batchID = batchID
         self.at = at.milliseconds
         self.waves = waves
     }
 
-    /// Adds a row: one that can go becomes a change with that id, a refused one is kept beside the batch.
-    package mutating func add(_ plan: PlanRow, changeID: String) throws(PostgresError) {
+    /// Adds a row: one that can go becomes a change, a refused one is kept beside the batch.
+    mutating func add(
+        _ plan: PlanRow, random: inout some RandomNumberGenerator
+    ) throws(PostgresError) {
         if let fault = plan.fault { return try addReject(plan, fault) }
+        let changeID = UUIDv7.make(nowMilliseconds: at, random: &random)
         try addChange(plan, changeID)
         guard !plan.dependentSKUs.isEmpty else { return }
         try addRole("parent", of: plan.sku, plan, changeID)
@@ -38,6 +43,7 @@ package struct SubmissionCopy: Sendable {
         _ plan: PlanRow, _ changeID: String
     ) throws(PostgresError) {
         try changes.append(plan.originalTransactionID)
+        changes.append(Bucket.of(plan.originalTransactionID))
         try changes.append(changeID)
         try changes.append(batchID)
         changes.append(plan.line)
@@ -73,6 +79,7 @@ package struct SubmissionCopy: Sendable {
         _ role: String, of sku: String, _ plan: PlanRow, _ changeID: String
     ) throws(PostgresError) {
         try roles.append(plan.originalTransactionID)
+        roles.append(Bucket.of(plan.originalTransactionID))
         try roles.append(sku)
         try roles.append(role)
         try roles.append(changeID)
@@ -85,6 +92,7 @@ package struct SubmissionCopy: Sendable {
     ) throws(PostgresError) {
         guard let carrier = reference.originalTransactionID else { return }
         try claims.append(carrier)
+        claims.append(Bucket.of(carrier))
         try claims.append(reference.sku)
         try claims.append(plan.originalTransactionID)
         try claims.append(changeID)
@@ -105,9 +113,9 @@ package struct SubmissionCopy: Sendable {
 
 /// What a submission stores. Its batch comes last, when the number of rows is known: the transaction must have
 /// asked for that with `batchComesLast`.
-package enum SubmissionQueries {
+enum SubmissionQueries {
     /// Lets rows of this transaction name a batch that is stored before its end.
-    package static func batchComesLast(on connection: isolated PostgresConnection) throws {
+    static func batchComesLast(on connection: isolated PostgresConnection) throws {
         _ = try connection.execute(
             """
             -- name: batchComesLast
@@ -118,51 +126,49 @@ package enum SubmissionQueries {
 
     /// Stores rows. The database's own keys refuse a second open change of an item, and a dependent that is
     /// shared, chained or its own parent.
-    package static func store(
+    static func store(
         _ rows: SubmissionCopy, on connection: isolated PostgresConnection
     ) throws {
-        try copy(
-            rows.changes,
+        try rows.changes.copy(
             """
             -- name: copyChanges
-            COPY repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+            COPY repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
                 direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, dependent_skus, expected_price_milliunits,
                 effective_on_or_after, forecast_consent, forecast_reasons, forecast_threshold_source,
                 forecast_rules, forecast_renewal_at, forecast_notice_at, forecast_effective_at,
                 send_after, send_by, due_effective_at, state_since, wave) FROM STDIN
             """, on: connection)
-        try copy(
-            rows.roles,
+        try rows.roles.copy(
             """
             -- name: copyRoles
-            COPY repricer.dependency_roles (original_transaction_id, sku, role, change_id) FROM STDIN
+            COPY repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id) FROM STDIN
             """, on: connection)
-        try copy(
-            rows.claims,
+        try rows.claims.copy(
             """
             -- name: copyClaims
-            COPY repricer.dependent_claims (original_transaction_id, sku, claimed_by, change_id) FROM STDIN
+            COPY repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id) FROM STDIN
             """, on: connection)
-        try copy(
-            rows.rejects,
+        try rows.rejects.copy(
             """
             -- name: copyRejects
             COPY repricer.batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
                 FROM STDIN
             """, on: connection)
     }
+}
 
-    private static func copy(
-        _ text: COPYText, _ sql: SQL, on connection: isolated PostgresConnection
-    ) throws {
-        var rest = text.bytes[...]
-        guard !rest.isEmpty else { return }
-        _ = try connection.copyIn(sql) {
-            guard !rest.isEmpty else { return nil }
-            defer { rest = rest.dropFirst(COPYText.chunkBytes) }
-            return Array(rest.prefix(COPYText.chunkBytes))
-        }
+extension COPYText {
+    /// A row of texts, which stand for values of any type.
+    mutating func append(row texts: String...) throws(PostgresError) {
+        for text in texts { try append(text) }
+        endRow()
+    }
+
+    /// Sends the rows, if there are any.
+    func copy(_ sql: SQL, on connection: isolated PostgresConnection) throws {
+        guard !bytes.isEmpty else { return }
+        _ = try connection.copyIn(sql, bytes)
     }
 }
 

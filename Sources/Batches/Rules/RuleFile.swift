@@ -61,7 +61,7 @@ package struct RuleFile: Hashable, Sendable {
                 }
             }
         }
-        nameDuplicates()
+        faults += RuleFile.duplicates(of: rows, undated: "the import")
         faults.sort { $0.line < $1.line }
     }
 
@@ -104,18 +104,17 @@ package struct RuleFile: Hashable, Sendable {
     }
 
     /// The same rule twice from the same instant on would leave it to chance which one holds.
-    private mutating func nameDuplicates() {
-        var first: [String: Int] = [:]
-        for row in rows {
-            let name = "\(row.rule.key) from \(row.rule.validFrom?.text ?? "the import")"
-            if let line = first[name] {
-                faults.append(
-                    RuleFault(
-                        row.line, .duplicateRow, "\(name) is also on line \(line)",
-                        remedy: "keep one of the rows"))
-            } else {
-                first[name] = row.line
+    static func duplicates(of rows: [Row], undated: String) -> [RuleFault] {
+        var lines: [String: Int] = [:]
+        return rows.compactMap { row in
+            let name = "\(row.rule.key) from \(row.rule.validFrom?.text ?? undated)"
+            guard let line = lines[name] else {
+                lines[name] = row.line
+                return nil
             }
+            return RuleFault(
+                row.line, .duplicateRow, "\(name) is also on line \(line)",
+                remedy: "keep one of the rows")
         }
     }
 }

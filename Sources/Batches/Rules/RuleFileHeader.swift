@@ -19,78 +19,44 @@ enum RuleFileHeader {
     static func read(
         _ scanner: inout LineScanner, file: String
     ) throws(BatchFileError) -> RuleFileHeader {
-        while var line = try scanner.next() {
-            if line.number == 1 { try BatchHeader.stripMark(&line, file) }
-            if line.bytes.isEmpty { continue }
-            guard !line.isTooLong, case .cells(let cells) = CSVRecord(line.bytes) else {
-                throw failure(
-                    .badHeader, "the header row is no CSV", "begin with the column names", file,
-                    line)
-            }
-            let names = cells.map { trimmed(String(decoding: $0, as: UTF8.self)) }
-            return names.first == "Date"
-                ? try bank(names, file, line) : try own(names, file, line)
-        }
-        throw BatchFileError(
-            code: .emptyFile, file: file, line: nil, message: "the file has no rows",
-            remedy: "begin with a header row")
+        let row = try HeaderRow(try scanner.firstLine(of: file), file)
+        return row.names.first == "Date" ? try bank(row) : try own(row)
     }
 
     /// `Date, USD, JPY, …` with a comma at the end.
-    private static func bank(
-        _ names: [String], _ file: String, _ line: PhysicalLine
-    ) throws(BatchFileError) -> RuleFileHeader {
-        var currencies = Array(names.dropFirst())
+    private static func bank(_ row: HeaderRow) throws(BatchFileError) -> RuleFileHeader {
+        var currencies = Array(row.names.dropFirst())
         if currencies.last == "" { currencies.removeLast() }
         if let wrong = currencies.first(where: { !isCode($0) }) {
-            throw failure(
+            throw row.fault(
                 .unknownColumn, "\(shownInMessage(wrong)) is no currency",
-                "download the European Central Bank's eurofxref file again", file, line)
+                "download the European Central Bank's eurofxref file again")
         }
         guard !currencies.isEmpty else {
-            throw failure(
+            throw row.fault(
                 .missingColumn, "no currency follows Date",
-                "download the European Central Bank's eurofxref file again", file, line)
+                "download the European Central Bank's eurofxref file again")
         }
-        try refuseTwice(currencies, file, line)
+        try row.refuseTwice(currencies)
         return .europeanCentralBank(currencies)
     }
 
-    private static func own(
-        _ names: [String], _ file: String, _ line: PhysicalLine
-    ) throws(BatchFileError) -> RuleFileHeader {
+    private static func own(_ row: HeaderRow) throws(BatchFileError) -> RuleFileHeader {
+        let names = row.names
         let known = RuleColumn.allCases.map(\.rawValue).joined(separator: ", ")
         if let wrong = names.first(where: { RuleColumn(rawValue: $0) == nil }) {
-            throw failure(
+            throw row.fault(
                 .unknownColumn, "there is no column \(shownInMessage(wrong))",
-                "use \(known), or the European Central Bank's eurofxref file as it is", file, line)
+                "use \(known), or the European Central Bank's eurofxref file as it is")
         }
-        try refuseTwice(names, file, line)
+        try row.refuseTwice(names)
         let columns = names.compactMap(RuleColumn.init)
         guard columns.contains(.rule) else {
-            throw failure(
+            throw row.fault(
                 .missingColumn, "the column rule is missing",
-                "add it: \(RuleRowBuilder.kinds.joined(separator: ", "))", file, line)
+                "add it: \(RuleRowBuilder.kinds.joined(separator: ", "))")
         }
         return .own(columns)
-    }
-
-    private static func refuseTwice(
-        _ names: [String], _ file: String, _ line: PhysicalLine
-    ) throws(BatchFileError) {
-        var seen: Set<String> = []
-        for name in names where !seen.insert(name).inserted {
-            throw failure(
-                .duplicateColumn, "the column \(name) is there twice", "keep one", file, line)
-        }
-    }
-
-    private static func failure(
-        _ code: BatchFileError.Code, _ message: String, _ remedy: String, _ file: String,
-        _ line: PhysicalLine
-    ) -> BatchFileError {
-        BatchFileError(
-            code: code, file: file, line: line.number, message: message, remedy: remedy)
     }
 }
 

@@ -46,7 +46,10 @@ package struct RuleImport: Hashable, Sendable {
         self.changes = changes
         self.unchangedCount = unchangedCount
         let named = Set(file.faults.map(\.line))
-        let found = RuleImport.unknownCurrencies(file, stored) + RuleImport.collisions(pending)
+        // A row without a date may meet one that names the very instant of the import.
+        let found =
+            RuleImport.unknownCurrencies(file, stored)
+            + RuleFile.duplicates(of: pending, undated: "ever")
         faults = (file.faults + found.filter { !named.contains($0.line) })
             .sorted { $0.line < $1.line }
     }
@@ -62,18 +65,6 @@ package struct RuleImport: Hashable, Sendable {
             if rows[middle].at <= instant { low = middle + 1 } else { high = middle }
         }
         return low > 0 ? rows[low - 1] : nil
-    }
-
-    /// A row without a date may meet one that names the very instant of the import.
-    private static func collisions(_ rows: [RuleFile.Row]) -> [RuleFault] {
-        var lines: [String: Int] = [:]
-        return rows.compactMap { row in
-            let name = "\(row.rule.key) from \(row.rule.validFrom?.text ?? "ever")"
-            guard let line = lines.updateValue(row.line, forKey: name) else { return nil }
-            return RuleFault(
-                row.line, .duplicateRow, "\(name) is also on line \(line)",
-                remedy: "keep one of the rows")
-        }
     }
 
     /// A threshold in a currency that Apple has no prices in is a typing error.

@@ -14,22 +14,6 @@ package enum RuleQueries {
         case all
     }
 
-    /// An import to be recorded. The database writes down who makes it.
-    package struct NewImport: Sendable {
-        package var revision: Int
-        /// UTC milliseconds.
-        package var importedAt: Int64
-        package var file: String
-        package var contentSHA256: String
-
-        package init(revision: Int, importedAt: Int64, file: String, contentSHA256: String) {
-            self.revision = revision
-            self.importedAt = importedAt
-            self.file = file
-            self.contentSHA256 = contentSHA256
-        }
-    }
-
     package struct Import: Sendable, Equatable {
         package var revision: Int
         /// Nil: shipped with the product.
@@ -37,9 +21,6 @@ package enum RuleQueries {
         package var importedBy: String
         package var file: String
     }
-
-    /// Rows a statement.
-    static let rowsPerInsert = 10_000
 
     /// The version of the rules: it grows with each import.
     package static func revision(on connection: isolated PostgresConnection) throws -> Int {
@@ -80,48 +61,102 @@ package enum RuleQueries {
     ) throws -> RuleSet {
         let scope = Scope(span, now)
         return RuleSet(
-            thresholds: try connection.query(thresholds(scope)).map(threshold),
-            alwaysConsent: try connection.query(alwaysConsent(scope)).map(alwaysConsent),
-            currencies: try connection.query(currencies(scope)).map(currency),
+            thresholds: try connection.query(
+                inForce(
+                    "consentThresholds", "consent_thresholds",
+                    key: ["storefront", "currency", "period_kind"], says: "amount_milliunits", scope
+                )
+            ).map(threshold),
+            alwaysConsent: try connection.query(
+                inForce(
+                    "alwaysConsentStorefronts", "always_consent_storefronts", key: ["storefront"],
+                    says: "is_required", scope)
+            ).map(alwaysConsent),
+            currencies: try connection.query(
+                inForce(
+                    "currencyDecimals", "currency_decimals", key: ["currency"], says: "decimals",
+                    scope)
+            ).map(currency),
             exchangeRates: try connection.query(exchangeRates(scope)).compactMap(exchangeRate))
     }
 
-    /// Records an import and its rows. Throws a unique violation when another import took the revision.
+    /// Records an import and its rows; the database writes down who makes it. Throws a unique violation when another
+    /// import took the revision. `at` is UTC milliseconds.
     package static func add(
-        _ rules: RuleSet, as newImport: NewImport, on connection: isolated PostgresConnection
+        _ rules: RuleSet, as revision: Int, file: String, contentSHA256: String, at: Int64,
+        on connection: isolated PostgresConnection
     ) throws {
         _ = try connection.execute(
             """
             -- name: insertRuleImport
             INSERT INTO repricer.rule_imports (revision, imported_at, file, content_sha256)
-            VALUES (\(newImport.revision)::integer, \(timestamp: newImport.importedAt),
-                \(newImport.file), \(newImport.contentSHA256))
+            VALUES (\(revision)::integer, \(timestamp: at), \(file), \(contentSHA256))
             """)
-        let revision = newImport.revision
-        for rows in chunks(rules.thresholds) {
-            _ = try connection.execute(insert(thresholds: rows, revision))
-        }
-        for rows in chunks(rules.alwaysConsent) {
-            _ = try connection.execute(insert(alwaysConsent: rows, revision))
-        }
-        for rows in chunks(rules.currencies) {
-            _ = try connection.execute(insert(currencies: rows, revision))
-        }
-        for rows in chunks(rules.exchangeRates) {
-            _ = try connection.execute(insert(exchangeRates: rows, revision))
+        for (sql, rows) in try copies(of: rules, revision: "\(revision)") {
+            try rows.copy(sql, on: connection)
         }
         // Last: it holds the end of the audit trail until the commit.
-        _ = try connection.query(
-            """
-            -- name: recordRulesImport
-            SELECT repricer.record_rules_import(\(revision)::integer)
-            """)
+        _ = try connection.decide(
+            "recordRulesImport", "repricer.record_rules_import(\(revision)::integer)")
     }
 
-    private static func chunks<Row>(_ rows: [Row]) -> [ArraySlice<Row>] {
-        stride(from: 0, to: rows.count, by: rowsPerInsert).map {
-            rows[$0..<min($0 + rowsPerInsert, rows.count)]
+    private static func copies(
+        of rules: RuleSet, revision: String
+    ) throws(PostgresError) -> [(SQL, COPYText)] {
+        var (thresholds, alwaysConsent) = (COPYText(), COPYText())
+        var (currencies, exchangeRates) = (COPYText(), COPYText())
+        func since(_ instant: Instant?) -> String { instant?.text ?? "-infinity" }
+        for row in rules.thresholds {
+            try thresholds.append(
+                row: row.storefront, row.currency, row.kind.rawValue, since(row.validFrom),
+                revision,
+                "\(row.amount)", row.source.rawValue)
         }
+        for row in rules.alwaysConsent {
+            try alwaysConsent.append(
+                row: row.storefront, since(row.validFrom), revision, "\(row.isRequired)",
+                row.source.rawValue)
+        }
+        for row in rules.currencies {
+            try currencies.append(
+                row: row.currency.code, since(row.validFrom), revision, "\(row.currency.decimals)",
+                row.source.rawValue)
+        }
+        for row in rules.exchangeRates {
+            try exchangeRates.append(
+                row: row.currency, since(row.validFrom), revision, "\(row.perEuro.billionths)",
+                row.source)
+        }
+        return [
+            (
+                """
+                -- name: copyThresholds
+                COPY repricer.consent_thresholds (storefront, currency, period_kind, valid_from, revision,
+                    amount_milliunits, source) FROM STDIN
+                """, thresholds
+            ),
+            (
+                """
+                -- name: copyAlwaysConsent
+                COPY repricer.always_consent_storefronts (storefront, valid_from, revision, is_required,
+                    source) FROM STDIN
+                """, alwaysConsent
+            ),
+            (
+                """
+                -- name: copyCurrencies
+                COPY repricer.currency_decimals (currency, valid_from, revision, decimals, source)
+                    FROM STDIN
+                """, currencies
+            ),
+            (
+                """
+                -- name: copyExchangeRates
+                COPY repricer.exchange_rates (currency, valid_from, revision, billionths_per_euro, source)
+                    FROM STDIN
+                """, exchangeRates
+            ),
+        ]
     }
 }
 
@@ -142,53 +177,23 @@ private struct Scope {
 }
 
 extension RuleQueries {
-    private static func thresholds(_ scope: Scope) -> SQL {
+    /// Of a table whose rows are about the same thing where `key` is the same.
+    private static func inForce(
+        _ name: String, _ table: String, key: [String], says columns: String, _ scope: Scope
+    ) -> SQL {
         """
-        -- name: consentThresholds
-        SELECT storefront, currency, period_kind, amount_milliunits, source,
+        -- name: \(unsafe: name)
+        SELECT \(unsafe: key.joined(separator: ", ")), \(unsafe: columns), source,
             nullif(valid_from, '-infinity') AS valid_from
-        FROM repricer.consent_thresholds t
+        FROM repricer.\(unsafe: table) t
         WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
             OR t.valid_from > \(timestamp: scope.after)::timestamptz
             OR t.valid_from <= \(timestamp: scope.newestAt)::timestamptz AND NOT EXISTS (
-                SELECT FROM repricer.consent_thresholds n
-                WHERE n.storefront = t.storefront AND n.currency = t.currency
-                    AND n.period_kind = t.period_kind
+                SELECT FROM repricer.\(unsafe: table) n
+                WHERE \(unsafe: key.map { "n.\($0) = t.\($0)" }.joined(separator: " AND "))
                     AND n.valid_from <= \(timestamp: scope.newestAt)::timestamptz
                     AND (n.valid_from, n.revision) > (t.valid_from, t.revision))
-        ORDER BY t.valid_from, t.revision, storefront, currency, period_kind
-        """
-    }
-
-    private static func alwaysConsent(_ scope: Scope) -> SQL {
-        """
-        -- name: alwaysConsentStorefronts
-        SELECT storefront, is_required, source, nullif(valid_from, '-infinity') AS valid_from
-        FROM repricer.always_consent_storefronts t
-        WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
-            OR t.valid_from > \(timestamp: scope.after)::timestamptz
-            OR t.valid_from <= \(timestamp: scope.newestAt)::timestamptz AND NOT EXISTS (
-                SELECT FROM repricer.always_consent_storefronts n
-                WHERE n.storefront = t.storefront
-                    AND n.valid_from <= \(timestamp: scope.newestAt)::timestamptz
-                    AND (n.valid_from, n.revision) > (t.valid_from, t.revision))
-        ORDER BY t.valid_from, t.revision, storefront
-        """
-    }
-
-    private static func currencies(_ scope: Scope) -> SQL {
-        """
-        -- name: currencyDecimals
-        SELECT currency, decimals, source, nullif(valid_from, '-infinity') AS valid_from
-        FROM repricer.currency_decimals t
-        WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
-            OR t.valid_from > \(timestamp: scope.after)::timestamptz
-            OR t.valid_from <= \(timestamp: scope.newestAt)::timestamptz AND NOT EXISTS (
-                SELECT FROM repricer.currency_decimals n
-                WHERE n.currency = t.currency
-                    AND n.valid_from <= \(timestamp: scope.newestAt)::timestamptz
-                    AND (n.valid_from, n.revision) > (t.valid_from, t.revision))
-        ORDER BY t.valid_from, t.revision, currency
+        ORDER BY t.valid_from, t.revision, \(unsafe: key.joined(separator: ", "))
         """
     }
 
@@ -219,7 +224,7 @@ extension RuleQueries {
 extension RuleQueries {
     private static func threshold(_ row: Row) throws -> RuleSet.Threshold {
         guard let kind = PeriodKind(rawValue: try row.text("period_kind")) else {
-            throw LedgerError.unreadable("period_kind of a consent threshold")
+            throw FactsError.unreadable("period_kind of a consent threshold")
         }
         return RuleSet.Threshold(
             storefront: try row.text("storefront"), currency: try row.text("currency"),
@@ -255,71 +260,5 @@ extension RuleQueries {
 
     private static func source(_ row: Row) throws -> RuleSource {
         RuleSource(rawValue: try row.text("source")) ?? .unknown
-    }
-}
-
-extension RuleQueries {
-    private static func insert(
-        thresholds rows: ArraySlice<RuleSet.Threshold>, _ revision: Int
-    ) -> SQL {
-        """
-        -- name: insertThresholds
-        INSERT INTO repricer.consent_thresholds
-            (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
-        SELECT t.storefront, t.currency, t.kind, coalesce(t.valid_from, '-infinity'),
-            \(revision)::integer, t.amount, t.source
-        FROM unnest(\(rows.map(\.storefront))::text[], \(rows.map(\.currency))::text[],
-            \(rows.map(\.kind.rawValue))::text[],
-            \(timestamps: rows.map(\.validFrom?.milliseconds))::timestamptz[],
-            \(rows.map(\.amount))::bigint[], \(rows.map(\.source.rawValue))::text[])
-            AS t (storefront, currency, kind, valid_from, amount, source)
-        """
-    }
-
-    private static func insert(
-        alwaysConsent rows: ArraySlice<RuleSet.AlwaysConsent>, _ revision: Int
-    ) -> SQL {
-        """
-        -- name: insertAlwaysConsent
-        INSERT INTO repricer.always_consent_storefronts
-            (storefront, valid_from, revision, is_required, source)
-        SELECT t.storefront, coalesce(t.valid_from, '-infinity'), \(revision)::integer,
-            t.is_required, t.source
-        FROM unnest(\(rows.map(\.storefront))::text[],
-            \(timestamps: rows.map(\.validFrom?.milliseconds))::timestamptz[],
-            \(bools: rows.map(\.isRequired))::boolean[], \(rows.map(\.source.rawValue))::text[])
-            AS t (storefront, valid_from, is_required, source)
-        """
-    }
-
-    private static func insert(
-        currencies rows: ArraySlice<RuleSet.CurrencyRule>, _ revision: Int
-    ) -> SQL {
-        """
-        -- name: insertCurrencies
-        INSERT INTO repricer.currency_decimals (currency, valid_from, revision, decimals, source)
-        SELECT t.currency, coalesce(t.valid_from, '-infinity'), \(revision)::integer, t.decimals,
-            t.source
-        FROM unnest(\(rows.map(\.currency.code))::text[],
-            \(timestamps: rows.map(\.validFrom?.milliseconds))::timestamptz[],
-            \(rows.map(\.currency.decimals))::integer[], \(rows.map(\.source.rawValue))::text[])
-            AS t (currency, valid_from, decimals, source)
-        """
-    }
-
-    private static func insert(
-        exchangeRates rows: ArraySlice<RuleSet.ExchangeRate>, _ revision: Int
-    ) -> SQL {
-        """
-        -- name: insertExchangeRates
-        INSERT INTO repricer.exchange_rates
-            (currency, valid_from, revision, billionths_per_euro, source)
-        SELECT t.currency, coalesce(t.valid_from, '-infinity'), \(revision)::integer, t.rate,
-            t.source
-        FROM unnest(\(rows.map(\.currency))::text[],
-            \(timestamps: rows.map(\.validFrom?.milliseconds))::timestamptz[],
-            \(rows.map(\.perEuro.billionths))::bigint[], \(rows.map(\.source))::text[])
-            AS t (currency, valid_from, rate, source)
-        """
     }
 }

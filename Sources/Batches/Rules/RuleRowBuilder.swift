@@ -138,21 +138,18 @@ private struct RuleCells {
     }
 
     private func storefront() throws(RuleFault) -> String {
-        guard let text = values[.storefront], isCode(text) else {
-            throw fault(
-                .badStorefront, "storefront cannot be \(shown(.storefront))",
-                "write ISO 3166-1 alpha-3 in capitals, as USA")
-        }
-        return text
+        try code(.storefront, .badStorefront, "write ISO 3166-1 alpha-3 in capitals, as USA")
     }
 
     private func currency() throws(RuleFault) -> String {
-        guard let text = values[.currency], isCode(text) else {
-            throw fault(
-                .badCurrency, "currency cannot be \(shown(.currency))",
-                "write ISO 4217 in capitals, as USD")
-        }
-        return text
+        try code(.currency, .badCurrency, "write ISO 4217 in capitals, as USD")
+    }
+
+    private func code(
+        _ column: RuleColumn, _ wrong: RuleFault.Code, _ remedy: String
+    ) throws(RuleFault) -> String {
+        if let text = values[column], isCode(text) { return text }
+        throw fault(wrong, "\(column.rawValue) cannot be \(shown(column))", remedy)
     }
 
     private func amount() throws(RuleFault) -> Int64 {

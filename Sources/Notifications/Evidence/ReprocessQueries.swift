@@ -1,52 +1,40 @@
-package import Facts
-package import Postgres
+import Facts
+import Postgres
 
 /// What `reprocess` reads and mends. Evidence itself is never touched.
-package enum ReprocessQueries {
+enum ReprocessQueries {
     /// Where a page ended: the next one begins after it.
-    package struct Place: Hashable, Sendable {
-        package var receivedAt: Int64
-        package var notificationUUID: String
+    struct Place: Hashable, Sendable {
+        var receivedAt: Int64
+        var notificationUUID: String
     }
 
     /// A stored notification, and what is kept about it beside its evidence.
-    package struct Candidate: Sendable {
-        package var stored: EvidenceQueries.Stored
-        package var unknown: [String]
+    struct Candidate: Sendable {
+        var stored: EvidenceQueries.Stored
+        var unknown: [String]
         /// Set aside by the fold: why.
-        package var error: String?
+        var error: String?
 
-        package var place: Place {
+        var place: Place {
             Place(
                 receivedAt: stored.receivedAt, notificationUUID: stored.notificationUUID)
         }
     }
 
     /// What today's code reads of it.
-    package struct Reading: Sendable {
-        package var signedAtMilliseconds: Int64?
-        package var type: String?
-        package var subtype: String?
-        package var originalTransactionID: String?
-        package var understood: Bool
-        package var unknown: [String]
-
-        package init(
-            signedAtMilliseconds: Int64?, type: String?, subtype: String?,
-            originalTransactionID: String?, understood: Bool, unknown: [String]
-        ) {
-            self.signedAtMilliseconds = signedAtMilliseconds
-            self.type = type
-            self.subtype = subtype
-            self.originalTransactionID = originalTransactionID
-            self.understood = understood
-            self.unknown = unknown
-        }
+    struct Reading: Sendable {
+        var signedAtMilliseconds: Int64?
+        var type: String?
+        var subtype: String?
+        var originalTransactionID: String?
+        var understood: Bool
+        var unknown: [String]
     }
 
     /// Received since then (UTC milliseconds), and not understood, or not in every part; the first
     /// `limit` after `place`.
-    package static func notUnderstood(
+    static func notUnderstood(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
         let after = place ?? Place(receivedAt: since, notificationUUID: "")
@@ -58,6 +46,7 @@ package enum ReprocessQueries {
                 FROM repricer.notifications n
                 LEFT JOIN repricer.inbox i
                     ON i.original_transaction_id = n.original_transaction_id
+                    AND i.bucket = repricer.bucket_of(n.original_transaction_id)
                     AND i.notification_uuid = n.notification_uuid
                 WHERE (NOT n.understood OR n.unknown IS NOT NULL)
                     AND (n.received_at, n.notification_uuid)
@@ -67,15 +56,15 @@ package enum ReprocessQueries {
                 """), on: connection)
     }
 
-    /// Received since then, and set aside by the fold; the first `limit` after `place`.
-    package static func setAside(
+    /// Received since then, and quarantined by the fold; the first `limit` after `place`.
+    static func quarantined(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
         let after = place ?? Place(receivedAt: since, notificationUUID: "")
         return try candidates(
             try connection.query(
                 """
-                -- name: setAsideToReprocess
+                -- name: quarantinedToReprocess
                 SELECT \(unsafe: columns)
                 FROM repricer.inbox i
                 JOIN repricer.notifications n
@@ -90,7 +79,7 @@ package enum ReprocessQueries {
 
     /// All received since then, by id, for that order needs no sort: the first `limit` after
     /// `place`.
-    package static func all(
+    static func all(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
         try candidates(
@@ -101,6 +90,7 @@ package enum ReprocessQueries {
                 FROM repricer.notifications n
                 LEFT JOIN repricer.inbox i
                     ON i.original_transaction_id = n.original_transaction_id
+                    AND i.bucket = repricer.bucket_of(n.original_transaction_id)
                     AND i.notification_uuid = n.notification_uuid
                 WHERE n.received_at >= \(timestamp: since)
                     AND n.notification_uuid > \(place?.notificationUUID ?? "")
@@ -127,7 +117,7 @@ package enum ReprocessQueries {
     }
 
     /// Keeps what today's code reads of a notification.
-    package static func correct(_ candidate: Candidate, _ reading: Reading) -> SQL {
+    static func correct(_ candidate: Candidate, _ reading: Reading) -> SQL {
         """
         -- name: correctNotification
         UPDATE repricer.notifications
@@ -145,7 +135,7 @@ package enum ReprocessQueries {
     /// read of it before. Its subscription counts as folded to the end of time, so that whatever
     /// comes next is late and makes it fold from the beginning. The caller holds the locks of `id`
     /// and of the subscription that it was taken for before.
-    package static func putBack(
+    static func requeue(
         _ candidate: Candidate, under id: String, signedAtMilliseconds: Int64?
     ) -> [SQL] {
         let uuid = candidate.stored.notificationUUID
@@ -154,25 +144,28 @@ package enum ReprocessQueries {
             """
             -- name: forgetStatement
             DELETE FROM repricer.subscription_events
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND evidence_id = \(uuid)
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND evidence_id = \(uuid)
                 AND source IN ('notification', 'legacy')
             """,
             """
             -- name: unfoldSubscriptions
             UPDATE repricer.subscriptions
             SET folded_signed_at = '9999-12-31T00:00:00Z', folded_evidence_id = ''
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND folded_signed_at IS NOT NULL
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND folded_signed_at IS NOT NULL
             """,
             """
             -- name: takeOutOfInbox
             DELETE FROM repricer.inbox
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND notification_uuid = \(uuid)
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND notification_uuid = \(uuid)
             """,
             """
             -- name: putIntoInbox
             INSERT INTO repricer.inbox
-                (original_transaction_id, notification_uuid, received_at, signed_at)
-            VALUES (\(id), \(uuid), \(timestamp: candidate.stored.receivedAt),
+                (original_transaction_id, bucket, notification_uuid, received_at, signed_at)
+            VALUES (\(id), \(Bucket.of(id))::smallint, \(uuid), \(timestamp: candidate.stored.receivedAt),
                 \(timestamp: signedAtMilliseconds))
             """,
         ]

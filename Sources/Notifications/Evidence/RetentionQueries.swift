@@ -13,7 +13,7 @@ package enum EvidenceRetention {
         package var notifications: Int
         /// Stored, and never understood: an upgrade can't fold them again once they are gone.
         package var notUnderstood: Int
-        /// Not folded yet, or set aside with an error: such a partition stays.
+        /// Not folded yet, or quarantined with an error: such a partition stays.
         package var waiting: Int
         package var bytes: Int64
     }

@@ -9,15 +9,20 @@ package func appStoreCheck(_ verifier: NotificationVerifier) -> NotificationChec
         do throws(NotificationError) {
             let notification = try verifier.verify(
                 signedPayload: signedPayload, nowMilliseconds: now)
-            return arrival(notification, packedBy: packer)
+            return arrival(notification, of: signedPayload, packedBy: packer)
         } catch {
-            throw refusal(error)
+            let kind: NotificationRefusal.Kind =
+                switch error {
+                case .malformed, .otherStatement: .malformed
+                case .refused: .forbidden
+                }
+            throw NotificationRefusal(kind, code: error.code, message: error.detail)
         }
     }
 }
 
 private func arrival(
-    _ notification: VerifiedNotification, packedBy packer: PayloadPacker
+    _ notification: VerifiedNotification, of signedPayload: String, packedBy packer: PayloadPacker
 ) -> Arrival {
     Arrival(
         notificationUUID: notification.notificationUUID,
@@ -26,7 +31,7 @@ private func arrival(
         originalTransactionID: notification.originalTransactionID,
         understood: notification.understood, isWork: notification.isWork,
         unknown: notification.unknown.map(\.description),
-        evidence: Evidence(packing: notification.rawSignedPayload, by: packer))
+        evidence: Evidence(packing: signedPayload, by: packer))
 }
 
 extension Evidence {
@@ -40,13 +45,4 @@ extension Evidence {
             self = .whole(signedPayload)
         }
     }
-}
-
-private func refusal(_ error: NotificationError) -> NotificationRefusal {
-    let kind: NotificationRefusal.Kind =
-        switch error {
-        case .malformed: .malformed
-        case .refused: .forbidden
-        }
-    return NotificationRefusal(kind, code: error.code, message: error.detail)
 }

@@ -105,15 +105,14 @@ package actor ArrivalBatcher {
     /// A batch that fails for what one of its arrivals may have caused is tried one by one: each
     /// costs its own sender only. Who was disturbed gets one more try, alone or not.
     private func commitAll(_ batch: [Arrival], isLastTry: Bool = false) async -> Settled {
-        let outcome = await commitWithinDeadline(batch)
-        switch outcome {
-        case .answered(.success(let isNew)):
+        switch await commitWithinDeadline(batch) {
+        case .success(let isNew):
             return Settled(
                 results: batch.indices.map { index in
                     index < isNew.count
                         ? .success(isNew[index]) : .failure(.unavailable("the batch was cut short"))
                 })
-        case .answered(.failure(let error)):
+        case .failure(let error):
             guard !isLastTry, error.isWorthAnotherTry(of: batch.count) else {
                 return Settled(results: batch.map { _ in .failure(error) })
             }
@@ -128,7 +127,7 @@ package actor ArrivalBatcher {
                 all.didHang = one.didHang
             }
             return all
-        case .hung:
+        case nil:
             let error = Self.hanging(limits.commitDeadline)
             return Settled(results: batch.map { _ in .failure(error) }, didHang: true)
         }
@@ -138,10 +137,8 @@ package actor ArrivalBatcher {
         .unavailable("the database did not answer within \(deadline)")
     }
 
-    private enum Outcome: Sendable {
-        case answered(Result<[Bool], ArrivalError>)
-        case hung
-    }
+    /// nil: none within the deadline.
+    private typealias Outcome = Result<[Bool], ArrivalError>?
 
     private func commitWithinDeadline(_ batch: [Arrival]) async -> Outcome {
         // Tasks of their own: a call of libpq cannot be cancelled, so a group would wait for it.
@@ -151,16 +148,16 @@ package actor ArrivalBatcher {
             let timer = Task { [limits] in
                 do {
                     try await Task.sleep(for: limits.commitDeadline)
-                    race.finish(.hung)
+                    race.finish(nil)
                 } catch {
                     // Cancelled: the batch was answered.
                 }
             }
             Task { [commit] in
                 do throws(ArrivalError) {
-                    race.finish(.answered(.success(try await commit(batch))))
+                    race.finish(.success(try await commit(batch)))
                 } catch {
-                    race.finish(.answered(.failure(error)))
+                    race.finish(.failure(error))
                 }
                 timer.cancel()
             }

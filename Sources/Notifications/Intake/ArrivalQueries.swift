@@ -98,8 +98,8 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
         FROM arrivals a JOIN first_arrivals f USING (notification_uuid)
     ), work AS (
         INSERT INTO repricer.inbox
-            (original_transaction_id, notification_uuid, received_at, signed_at)
-        SELECT a.original_transaction_id, a.notification_uuid, f.received_at, a.signed_at
+            (original_transaction_id, bucket, notification_uuid, received_at, signed_at)
+        SELECT a.original_transaction_id, repricer.bucket_of(a.original_transaction_id), a.notification_uuid, f.received_at, a.signed_at
         FROM arrivals a JOIN first_arrivals f USING (notification_uuid)
         WHERE a.is_work AND a.original_transaction_id IS NOT NULL
     ), summaries AS (
@@ -121,24 +121,11 @@ extension Arrival {
 }
 
 extension Evidence {
-    fileprivate var whole: String? {
-        switch self {
-        case .whole(let text): text
-        case .packed: nil
-        }
-    }
+    fileprivate var whole: String? { if case .whole(let text) = self { text } else { nil } }
 
-    fileprivate var packed: [UInt8]? {
-        switch self {
-        case .whole: nil
-        case .packed(let bytes, _): bytes
-        }
-    }
+    fileprivate var packed: [UInt8]? { if case .packed(let bytes, _) = self { bytes } else { nil } }
 
     fileprivate var headerDigests: [UInt8]? {
-        switch self {
-        case .whole: nil
-        case .packed(_, let headers): headers.flatMap(\.digest)
-        }
+        if case .packed(_, let headers) = self { headers.flatMap(\.digest) } else { nil }
     }
 }

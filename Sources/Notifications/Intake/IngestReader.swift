@@ -48,23 +48,16 @@ package struct IngestSummary: Hashable, Sendable {
 
 /// Why reading stopped before the end. Reading the whole file again is safe: what was stored counts
 /// as duplicate.
-package enum IngestError: Error, Sendable, CustomStringConvertible {
-    /// The database is away; everything before `line` is settled.
-    case unavailable(line: Int, why: String, soFar: IngestSummary)
-    /// The file cannot be read; everything before `line` is settled.
-    case unreadable(line: Int, why: String, soFar: IngestSummary)
+package struct IngestError: Error, Sendable, CustomStringConvertible {
+    /// The database is away; else the file cannot be read.
+    package let isAway: Bool
+    package let line: Int
+    package let why: String
+    /// What was settled: everything before `line`.
+    package let soFar: IngestSummary
 
     package var description: String {
-        switch self {
-        case .unavailable(let line, let why, _): "stopped at line \(line): \(why); run it again"
-        case .unreadable(_, let why, _): why
-        }
-    }
-
-    package var soFar: IngestSummary {
-        switch self {
-        case .unavailable(_, _, let summary), .unreadable(_, _, let summary): summary
-        }
+        isAway ? "stopped at line \(line): \(why); run it again" : why
     }
 }
 
@@ -96,16 +89,16 @@ package struct IngestReader: Sendable {
         defer { for worker in workers { worker.shutdown() } }
         var reader = LineReader(limit: Self.lineBytesMax, nextChunk: nextChunk)
         var ledger = OutcomesInOrder()
-        var end = End.none
+        var failure: (any Error)?
         await withTaskGroup(of: Flight.self) { group in
             var flying = 0
             var bytes = 0
-            while case .none = end {
+            while true {
                 let line: NumberedLine?
                 do {
                     line = try Self.nextLine(&reader)
                 } catch {
-                    end = .failed(error)
+                    failure = error
                     break
                 }
                 guard let line else { break }
@@ -127,12 +120,7 @@ package struct IngestReader: Sendable {
             }
             for await landed in group { ledger.settle(landed) }
         }
-        return try ledger.result(end, nextLine: reader.number + 1)
-    }
-
-    fileprivate enum End {
-        case none
-        case failed(any Error)
+        return try ledger.result(failure, nextLine: reader.number + 1)
     }
 
     /// One line on its way; `order` counts the lines that are not blank, from 0.
@@ -213,15 +201,14 @@ private struct OutcomesInOrder {
     }
 
     func result(
-        _ end: IngestReader.End, nextLine: Int
+        _ failure: (any Error)?, nextLine: Int
     ) throws(IngestError) -> IngestSummary {
         if let (line, why) = firstUnavailable {
-            throw .unavailable(line: line, why: why, soFar: summary)
+            throw IngestError(isAway: true, line: line, why: why, soFar: summary)
         }
-        switch end {
-        case .none: return summary
-        case .failed(let error):
-            throw .unreadable(line: nextLine, why: "\(error)", soFar: summary)
+        if let failure {
+            throw IngestError(isAway: false, line: nextLine, why: "\(failure)", soFar: summary)
         }
+        return summary
     }
 }

@@ -32,7 +32,7 @@ package struct LegacyIntake: Sendable {
         self.askForStatus = askForStatus
     }
 
-    /// Returns `stored` only once the notification is durable, and the look that it asks for too.
+    /// Returns `stored` only once the notification is durable, and the status check that it asks for, too.
     func take(_ body: [UInt8]) async -> IntakeOutcome {
         let notification: LegacyNotification
         do throws(NotificationRefusal) {

@@ -78,10 +78,8 @@ package struct NotificationStore: Sendable {
             guard version != expectedSchemaVersion else { return nil }
             return
                 "the schema is at version \(version), this program needs \(expectedSchemaVersion)"
-        } catch let error as PostgresError {
-            return "the database is away: \(reason(error))"
         } catch {
-            return "the database is away: \(error)"
+            return "the database is away: \((error as? PostgresError).map(reason) ?? "\(error)")"
         }
     }
 
@@ -95,19 +93,17 @@ package struct NotificationStore: Sendable {
         guard !arrivals.isEmpty else { return [] }
         let batch = ArrivalBatch(arrivals)
         let statements = batch.statements(receivedAt: receivedAt)
-        for _ in 1..<Self.attemptsMax {
+        var attempt = 1
+        while true {
             do {
                 return try await store(batch, statements)
-            } catch let error as PostgresError where error.isAboutPartition {
-                continue
+            } catch let error as PostgresError
+                where error.isAboutPartition && attempt < Self.attemptsMax
+            {
+                attempt += 1
             } catch {
                 throw arrivalError(error)
             }
-        }
-        do {
-            return try await store(batch, statements)
-        } catch {
-            throw arrivalError(error)
         }
     }
 
@@ -129,10 +125,6 @@ extension PostgresError {
 private func arrivalError(_ error: any Error) -> ArrivalError {
     if let error = error as? ArrivalError { return error }
     guard let error = error as? PostgresError else { return .unavailable("\(error)") }
-    return arrivalError(error)
-}
-
-private func arrivalError(_ error: PostgresError) -> ArrivalError {
     if error.isAboutPartition { return .unavailable(error.description) }
     if error.isAboutData { return .refused(error.description) }
     // Class 40: deadlock and its like; XX: internal, as of a damaged page.

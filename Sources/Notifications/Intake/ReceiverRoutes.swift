@@ -12,7 +12,8 @@ package final class ReceiverRoutes: Sendable {
     private let intake: NotificationIntake
     private let legacy: LegacyIntake?
     private let pages: Pages
-    private let token: ForwarderToken?
+    /// That the forwarder of notifications must present; nil: none.
+    private let token: SharedSecret?
     private let metrics: Metrics
     /// Notifications that were answered 200.
     private let taken: Counter
@@ -31,7 +32,7 @@ package final class ReceiverRoutes: Sendable {
     /// person. Without `legacy` there is no V1 endpoint.
     package init(
         intake: NotificationIntake, legacy: LegacyIntake? = nil,
-        pages: @escaping Pages, token: ForwarderToken?, metrics: Metrics, log: Log,
+        pages: @escaping Pages, token: SharedSecret?, metrics: Metrics, log: Log,
         obstacle: @escaping @Sendable () async -> String?
     ) {
         self.intake = intake
@@ -69,15 +70,9 @@ package final class ReceiverRoutes: Sendable {
         let segments = request.pathSegments
         switch (segments.first, segments.count) {
         case ("notifications", 1):
-            return (
-                "notifications",
-                await only("POST", request) { await self.takeNotification(request) }
-            )
+            return ("notifications", await only("POST", request) { await take(request) })
         case ("notifications", 2) where segments[1] == "v1" && legacy != nil:
-            return (
-                "notifications_v1",
-                await only("POST", request) { await self.takeLegacyNotification(request) }
-            )
+            return ("notifications_v1", await only("POST", request) { await takeLegacy(request) })
         case ("healthz", 1):
             return ("healthz", await only("GET", request) { .text(200, "ok\n") })
         case ("readyz", 1):
@@ -106,7 +101,7 @@ package final class ReceiverRoutes: Sendable {
         return response
     }
 
-    private func takeNotification(_ request: HTTPRequest) async -> HTTPResponse {
+    private func take(_ request: HTTPRequest) async -> HTTPResponse {
         if let obstacle = senderObstacle(request) { return obstacle }
         switch Envelope.payload(in: request.body) {
         case .failure(let refusal): return answer(to: intake.count(.refused(refusal)))
@@ -114,14 +109,14 @@ package final class ReceiverRoutes: Sendable {
         }
     }
 
-    private func takeLegacyNotification(_ request: HTTPRequest) async -> HTTPResponse {
+    private func takeLegacy(_ request: HTTPRequest) async -> HTTPResponse {
         if let obstacle = senderObstacle(request) { return obstacle }
         guard let legacy else { return .text(404, "no such page; see GET /\n") }
         return answer(to: await legacy.take(request.body))
     }
 
     private func senderObstacle(_ request: HTTPRequest) -> HTTPResponse? {
-        if let token, !token.accepts(request.headers["Authorization"]) {
+        if let token, !token.isBearer(in: request.headers["Authorization"]) {
             var response = problem(
                 401, "bad_token", "the forwarder's bearer token is missing or wrong")
             response.headers["WWW-Authenticate"] = "Bearer"

@@ -3,7 +3,7 @@ internal import Synchronization
 
 /// Follows the file of a shared secret, so that a new one needs no restart.
 ///
-/// It reads the file anew at each look, as a file's time can lie. What cannot be read is reported once, and the secret from
+/// It reads the file anew each time, as a file's time can lie. What cannot be read is reported once, and the secret from
 /// before stays: a file that is being written must not shut the way in.
 package final class SecretWatch: Service {
     package enum Outcome: Hashable, Sendable {
@@ -26,8 +26,8 @@ package final class SecretWatch: Service {
     /// - Parameters:
     ///   - label: What the secret is called in the log and in `repricer_secret_stale`.
     ///   - secret: In use; made from the same file before.
-    ///   - interval: Between two looks.
-    ///   - reloads: Each element makes it look at once: SIGHUP in the service.
+    ///   - interval: Between two readings.
+    ///   - reloads: Each element makes it read at once: SIGHUP in the service.
     ///   - read: The file's text; throws where it is unusable. What it throws is logged, so it must not hold the secret.
     package init(
         label: String, secret: SharedSecret, interval: Duration = .seconds(5),
@@ -47,13 +47,13 @@ package final class SecretWatch: Service {
     }
 
     package func run() async throws {
-        try await keepLooking(every: interval, and: reloads) { [self] in look() }
+        try await keepReading(every: interval, and: reloads) { [self] in reload() }
     }
 
     /// Reads the file once and uses what it holds.
     @discardableResult
-    package func look() -> Outcome {
-        // One look at a time: an older reading must not replace a newer one.
+    package func reload() -> Outcome {
+        // One reading at a time: an older reading must not replace a newer one.
         reported.withLock { reported in
             do {
                 let isOther = secret.replace(fileContent: try read())

@@ -21,6 +21,15 @@ package final class SharedSecret: Sendable {
         }
     }
 
+    /// Whether an `Authorization` field carries it as bearer token.
+    func isBearer(in authorization: String?) -> Bool {
+        let scheme = "bearer "
+        guard let authorization, authorization.prefix(scheme.count).lowercased() == scheme else {
+            return false
+        }
+        return isEqual(to: Array(authorization.utf8.dropFirst(scheme.utf8.count)))
+    }
+
     /// The time does not tell how much of it is right.
     func isEqual(to given: [UInt8]) -> Bool {
         let bytes = bytes.withLock { $0 }

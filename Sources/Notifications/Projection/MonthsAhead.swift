@@ -8,11 +8,11 @@ package struct MonthsAhead: Service {
     package static let count = 3
 
     package let name = "months ahead"
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let clock: any WallClock
     private let log: Log
 
-    package init(pool: LedgerPool, clock: any WallClock, log: Log) {
+    package init(pool: DatabasePool, clock: any WallClock, log: Log) {
         self.pool = pool
         self.clock = clock
         self.log = log
@@ -39,10 +39,8 @@ package struct MonthsAhead: Service {
     @discardableResult
     package func prepareOnce() async throws -> Int {
         let now = clock.nowMilliseconds()
-        let made = try await pool.withConnection { connection in
-            try await connection.read {
-                try MonthPartitions.prepareAll(now: now, monthsAhead: Self.count, on: $0)
-            }
+        let made = try await pool.read {
+            try MonthPartitions.prepareAll(now: now, monthsAhead: Self.count, on: $0)
         }
         if made > 0 { log.info("months prepared", ["partitions": String(made)]) }
         return made

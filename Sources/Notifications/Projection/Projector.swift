@@ -6,7 +6,7 @@ package import ServiceKit
 /// Folds the inbox into facts and states: one subscription at a time, many subscriptions a transaction.
 package struct Projector: Service {
     package let name = "projector"
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let log: Log
     private let metrics: Metrics
     private let limits: Limits
@@ -23,7 +23,7 @@ package struct Projector: Service {
         package init() {}
     }
 
-    package init(pool: LedgerPool, log: Log, metrics: Metrics, limits: Limits = Limits()) {
+    package init(pool: DatabasePool, log: Log, metrics: Metrics, limits: Limits = Limits()) {
         self.pool = pool
         self.log = log
         self.metrics = metrics
@@ -44,12 +44,10 @@ package struct Projector: Service {
         }
     }
 
-    /// Folds what waits now; returns the number of notifications folded or set aside. A bucket that fails
+    /// Folds what waits now; returns the number of notifications folded or quarantined. A bucket that fails
     /// doesn't stop those after it, unless the database is away; the first failure is told at the end.
     package func foldOnce() async throws -> Int {
-        let buckets = try await pool.withConnection { connection in
-            try await connection.read { try EventQueries.bucketsWithWork(on: $0) }
-        }
+        let buckets = try await pool.read { try EventQueries.bucketsWithWork(on: $0) }
         // Each worker takes every n-th bucket: two never ask for the same subscriptions.
         let workers = max(1, min(limits.workers, buckets.count))
         return try await withThrowingTaskGroup(of: Progress.self) { group in
@@ -80,7 +78,7 @@ package struct Projector: Service {
         for bucket in buckets {
             do {
                 progress.folded += try await fold(bucket: bucket)
-            } catch let error as LedgerDatabaseError where !error.isConnectionLoss {
+            } catch let error as DatabaseServerError where !error.isConnectionLoss {
                 progress.failure = progress.failure ?? error
             }
         }
@@ -89,11 +87,11 @@ package struct Projector: Service {
 
     private struct Outcome {
         var folded = 0
-        var setAside = 0
+        var quarantined = 0
 
         static func += (sum: inout Outcome, more: Outcome) {
             sum.folded += more.folded
-            sum.setAside += more.setAside
+            sum.quarantined += more.quarantined
         }
     }
 
@@ -106,13 +104,13 @@ package struct Projector: Service {
             outcome = try await foldApart(bucket: bucket)
         }
         metrics.increment("repricer_folded_total", by: outcome.folded)
-        if outcome.setAside > 0 {
-            metrics.increment("repricer_set_aside_total", by: outcome.setAside)
+        if outcome.quarantined > 0 {
+            metrics.increment("repricer_quarantined_total", by: outcome.quarantined)
             log.error(
-                "notifications set aside; see report notification_health",
-                ["count": String(outcome.setAside)])
+                "notifications quarantined; see report notification_health",
+                ["count": String(outcome.quarantined)])
         }
-        return outcome.folded + outcome.setAside
+        return outcome.folded + outcome.quarantined
     }
 
     private func foldTogether(bucket: Int) async throws -> Outcome {
@@ -130,10 +128,8 @@ package struct Projector: Service {
     /// aside those that can't be folded.
     private func foldApart(bucket: Int) async throws -> Outcome {
         let limit = limits.notificationsPerFold
-        let ids = try await pool.withConnection { connection in
-            try await connection.read {
-                try EventQueries.waitingSubscriptions(bucket: bucket, limit: limit, on: $0)
-            }
+        let ids = try await pool.read {
+            try EventQueries.waitingSubscriptions(bucket: bucket, limit: limit, on: $0)
         }
         var outcome = Outcome()
         for id in ids.sorted() {
@@ -150,9 +146,7 @@ package struct Projector: Service {
 
     private func foldEach(of id: String) async throws -> Outcome {
         let limit = limits.notificationsPerFold
-        let waiting = try await pool.withConnection { connection in
-            try await connection.read { try EventQueries.waiting([id], limit: limit, on: $0) }
-        }
+        let waiting = try await pool.read { try EventQueries.waiting([id], limit: limit, on: $0) }
         var outcome = Outcome()
         for notification in waiting {
             outcome += try await foldAlone(notification)
@@ -177,15 +171,15 @@ package struct Projector: Service {
             let why = "can't be folded: \(error)"
             log.error("a notification can't be folded", ["notification": uuid, "error": why])
             _ = try await pool.withConnection { connection in
-                try await connection.pipeline([EventQueries.setAside(id, uuid: uuid, error: why)])
+                try await connection.pipeline([EventQueries.quarantine(id, uuid: uuid, error: why)])
             }
-            return Outcome(setAside: 1)
+            return Outcome(quarantined: 1)
         }
     }
 
     /// Folds what waits for those of the subscriptions that nobody else holds.
     private static func fold(
-        _ waiting: [String], limit: Int, on connection: isolated LedgerConnection
+        _ waiting: [String], limit: Int, on connection: isolated DatabaseConnection
     ) throws -> Outcome {
         try SubscriptionQueries.create(waiting, on: connection)
         let ids = try SubscriptionQueries.lockFree(waiting, on: connection)
@@ -195,32 +189,23 @@ package struct Projector: Service {
 
     /// Folds notifications of locked subscriptions and takes them out of the inbox.
     private static func fold(
-        _ notifications: [EventQueries.Waiting], on connection: isolated LedgerConnection
+        _ notifications: [EventQueries.Waiting], on connection: isolated DatabaseConnection
     ) throws -> Outcome {
         let (events, faults) = decode(notifications)
         try SubscriptionFolder.fold(events, on: connection)
-        var statements = faults.map {
-            EventQueries.setAside($0.id, uuid: $0.uuid, error: $0.why)
-        }
-        statements.append(
-            EventQueries.deleteWaiting(
-                Set(events.map(\.originalTransactionID)).sorted(),
-                uuids: events.map(\.key.evidenceID)))
-        try connection.sendLater(statements)
-        return Outcome(folded: events.count, setAside: faults.count)
+        let done = EventQueries.deleteWaiting(
+            Set(events.map(\.originalTransactionID)).sorted(),
+            uuids: events.map(\.key.evidenceID))
+        try connection.sendLater(faults + [done])
+        return Outcome(folded: events.count, quarantined: faults.count)
     }
 
-    private struct Fault {
-        var id: String
-        var uuid: String
-        var why: String
-    }
-
+    /// What the notifications say, and what quarantines those that say nothing.
     private static func decode(
         _ notifications: [EventQueries.Waiting]
-    ) -> ([SubscriptionEvent], [Fault]) {
+    ) -> ([SubscriptionEvent], faults: [DatabaseStatement]) {
         var events: [SubscriptionEvent] = []
-        var faults: [Fault] = []
+        var faults: [DatabaseStatement] = []
         for waiting in notifications {
             let receivedAt = Instant(milliseconds: waiting.receivedAt)
             // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
@@ -236,8 +221,8 @@ package struct Projector: Service {
                 }
             }
             faults.append(
-                Fault(
-                    id: waiting.originalTransactionID, uuid: waiting.notificationUUID, why: why))
+                EventQueries.quarantine(
+                    waiting.originalTransactionID, uuid: waiting.notificationUUID, error: why))
         }
         return (events, faults)
     }

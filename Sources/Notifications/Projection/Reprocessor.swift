@@ -4,7 +4,7 @@ import Pricing
 package import ServiceKit
 
 /// Reads stored notifications anew after an upgrade: what was not understood, or not in every part,
-/// and what the fold set aside. What reads differently today goes into the inbox again.
+/// and what the fold quarantined. What reads differently today goes into the inbox again.
 ///
 /// A page is one transaction that holds the locks of its subscriptions, so the service may run
 /// meanwhile. Running it again finds nothing left to do.
@@ -12,14 +12,14 @@ package struct Reprocessor: Sendable {
     /// Notifications of a transaction: at 20 KB each some 4 MB.
     private static let pageSize = 200
 
-    private let pool: LedgerPool
+    private let pool: DatabasePool
     private let log: Log
 
     /// What became of the notifications that were read; the last four add up to `read`.
     package struct Summary: Hashable, Sendable {
         package var read = 0
         /// Waiting to be folded again.
-        package var putBack = 0
+        package var requeued = 0
         /// Known now, and without anything to fold.
         package var corrected = 0
         /// Read as before.
@@ -28,81 +28,64 @@ package struct Reprocessor: Sendable {
         package var damaged = 0
         /// Of those read: still of a type, subtype or body that is not known.
         package var stillNotUnderstood = 0
-
-        package init(
-            read: Int = 0, putBack: Int = 0, corrected: Int = 0, unchanged: Int = 0,
-            damaged: Int = 0, stillNotUnderstood: Int = 0
-        ) {
-            self.read = read
-            self.putBack = putBack
-            self.corrected = corrected
-            self.unchanged = unchanged
-            self.damaged = damaged
-            self.stillNotUnderstood = stillNotUnderstood
-        }
     }
 
     private struct Page: Sendable {
-        var summary = Summary()
+        var summary: Summary
         var count = 0
         var end: ReprocessQueries.Place?
     }
 
     private typealias Reader =
-        @Sendable (ReprocessQueries.Place?, isolated LedgerConnection) throws ->
+        @Sendable (ReprocessQueries.Place?, isolated DatabaseConnection) throws ->
         [ReprocessQueries.Candidate]
 
-    package init(pool: LedgerPool, log: Log) {
+    package init(pool: DatabasePool, log: Log) {
         self.pool = pool
         self.log = log
     }
 
     /// Reads what was received since then (UTC milliseconds). `all` also reads what was understood,
-    /// and folds it again. `progress` hears of each page.
-    package func run(
-        since: Int64, all: Bool = false, progress: (Summary) -> Void = { _ in }
-    ) async throws -> Summary {
+    /// and folds it again.
+    package func run(since: Int64, all: Bool = false) async throws -> Summary {
         var summary = Summary()
-        var readers: [Reader] = [
-            { try ReprocessQueries.setAside(since: since, after: $0, limit: Self.pageSize, on: $1) }
-        ]
-        if all {
-            readers.append {
-                try ReprocessQueries.all(since: since, after: $0, limit: Self.pageSize, on: $1)
-            }
-        } else {
-            readers.append {
-                try ReprocessQueries.notUnderstood(
-                    since: since, after: $0, limit: Self.pageSize, on: $1)
-            }
+        let limit = Self.pageSize
+        let quarantined: Reader = {
+            try ReprocessQueries.quarantined(since: since, after: $0, limit: limit, on: $1)
         }
-        for reader in readers {
+        let others: Reader = {
+            all
+                ? try ReprocessQueries.all(since: since, after: $0, limit: limit, on: $1)
+                : try ReprocessQueries.notUnderstood(since: since, after: $0, limit: limit, on: $1)
+        }
+        for reader in [quarantined, others] {
             var place: ReprocessQueries.Place?
             var isAtEnd = false
             while !isAtEnd {
                 try Task.checkCancellation()
-                let page = try await page(after: place, isForced: all, reader)
-                summary.add(page.summary)
+                let page = try await page(after: place, isForced: all, summary, reader)
+                summary = page.summary
                 place = page.end
-                isAtEnd = page.count < Self.pageSize
-                if page.count > 0 { progress(summary) }
+                isAtEnd = page.count < limit
             }
         }
         return summary
     }
 
     private func page(
-        after place: ReprocessQueries.Place?, isForced: Bool, _ reader: @escaping Reader
+        after place: ReprocessQueries.Place?, isForced: Bool, _ summary: Summary,
+        _ reader: @escaping Reader
     ) async throws -> Page {
         let log = log
         return try await pool.withTransaction { connection in
             let candidates = try reader(place, connection)
-            var page = Page(count: candidates.count, end: candidates.last?.place)
+            var page = Page(
+                summary: summary, count: candidates.count, end: candidates.last?.place)
             let items = candidates.map { Item($0) }
             let subscriptions = Set(items.flatMap { $0.subscriptions(isForced: isForced) }).sorted()
             try SubscriptionQueries.create(subscriptions, on: connection)
             try SubscriptionQueries.lock(subscriptions, on: connection)
-            var statements: [LedgerStatement] = []
+            var statements: [DatabaseStatement] = []
             for item in items {
                 if item.verdict(isForced: isForced) == .damaged {
                     log.error(
@@ -121,7 +104,7 @@ package struct Reprocessor: Sendable {
 /// One notification, as it was kept and as today's code reads it.
 private struct Item {
     enum Verdict {
-        case putBack, corrected, unchanged, damaged
+        case requeued, corrected, unchanged, damaged
     }
 
     let candidate: ReprocessQueries.Candidate
@@ -174,7 +157,7 @@ private struct Item {
         if isWork, reading.originalTransactionID != nil,
             isForced || isOther || candidate.error != nil
         {
-            return .putBack
+            return .requeued
         }
         return isOther ? .corrected : .unchanged
     }
@@ -191,21 +174,21 @@ private struct Item {
     /// Those that must be locked.
     func subscriptions(isForced: Bool) -> [String] {
         switch verdict(isForced: isForced) {
-        case .putBack:
+        case .requeued:
             [candidate.stored.originalTransactionID, reading?.originalTransactionID]
                 .compactMap { $0 }
         case .corrected, .unchanged, .damaged: []
         }
     }
 
-    func statements(isForced: Bool) -> [LedgerStatement] {
+    func statements(isForced: Bool) -> [DatabaseStatement] {
         guard let reading else { return [] }
-        var statements: [LedgerStatement] = []
+        var statements: [DatabaseStatement] = []
         if isOther(reading) { statements.append(ReprocessQueries.correct(candidate, reading)) }
         switch verdict(isForced: isForced) {
-        case .putBack:
+        case .requeued:
             guard let id = reading.originalTransactionID else { break }
-            statements += ReprocessQueries.putBack(
+            statements += ReprocessQueries.requeue(
                 candidate, under: id, signedAtMilliseconds: reading.signedAtMilliseconds)
         case .corrected, .unchanged, .damaged: break
         }
@@ -217,20 +200,11 @@ extension Reprocessor.Summary {
     fileprivate mutating func add(_ item: Item, isForced: Bool) {
         read += 1
         switch item.verdict(isForced: isForced) {
-        case .putBack: putBack += 1
+        case .requeued: requeued += 1
         case .corrected: corrected += 1
         case .unchanged: unchanged += 1
         case .damaged: damaged += 1
         }
         if item.reading?.understood == false { stillNotUnderstood += 1 }
-    }
-
-    fileprivate mutating func add(_ other: Self) {
-        read += other.read
-        putBack += other.putBack
-        corrected += other.corrected
-        unchanged += other.unchanged
-        damaged += other.damaged
-        stillNotUnderstood += other.stillNotUnderstood
     }
 }

@@ -70,10 +70,11 @@ package struct CallList: Sendable {
     }
 
     private func place(_ kind: RequestGroup.Kind) -> Int? {
-        switch grouping {
-        case .item: nil
-        case .subscription: everything
-        case .announced: kind.place
+        switch (grouping, kind) {
+        case (.item, _), (.announced, .consent): nil
+        case (.announced, .announced): 0
+        case (.announced, .decrease): 1
+        case (.subscription, _): everything
         }
     }
 
@@ -163,16 +164,6 @@ package struct CallList: Sendable {
 
 /// The place of items that share one request with whatever goes at the same time.
 private let everything = 2
-
-extension RequestGroup.Kind {
-    fileprivate var place: Int? {
-        switch self {
-        case .announced: 0
-        case .consent: nil
-        case .decrease: 1
-        }
-    }
-}
 
 /// A binary heap: the earliest deadline first, of equal ones the first call.
 private struct Heap {

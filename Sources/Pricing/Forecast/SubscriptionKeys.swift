@@ -35,7 +35,7 @@ package struct SubscriptionKeys: Sendable {
         guard (1...18).contains(bytes.count), bytes.first != UInt8(ascii: "0") else { return nil }
         var number: UInt64 = 0
         for byte in bytes {
-            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
+            guard isDigit(byte) else { return nil }
             number = number * 10 + UInt64(byte - UInt8(ascii: "0"))
         }
         return Key(number: number)

@@ -52,9 +52,9 @@ extension SubscriptionFacts {
     }
 
     private func pair(
-        _ gone: inout [Item], _ came: inout [RenewalStatement.Item],
+        _ gone: inout [Item], _ came: inout [StatementItem],
         into renames: inout [ItemRename],
-        where isAlike: (Item, RenewalStatement.Item) -> Bool
+        where isAlike: (Item, StatementItem) -> Bool
     ) {
         gone.removeAll { old in
             guard let place = came.firstIndex(where: { isAlike(old, $0) }) else { return false }
@@ -81,7 +81,8 @@ extension SubscriptionState {
             increases[index].sku = names[increases[index].sku] ?? increases[index].sku
         }
         for index in cancellations.indices
-        where cancellations[index].state == .requested && !cancellations[index].isElsewhere {
+        where cancellations[index].state == .requested && !cancellations[index].isCrossSubscription
+        {
             guard let name = names[cancellations[index].dependentSKU] else { continue }
             cancellations[index].state = .discrepancy
             cancellations[index].settledAt = event.key.signedAt

@@ -9,20 +9,17 @@ package struct OwnCancel: Hashable, Sendable {
     /// When the customer was seen to have turned it on again: what comes then is theirs.
     package var reenabledAt: Instant?
 
-    package init(
-        requestReferenceID: String, preparedAt: Instant, settledAt: Instant? = nil,
-        reenabledAt: Instant? = nil
-    ) {
-        self.requestReferenceID = requestReferenceID
-        self.preparedAt = preparedAt
-        self.settledAt = settledAt
-        self.reenabledAt = reenabledAt
-    }
-
     /// Whether a renewal that is off at this instant is off by this call.
     fileprivate func holds(at instant: Instant) -> Bool {
         reenabledAt == nil
             && instant >= preparedAt.advanced(by: -TrackedChange.clockMargin)
+    }
+}
+
+extension OwnCancel {
+    package init(requestReferenceID: String, preparedAt: Instant) {
+        self.requestReferenceID = requestReferenceID
+        self.preparedAt = preparedAt
     }
 }
 

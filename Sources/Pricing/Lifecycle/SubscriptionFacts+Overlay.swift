@@ -165,21 +165,13 @@ extension SubscriptionEvent {
     }
 }
 
-extension TransactionStatement.Item {
-    /// Whether this period is charged at an offer's price.
-    var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
-
+extension StatementItem {
     fileprivate var runningOffer: SubscriptionFacts.Offer? {
         guard isInOffer else { return nil }
         return SubscriptionFacts.Offer(
             price: offerPrice, period: offerPeriod, periodsLeft: 0, reason: offerReason,
             isRunning: true)
     }
-}
-
-extension RenewalStatement.Item {
-    /// Whether the next renewal is at an offer's price.
-    var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
 
     /// The renewal info counts the periods still to come; without an offer in it, a running one ends here.
     fileprivate func offer(besides running: SubscriptionFacts.Offer?) -> SubscriptionFacts.Offer? {

@@ -84,18 +84,8 @@ package struct SubscriptionFold: Sendable {
         cancellations = state.cancellations.filter { !before.cancellations.contains($0) }
     }
 
-    /// The line of history that a change needs whose newest line says another state: a late statement changed the
-    /// verdict, and the former one stays in the history. So the newest line of a change is always its state.
-    package static func correction(
-        of change: TrackedChange, newest: ChangeState, at: Instant, by latest: SubscriptionEvent
-    ) -> Transition? {
-        guard newest != change.progress.state else { return nil }
-        return Transition(
-            changeID: change.changeID, state: change.progress.state, at: at.advanced(by: 1),
-            evidenceKind: latest.source, evidenceID: latest.key.evidenceID,
-            reason: correctionReason + newest.rawValue)
-    }
-
+    /// Why a change's newest line of history says its state: a late statement changed the verdict, and the former one,
+    /// which follows this text, stays in the history.
     package static let correctionReason = "corrected by a late statement: was "
 }
 
@@ -103,11 +93,13 @@ extension [DependentCancellation] {
     /// What became of dependents elsewhere no fold can tell anew. Why they were asked for it tells; and what statements
     /// of this subscription settled, while one was taken for its own, is no proof.
     fileprivate mutating func keepSettled(of before: [DependentCancellation]) {
-        for index in indices where self[index].isElsewhere {
+        for index in indices where self[index].isCrossSubscription {
             let former = before.first {
                 $0.changeID == self[index].changeID && $0.dependentSKU == self[index].dependentSKU
             }
-            guard let former, former.isElsewhere, former.state != .notNeeded else { continue }
+            guard let former, former.isCrossSubscription, former.state != .notNeeded else {
+                continue
+            }
             let told = self[index]
             self[index] = former
             self[index].parentSKU = told.parentSKU
@@ -144,7 +136,7 @@ extension DependentCancellation {
     fileprivate var asToldByStatements: DependentCancellation? {
         switch state {
         case .notNeeded: return nil
-        case .discrepancy where settledByEvidence == nil && !isElsewhere:
+        case .discrepancy where settledByEvidence == nil && !isCrossSubscription:
             var open = self
             open.state = .requested
             open.settledAt = nil

@@ -25,15 +25,16 @@ extension SubscriptionState {
                         $0.changeID == change.changeID && $0.dependentSKU == sku
                     })
                 else { continue }
-                let isElsewhere = !isOwn(sku, of: change, reading)
+                let isCrossSubscription = !isOwn(sku, of: change, reading)
                 cancellations.append(
                     DependentCancellation(
                         changeID: change.changeID, dependentSKU: sku, parentSKU: change.sku,
                         cause: change.progress.reason ?? change.progress.state.rawValue,
                         price: reading.before.items.first { $0.sku == sku }?.currentPrice,
-                        currency: isElsewhere ? nil : facts.currency, state: .requested,
+                        currency: isCrossSubscription ? nil : facts.currency, state: .requested,
                         requestedAt: reading.at,
-                        requestedByEvidence: reading.event.key.evidenceID, isElsewhere: isElsewhere)
+                        requestedByEvidence: reading.event.key.evidenceID,
+                        isCrossSubscription: isCrossSubscription)
                 )
             }
         }
@@ -50,7 +51,8 @@ extension SubscriptionState {
     mutating func settleDependents(_ reading: Reading) {
         let isOver = reading.end != nil
         for index in cancellations.indices
-        where cancellations[index].state == .requested && !cancellations[index].isElsewhere {
+        where cancellations[index].state == .requested && !cancellations[index].isCrossSubscription
+        {
             let sku = cancellations[index].dependentSKU
             let isListed = reading.event.renewal?.items.map { items in
                 items.contains { $0.sku == sku }

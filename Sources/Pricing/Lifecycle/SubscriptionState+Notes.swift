@@ -44,7 +44,7 @@ extension SubscriptionState {
         }
     }
 
-    private mutating func noteCommunicated(_ item: RenewalStatement.Item, _ reading: Reading) {
+    private mutating func noteCommunicated(_ item: StatementItem, _ reading: Reading) {
         guard item.increaseStatus == "PENDING" || item.increaseStatus == "ACCEPTED",
             let price = item.increasePrice
         else { return }
@@ -67,7 +67,7 @@ extension SubscriptionState {
 
     /// nil where a change of ours explains it. In South Korea the App Store also asks before an offer ends.
     private func origin(
-        of item: RenewalStatement.Item, to price: Int64, _ reading: Reading
+        of item: StatementItem, to price: Int64, _ reading: Reading
     ) -> RecordedIncrease.Origin? {
         let isOurs = changes.contains {
             $0.sku == item.sku && $0.newPrice == price

@@ -2,39 +2,25 @@
 /// cancellations of dependents. A fold from the beginning starts at `init(originalTransactionID:changes:)`.
 package struct SubscriptionState: Hashable, Sendable {
     package var facts: SubscriptionFacts
-    package var increases: [RecordedIncrease]
+    package var increases: [RecordedIncrease] = []
     /// Every SKU ever seen on this subscription, sorted: tells a dependent that left from one that lives elsewhere.
-    package var seenSKUs: [String]
+    package var seenSKUs: [String] = []
     package var changes: [TrackedChange]
-    package var cancellations: [DependentCancellation]
+    package var cancellations: [DependentCancellation] = []
     /// Calls of ours that cancelled the subscription for a parent elsewhere.
-    package var ownCancels: [OwnCancel]
+    package var ownCancels: [OwnCancel] = []
     /// What the statements of this fold charged.
-    package var charges: Charges
+    package var charges = Charges()
     /// What the statements of this fold renamed.
-    package var renames: [ToldRename]
+    package var renames: [ToldRename] = []
     /// What the statements of this fold said of extensions.
-    package var extensions: [ToldExtension]
+    package var extensions: [ToldExtension] = []
     /// The newest event folded; an older one means folding again from the beginning.
     package var foldedThrough: SubscriptionEvent.Key?
 
-    package init(
-        facts: SubscriptionFacts, increases: [RecordedIncrease] = [], seenSKUs: [String] = [],
-        changes: [TrackedChange] = [], cancellations: [DependentCancellation] = [],
-        ownCancels: [OwnCancel] = [], charges: Charges = Charges(), renames: [ToldRename] = [],
-        extensions: [ToldExtension] = [],
-        foldedThrough: SubscriptionEvent.Key? = nil
-    ) {
+    package init(facts: SubscriptionFacts, changes: [TrackedChange]) {
         self.facts = facts
-        self.increases = increases
-        self.seenSKUs = seenSKUs
         self.changes = changes
-        self.cancellations = cancellations
-        self.ownCancels = ownCancels
-        self.charges = charges
-        self.renames = renames
-        self.extensions = extensions
-        self.foldedThrough = foldedThrough
     }
 
     /// Nothing folded yet: each change stands where our own call left it.
@@ -67,23 +53,15 @@ package struct RecordedIncrease: Hashable, Sendable {
     /// Only conversions: an increase that was refused never happened and is forgotten.
     package var refusedAt: Instant?
 
-    package init(
-        sku: String, price: Int64, communicatedAt: Instant? = nil, effectiveAt: Instant? = nil,
-        origin: Origin? = nil, consentAskedAt: Instant? = nil, acceptedAt: Instant? = nil,
-        refusedAt: Instant? = nil
-    ) {
-        self.sku = sku
-        self.price = price
-        self.communicatedAt = communicatedAt
-        self.effectiveAt = effectiveAt
-        self.origin = origin
-        self.consentAskedAt = consentAskedAt
-        self.acceptedAt = acceptedAt
-        self.refusedAt = refusedAt
-    }
-
     /// Whether it is still to be charged or refused.
     var isOpen: Bool { effectiveAt == nil && refusedAt == nil }
+}
+
+extension RecordedIncrease {
+    package init(sku: String, price: Int64) {
+        self.sku = sku
+        self.price = price
+    }
 }
 
 /// What one purchase or renewal charged for one item, the running offer counted in. Milliunits.
@@ -94,18 +72,6 @@ package struct Charge: Hashable, Sendable {
     package var price: Int64
     package var currency: String
     package var revokedAt: Instant?
-
-    package init(
-        transactionID: String, sku: String, purchasedAt: Instant, price: Int64, currency: String,
-        revokedAt: Instant? = nil
-    ) {
-        self.transactionID = transactionID
-        self.sku = sku
-        self.purchasedAt = purchasedAt
-        self.price = price
-        self.currency = currency
-        self.revokedAt = revokedAt
-    }
 }
 
 /// Charges in the order in which they were told, each item of a transaction once.

@@ -18,19 +18,6 @@ package struct ToldExtension: Hashable, Sendable {
     /// nil where nothing was known before.
     package var renewalBefore: Instant?
     package var renewalAt: Instant?
-
-    package init(
-        evidenceID: String, toldAt: Instant, outcome: Outcome, productID: String? = nil,
-        storefront: String? = nil, renewalBefore: Instant? = nil, renewalAt: Instant? = nil
-    ) {
-        self.evidenceID = evidenceID
-        self.toldAt = toldAt
-        self.outcome = outcome
-        self.productID = productID
-        self.storefront = storefront
-        self.renewalBefore = renewalBefore
-        self.renewalAt = renewalAt
-    }
 }
 
 extension Reading {

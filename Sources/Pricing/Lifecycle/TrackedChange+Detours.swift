@@ -87,18 +87,13 @@ extension TrackedChange {
     }
 
     /// The first renewal after the offer that the next one begins or goes on with; nil without such an offer.
-    private func resumption(after item: RenewalStatement.Item, _ reading: Reading) -> Instant? {
+    private func resumption(after item: StatementItem, _ reading: Reading) -> Instant? {
         guard item.isInOffer, let renewalAt = reading.facts.renewalAt,
-            let period = reading.facts.period.map({ Period($0) }),
-            let renewals = RenewalCalendar(
-                knownAt: renewalAt, period: period,
-                startedAt: reading.facts.recentSubscriptionStartAt
-                    ?? reading.facts.originalPurchaseAt)
+            let period = item.offerPeriod ?? reading.facts.period,
+            let renewals = reading.facts.renewals(from: renewalAt)
         else { return nil }
         let count = min(max(item.offerPeriodCount ?? 1, 1), 100)
-        let offers = RenewalCalendar(
-            knownAt: renewalAt, period: item.offerPeriod.map { Period($0) } ?? period,
-            startedAt: nil)
+        let offers = RenewalCalendar(knownAt: renewalAt, period: Period(period), startedAt: nil)
         guard let endsAt = offers?.renewal(count) else { return renewals.renewal(count) }
         return renewals.renewal(renewals.firstIndex(atOrAfter: endsAt))
     }
@@ -176,7 +171,7 @@ extension SubscriptionFacts {
     /// The first renewal from the known one on that is not before the instant. One that is so by moments only is
     /// that instant's own.
     fileprivate func renewal(around instant: Instant) -> Instant? {
-        guard let renewalAt, let purchasedAt, renewalAt > purchasedAt, let period else {
+        guard let renewalAt, let purchasedAt, renewalAt > purchasedAt, period != nil else {
             return nil
         }
         let running = renewalAt.milliseconds - purchasedAt.milliseconds
@@ -186,25 +181,12 @@ extension SubscriptionFacts {
             let distance = max(0, from.milliseconds - renewalAt.milliseconds)
             return renewalAt.advanced(by: (distance + running - 1) / running * running)
         }
-        guard
-            let renewals = RenewalCalendar(
-                knownAt: renewalAt, period: Period(period),
-                startedAt: recentSubscriptionStartAt ?? originalPurchaseAt)
-        else { return nil }
-        return renewals.renewal(renewals.firstIndex(atOrAfter: from))
+        return renewals(from: renewalAt).map { $0.renewal($0.firstIndex(atOrAfter: from)) }
     }
 
     private static let moments = Instant.millisecondsPerDay / 24
     /// The shortest period of Production is a week, the longest of the Sandbox an hour and of TestFlight a day.
     private static let calendarPeriodMin = 6 * Instant.millisecondsPerDay
-
-    fileprivate func renewals(from renewalAt: Instant) -> RenewalCalendar? {
-        period.flatMap { period in
-            RenewalCalendar(
-                knownAt: renewalAt, period: Period(period),
-                startedAt: recentSubscriptionStartAt ?? originalPurchaseAt)
-        }
-    }
 }
 
 let parentDeclined = "parent_declined"

@@ -48,11 +48,11 @@ extension TrackedChange {
         event.source == .response && event.key.evidenceID == requestReferenceID
     }
 
-    func renewalItem(_ reading: Reading) -> RenewalStatement.Item? {
+    func renewalItem(_ reading: Reading) -> StatementItem? {
         reading.event.renewal?.items?.first { $0.sku == sku }
     }
 
-    func isApplied(in item: RenewalStatement.Item?) -> Bool {
+    func isApplied(in item: StatementItem?) -> Bool {
         guard let item else { return false }
         guard !isIncrease else { return item.increasePrice == newPrice }
         // Nothing is taken back as long as the increase is still announced for the renewal.

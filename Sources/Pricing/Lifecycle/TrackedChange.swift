@@ -6,7 +6,7 @@ package struct TrackedChange: Hashable, Sendable {
     package var oldPrice: Int64
     package var newPrice: Int64
     /// By their names today.
-    package var dependentSKUs: [String]
+    package var dependentSKUs: [String] = []
     /// As our last call named it, where a rename has changed it since: a fold from the beginning starts there.
     package var calledSKU: String?
     package var calledDependentSKUs: [String]?
@@ -14,7 +14,7 @@ package struct TrackedChange: Hashable, Sendable {
     /// that is not known.
     package var toldDependentSKUs: [String]?
     /// Names that the item had since that call and lost again, oldest first: charges may bear any of them.
-    package var formerSKUs: [String]
+    package var formerSKUs: [String] = []
     /// The `requestReferenceId` of the last call that carried it.
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it can't be about this change.
@@ -27,33 +27,6 @@ package struct TrackedChange: Hashable, Sendable {
     package var progress: ChangeProgress
     /// The change that this one takes back; its price is then the one paid before, and nobody is told.
     package var undoes: String?
-
-    package init(
-        changeID: String, sku: String, oldPrice: Int64, newPrice: Int64,
-        dependentSKUs: [String] = [], calledSKU: String? = nil,
-        calledDependentSKUs: [String]? = nil, toldDependentSKUs: [String]? = nil,
-        formerSKUs: [String] = [],
-        requestReferenceID: String? = nil,
-        sentAt: Instant? = nil, doubtfulSince: Instant? = nil,
-        callProgress: ChangeProgress, progress: ChangeProgress,
-        undoes: String? = nil
-    ) {
-        self.changeID = changeID
-        self.sku = sku
-        self.oldPrice = oldPrice
-        self.newPrice = newPrice
-        self.dependentSKUs = dependentSKUs
-        self.calledSKU = calledSKU
-        self.calledDependentSKUs = calledDependentSKUs
-        self.toldDependentSKUs = toldDependentSKUs
-        self.formerSKUs = formerSKUs
-        self.requestReferenceID = requestReferenceID
-        self.sentAt = sentAt
-        self.doubtfulSince = doubtfulSince
-        self.callProgress = callProgress
-        self.progress = progress
-        self.undoes = undoes
-    }
 
     package var isIncrease: Bool { undoes == nil && newPrice > oldPrice }
 
@@ -92,23 +65,6 @@ package struct ChangeProgress: Hashable, Sendable {
     /// The renewal that it is due at: planned by us, moved by offers and extensions.
     package var dueAt: Instant?
     package var since: Instant
-
-    package init(
-        state: ChangeState, reason: String? = nil, scheduledAt: Instant? = nil,
-        consentAskedAt: Instant? = nil, acceptedAt: Instant? = nil, acceptance: Acceptance? = nil,
-        effectiveAt: Instant? = nil, endedAt: Instant? = nil, dueAt: Instant? = nil, since: Instant
-    ) {
-        self.state = state
-        self.reason = reason
-        self.scheduledAt = scheduledAt
-        self.consentAskedAt = consentAskedAt
-        self.acceptedAt = acceptedAt
-        self.acceptance = acceptance
-        self.effectiveAt = effectiveAt
-        self.endedAt = endedAt
-        self.dueAt = dueAt
-        self.since = since
-    }
 }
 
 /// ACCEPTED alone doesn't mean consent: only a PENDING before it tells the two apart.
@@ -124,18 +80,6 @@ package struct Transition: Hashable, Sendable {
     package var evidenceKind: SubscriptionEvent.Source
     package var evidenceID: String
     package var reason: String?
-
-    package init(
-        changeID: String, state: ChangeState, at: Instant,
-        evidenceKind: SubscriptionEvent.Source, evidenceID: String, reason: String? = nil
-    ) {
-        self.changeID = changeID
-        self.state = state
-        self.at = at
-        self.evidenceKind = evidenceKind
-        self.evidenceID = evidenceID
-        self.reason = reason
-    }
 }
 
 /// What became of one dependent SKU after its parent was not consented to.
@@ -157,29 +101,45 @@ package struct DependentCancellation: Hashable, Sendable {
     package var settledByEvidence: String?
     package var detail: String?
     /// None of this subscription's items: what becomes of it is the canceller's to find out, not the fold's.
-    package var isElsewhere: Bool
+    package var isCrossSubscription = false
     /// The call that cancels it, where it is elsewhere.
     package var cancelReferenceID: String?
+}
 
+// What makes each; the rest is set as it is read.
+extension TrackedChange {
+    /// Where our calls left it is where it stands, as long as nothing else is said.
     package init(
-        changeID: String, dependentSKU: String, parentSKU: String, cause: String, price: Int64?,
-        currency: String?, state: State, requestedAt: Instant, requestedByEvidence: String,
-        settledAt: Instant? = nil, settledByEvidence: String? = nil, detail: String? = nil,
-        isElsewhere: Bool = false, cancelReferenceID: String? = nil
+        changeID: String, sku: String, oldPrice: Int64, newPrice: Int64, progress: ChangeProgress
+    ) {
+        self.changeID = changeID
+        self.sku = sku
+        self.oldPrice = oldPrice
+        self.newPrice = newPrice
+        self.callProgress = progress
+        self.progress = progress
+    }
+}
+
+extension ChangeProgress {
+    package init(state: ChangeState, dueAt: Instant?, since: Instant) {
+        self.state = state
+        self.dueAt = dueAt
+        self.since = since
+    }
+}
+
+extension DependentCancellation {
+    package init(
+        changeID: String, dependentSKU: String, parentSKU: String, cause: String, state: State,
+        requestedAt: Instant, requestedByEvidence: String
     ) {
         self.changeID = changeID
         self.dependentSKU = dependentSKU
         self.parentSKU = parentSKU
         self.cause = cause
-        self.price = price
-        self.currency = currency
         self.state = state
         self.requestedAt = requestedAt
         self.requestedByEvidence = requestedByEvidence
-        self.settledAt = settledAt
-        self.settledByEvidence = settledByEvidence
-        self.detail = detail
-        self.isElsewhere = isElsewhere
-        self.cancelReferenceID = cancelReferenceID
     }
 }

@@ -9,13 +9,9 @@ extension Commands {
         discussion:
             "With --json, one object a line. `audit verify` proves that the list is as it was written."
     ) { invocation in
-        let configuration = try invocation.configuration()
-        return try await invocation.withPool(configuration) { pool in
-            var object: String?
-            if let name = invocation.arguments[shownBatch] {
-                object = "batch:\(try await BatchFinder.find(name, pool: pool).batchID)"
-            }
-            let wanted = object
+        try await invocation.withPool(try invocation.configuration()) { pool in
+            let batch = try await BatchFinder.find(invocation.arguments[shownBatch], pool: pool)
+            let wanted = batch.map { "batch:\($0.batchID)" }
             var last = Int64.min
             while true {
                 let after = last
@@ -23,7 +19,7 @@ extension Commands {
                     try AuditQueries.page(after: after, object: wanted, on: connection)
                 }
                 for line in lines {
-                    try invocation.print(invocation.isJSON ? json(line).text + "\n" : text(line))
+                    try invocation.print(json: json(line), text(line))
                 }
                 guard let newest = lines.last, lines.count == AuditQueries.linesPerPage else {
                     return .done
@@ -42,12 +38,11 @@ extension Commands {
     }
 
     private static func json(_ line: AuditChain.Line) -> JSONValue {
-        .object([
-            "sequence": .integer(line.sequence), "occurred_at": .string(line.occurredAt),
-            "recorded_at": .string(line.recordedAt), "actor": .string(line.actor),
-            "action": .string(line.action), "object": .string(line.object),
-            "details": .finished(line.details), "previous_hash": .string(line.previousHash),
-            "hash": .string(line.hash),
-        ])
+        [
+            "sequence": line.sequence, "occurred_at": line.occurredAt,
+            "recorded_at": line.recordedAt, "actor": line.actor, "action": line.action,
+            "object": line.object, "details": JSONValue.finished(line.details),
+            "previous_hash": line.previousHash, "hash": line.hash,
+        ]
     }
 }

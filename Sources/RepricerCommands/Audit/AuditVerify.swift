@@ -17,13 +17,12 @@ extension Commands {
         let kept = try invocation.arguments[keptHead].map { text throws(UsageError) in
             try head(text)
         }
-        let configuration = try invocation.configuration()
-        let chain = try await invocation.withPool(configuration) { pool in
+        let chain = try await invocation.withPool(try invocation.configuration()) { pool in
             try await pool.withTransaction(.repeatableRead) { connection in
                 try AuditQueries.verify(kept: kept, on: connection)
             }
         }
-        try invocation.print(invocation.isJSON ? json(chain).text + "\n" : text(chain))
+        try invocation.print(json: json(chain), text(chain))
         guard chain.findingCount > 0 else { return .done }
         throw CommandFailure(
             .failed, "the audit trail does not hold: \(chain.findingCount) findings")
@@ -56,19 +55,12 @@ extension Commands {
     }
 
     private static func json(_ chain: AuditChain) -> JSONValue {
-        .object([
-            "is_intact": .bool(chain.findingCount == 0), "lines": .integer(chain.lineCount),
-            "head": .object([
-                "sequence": .number(chain.head.sequence), "hash": .string(chain.head.hash),
-            ]),
-            "findings": .array(
-                chain.findings.map { finding in
-                    .object([
-                        "kind": .string(finding.kind.rawValue), "line": .number(finding.line),
-                        "message": .string(finding.message),
-                    ])
-                }),
-            "finding_count": .integer(Int64(chain.findingCount)),
-        ])
+        [
+            "is_intact": chain.findingCount == 0, "lines": chain.lineCount,
+            "head": ["sequence": chain.head.sequence, "hash": chain.head.hash] as JSONValue,
+            "findings": chain.findings.map { finding -> JSONValue in
+                ["kind": finding.kind.rawValue, "line": finding.line, "message": finding.message]
+            }, "finding_count": chain.findingCount,
+        ]
     }
 }

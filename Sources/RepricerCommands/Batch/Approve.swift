@@ -1,4 +1,6 @@
 import Batches
+import Extensions
+import Postgres
 
 extension Commands {
     static let approve = Command(
@@ -9,40 +11,85 @@ extension Commands {
             (exit code 4, too). A mass extension (`extend all`) is approved by its id in the same way.
             """
     ) { invocation in
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
         let name = try invocation.arguments.required(batch)
-        return try await invocation.withPool(configuration) { pool in
-            if let mass = try await ExtensionDecision.find(name, pool: pool) {
-                return try await ExtensionDecision.approve(mass, invocation, now: now, pool: pool)
-            }
-            let batch = try await BatchFinder.find(name, pool: pool)
-            let (count, exceeded) = try await pool.withTransaction { connection in
-                let count = try BatchQueries.approve(
-                    batch.batchID, at: now.milliseconds, on: connection)
-                return (
-                    count,
-                    count == nil
-                        ? try PolicyQueries.ownShortfall(batch.batchID, on: connection) : []
-                )
-            }
-            if invocation.isJSON {
-                try invocation.print(
-                    .object([
-                        "batch_id": .string(batch.batchID),
-                        "state": .string(count == nil ? batch.state : "approved"),
-                        "rows": .number(count),
-                        "needs_second_approver": .bool(count == nil),
-                        "exceeded": .array(exceeded.map(JSONValue.string)),
-                    ]))
-            } else if let count {
-                try invocation.print("approved \(count) changes of \(harmless(batch.name))\n")
-            }
-            guard count == nil else { return .done }
+        return try await invocation.withDatabase { pool, now in
+            let approval =
+                if let mass = try await massExtension(name, pool: pool) {
+                    try await approve(mass, at: now, pool)
+                } else {
+                    try await approve(try await BatchFinder.find(name, pool: pool), at: now, pool)
+                }
+            let isFirst: JSONValue = [
+                "needs_second_approver": approval.exceeded != nil,
+                "exceeded": approval.exceeded ?? [],
+            ]
+            try invocation.print(
+                json: approval.facts + isFirst,
+                approval.exceeded == nil ? "approved \(approval.done)\n" : "")
+            guard let exceeded = approval.exceeded else { return .done }
             throw CommandFailure(
                 .approvalNeededOrRefused,
-                "your approval of \(harmless(batch.name)) is recorded as the first; a second approver is "
+                "your approval of \(approval.name) is recorded as the first; a second approver is "
                     + "needed: \(harmless(exceeded.joined(separator: "; ")))")
         }
+    }
+
+    private struct Approval: Sendable {
+        let name: String
+        let done: String
+        let facts: JSONValue
+        /// What exceeds the limits of the approver; nil: approved.
+        let exceeded: [String]?
+    }
+
+    private static func approve(
+        _ batch: BatchQueries.Batch, at now: Int64, _ pool: PostgresPool
+    ) async throws -> Approval {
+        try await pool.withTransaction { connection in
+            let rows = try BatchQueries.approve(batch.batchID, at: now, on: connection)
+            let name = harmless(batch.name)
+            return Approval(
+                name: name, done: "\(rows ?? 0) changes of \(name)",
+                facts: [
+                    "batch_id": batch.batchID, "state": rows == nil ? batch.state : "approved",
+                    "rows": rows,
+                ],
+                exceeded: rows == nil
+                    ? try PolicyQueries.ownShortfall(batch.batchID, on: connection) : nil)
+        }
+    }
+
+    private static func approve(
+        _ mass: ExtensionQueries.Mass, at now: Int64, _ pool: PostgresPool
+    ) async throws -> Approval {
+        let exceeded = try await pool.withTransaction {
+            try ExtensionQueries.approve(mass.extensionID, at: now, on: $0)
+        }
+        return Approval(
+            name: mass.extensionID,
+            done: "\(mass.extensionID): all of \(harmless(mass.productID)) by \(mass.days) days",
+            facts: [
+                "extension_id": mass.extensionID, "state": exceeded == nil ? "queued" : mass.state,
+            ], exceeded: exceeded)
+    }
+
+    /// The mass extension of this id; nil where there is none. Throws for the extension of one subscription, of
+    /// which nobody decides.
+    static func massExtension(
+        _ text: String, pool: PostgresPool
+    ) async throws -> ExtensionQueries.Mass? {
+        guard ExtensionArguments.isUUID(text) else { return nil }
+        let id = text.lowercased()
+        let (mass, lines) = try await pool.withTransaction { connection in
+            let mass = try ExtensionQueries.mass(id, on: connection)
+            return (mass, mass == nil ? try ExtensionQueries.lines(of: id, on: connection) : [])
+        }
+        guard mass == nil, lines.contains(where: { $0.originalTransactionID != nil }) else {
+            return mass
+        }
+        throw CommandFailure(
+            .conflict,
+            "\(id) extends one subscription, which needs no approval and can't be taken back; "
+                + "see `repricer extend status \(id)`")
     }
 }

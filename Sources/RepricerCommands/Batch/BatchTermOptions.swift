@@ -9,7 +9,8 @@ enum BatchTermOptions {
         "waves", "LIST", "send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below")
 
     static let haltIf = ValueOption(
-        "halt-if", "LIST", "pause the batch by itself: errors>2%,declined>5%,auto_renew_off>3%")
+        "halt-if", "LIST",
+        "pause the batch by itself: errors>2%,declined>5%,auto_renew_off>3%")
 
     static let all: [any OptionSpecification] = [grouping, waves]
 
@@ -25,12 +26,12 @@ enum BatchTermOptions {
     static let haltDiscussion = """
         --halt-if pauses the batch when more than so many percent of its changes were refused by the App Store (of \
         those answered), of its customers did not consent (of those asked), or turned renewal off (of those told). \
-        Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Only a person resumes; then what \
-        was sent before counts no more.
+        Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Left out it is errors>5%/50; `none` \
+        switches that off. Only a person resumes; then what was sent before counts no more.
         """
 
     static func terms(_ arguments: ParsedArguments) throws(UsageError) -> BatchTerms {
-        var terms = BatchTerms()
+        var terms = BatchTerms(guards: GuardRail.byDefault)
         if let text = arguments[grouping], let grouping = RequestGrouping(rawValue: text) {
             terms.grouping = grouping
         }

@@ -8,9 +8,12 @@ extension Commands {
 
 /// Batches by id, or by name where only one has it.
 enum BatchFinder {
-    static func find(
-        _ text: String, pool: PostgresPool
-    ) async throws -> BatchQueries.Batch {
+    /// nil where none was named.
+    static func find(_ text: String?, pool: PostgresPool) async throws -> BatchQueries.Batch? {
+        if let text { try await find(text, pool: pool) as BatchQueries.Batch } else { nil }
+    }
+
+    static func find(_ text: String, pool: PostgresPool) async throws -> BatchQueries.Batch {
         let all = try await pool.withTransaction { try BatchQueries.all(on: $0) }
         if let found = all.first(where: { $0.batchID == text.lowercased() }) { return found }
         let named = all.filter { $0.name == text }

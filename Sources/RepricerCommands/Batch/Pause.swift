@@ -30,25 +30,17 @@ extension Commands {
         guard (named != nil) != invocation.arguments[everything] else {
             throw UsageError("give either BATCH or --all")
         }
-        let why = invocation.arguments[reason]
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
-        return try await invocation.withPool(configuration) { pool in
-            var batch: BatchQueries.Batch?
-            if let named { batch = try await BatchFinder.find(named, pool: pool) }
-            let found = batch
+        return try await invocation.withDatabase { pool, now in
+            let found = try await BatchFinder.find(named, pool: pool)
             try await pool.withTransaction { connection in
                 try ControlQueries.setPause(
-                    found?.batchID, isPaused: isPaused, reason: why, at: now.milliseconds,
-                    on: connection)
+                    found?.batchID, isPaused: isPaused, reason: invocation.arguments[reason],
+                    at: now, on: connection)
             }
             let subject = found.map { harmless($0.name) } ?? "everything"
-            if invocation.isJSON {
-                try invocation.print(
-                    .object(["batch_id": .text(found?.batchID), "paused": .bool(isPaused)]))
-            } else {
-                try invocation.print("\(isPaused ? "paused" : "resumed") \(subject)\n")
-            }
+            try invocation.print(
+                json: ["batch_id": found?.batchID, "paused": isPaused],
+                "\(isPaused ? "paused" : "resumed") \(subject)\n")
             return .done
         }
     }

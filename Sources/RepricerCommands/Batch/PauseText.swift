@@ -1,10 +1,10 @@
 import Batches
 import Facts
 import Pricing
-import ServiceKit
 
 /// Who stopped what, when and why.
 protocol Pausable {
+    var isPaused: Bool { get }
     var pausedBy: String? { get }
     var pausedAt: Int64? { get }
     var pausedReason: String? { get }
@@ -17,70 +17,48 @@ extension ServiceControlQueries.Everything: Pausable {
     var haltedBy: String? { nil }
 }
 
-/// ` since 2026-12-01T00:00:00Z by ana: too many refusals`; empty where nobody noted anything.
-func whoAndWhy(of pause: some Pausable) -> String {
-    [
-        pause.pausedAt.map { " since \(RFC3339.format($0))" },
-        pause.pausedBy.map { " by \($0)" },
-        pause.pausedReason.map { ": \($0)" },
-    ].compactMap { $0 }.joined()
-}
-
 extension Pausable {
-    fileprivate var members: JSONValue {
-        .object([
-            "by": .text(pausedBy), "at": .text(pausedAt.map(RFC3339.format)),
-            "reason": .text(pausedReason), "halted_by": .text(haltedBy),
-        ])
+    /// ` since 2026-12-01T00:00:00Z by ana: too many refusals`; empty where nobody noted anything.
+    var whoAndWhy: String {
+        [
+            pausedAt.map { " since \($0.instantText)" }, pausedBy.map { " by \($0)" },
+            pausedReason.map { ": \($0)" },
+        ].compactMap { $0 }.joined()
     }
-}
 
-extension BatchQueries.Batch {
     /// null unless it is paused.
-    var pauseJSON: JSONValue { isPaused ? members : .null }
+    var pauseJSON: JSONValue {
+        guard isPaused else { return .null }
+        return [
+            "by": pausedBy, "at": pausedAt?.instantText, "reason": pausedReason,
+            "halted_by": haltedBy,
+        ]
+    }
 }
 
 extension ServiceControlQueries.Everything {
     /// What stands still as a whole, the person's word first; none in ordinary times.
     var headlines: [(String, String)] {
-        var lines: [(String, String)] = []
-        if isPaused {
-            lines.append(("PAUSED", "everything\(whoAndWhy(of: self)); `repricer resume --all`"))
+        let pause = isPaused ? "everything\(whoAndWhy); `repricer resume --all`" : nil
+        let halt = haltedAt.map {
+            "everything since \($0.instantText): \(haltedReason ?? ""); one call a minute asks again"
         }
-        if let haltedAt {
-            lines.append(
-                (
-                    "HALTED",
-                    "everything since \(RFC3339.format(haltedAt)): \(haltedReason ?? ""); one call a minute "
-                        + "asks again"
-                ))
-        }
-        return lines
+        return [pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) }].compactMap { $0 }
     }
 
     var json: JSONValue {
-        let halt: JSONValue = .object([
-            "at": .text(haltedAt.map(RFC3339.format)), "reason": .text(haltedReason),
-        ])
-        return .object([
-            "paused": .bool(isPaused), "pause": isPaused ? members : .null,
-            "halted": .bool(isHalted), "halt": isHalted ? halt : .null,
-        ])
+        let halt: JSONValue = ["at": haltedAt?.instantText, "reason": haltedReason]
+        return [
+            "paused": isPaused, "pause": pauseJSON, "halted": isHalted,
+            "halt": isHalted ? halt : nil,
+        ]
     }
 }
 
-extension ControlQueries.HaltedStorefront {
-    var headline: String {
-        "\(storefront) since \(RFC3339.format(at)): \(reason); `repricer resume` lets it go on"
-    }
-
-    var json: JSONValue {
-        .object([
-            "storefront": .string(storefront), "halted_by": .string(by), "reason": .string(reason),
-            "at": .string(RFC3339.format(at)),
-        ])
-    }
-}
+let storefrontColumns: [Column<ControlQueries.HaltedStorefront>] = [
+    .key("storefront") { $0.storefront }, .key("halted_by") { $0.by }, .key("reason") { $0.reason },
+    .key("at") { $0.at.instantText },
+]
 
 /// What a guard rail has counted, for a person and for a program.
 struct GuardReading: Sendable, Equatable {
@@ -89,23 +67,11 @@ struct GuardReading: Sendable, Equatable {
     /// nil: just now.
     let countedAt: Int64?
 
-    static func table(of readings: [GuardReading]) -> String {
-        guard !readings.isEmpty else { return "" }
-        var table = Table([.left("HALT IF"), .right("NOW"), .right("OF"), .left("COUNTED")])
-        for reading in readings {
-            table.add([
-                reading.rail.text, "\(reading.count.count)", "\(reading.count.all)",
-                reading.countedAt.map(RFC3339.format) ?? "now",
-            ])
-        }
-        return table.text
-    }
-
-    var json: JSONValue {
-        .object([
-            "guard": .string(rail.figure.rawValue), "over_basis_points": .integer(rail.over),
-            "least": .integer(rail.least), "count": .integer(count.count),
-            "of": .integer(count.all), "counted_at": .text(countedAt.map(RFC3339.format)),
-        ])
-    }
+    static let columns: [Column<GuardReading>] = [
+        .shown(.left("HALT IF")) { $0.rail.text }, .key("guard") { $0.rail.figure.rawValue },
+        .key("over_basis_points") { $0.rail.over }, .key("least") { $0.rail.least },
+        .number("NOW", "count") { $0.count.count }, .number("OF", "of") { $0.count.all },
+        .shown(.left("COUNTED")) { $0.countedAt?.instantText ?? "now" },
+        .key("counted_at") { $0.countedAt?.instantText },
+    ]
 }

@@ -28,26 +28,24 @@ extension Commands {
             let session = try await PlanSession(
                 path: file, asOf: asOf, environment: environment, terms: terms, pool: pool)
             let output = try PlanOutput(
-                PlanOutput.Wishes(
-                    batch: session.input.path, shownFile: session.shownFile,
+                .init(
                     rows: invocation.arguments[rowsFile],
-                    rejects: invocation.arguments[rejectsFile]),
-                outline: session.outline, hash: session.emptyHash, terms: session.terms,
-                world: invocation.world)
-            let finished = try await session.plan(into: output)
-            return PlanSummary(session, finished, rate: rate)
+                    rejects: invocation.arguments[rejectsFile]), of: session,
+                dependencies: invocation.dependencies)
+            try await session.plan(into: output)
+            return PlanSummary(session, try await output.finish(), rate: rate)
         }
         let rowsAreOnOutput = invocation.arguments[rowsFile] == "-"
         if rowsAreOnOutput {
             // Standard output carries rows only: a program reads it.
-            let isTerminal = invocation.world.isMessagesTerminal
+            let isTerminal = invocation.dependencies.isMessagesTerminal
             if !invocation.isQuiet {
-                invocation.world.sayPlainly(summary.text(isTerminal: isTerminal))
+                invocation.dependencies.sayPlainly(summary.text(isTerminal: isTerminal))
             }
-        } else if invocation.isJSON {
-            try invocation.print(summary.json)
         } else {
-            try invocation.print(summary.text(isTerminal: invocation.world.isOutputTerminal))
+            try invocation.print(
+                json: summary.json,
+                summary.text(isTerminal: invocation.dependencies.isOutputTerminal))
         }
         return summary.refusedCount == 0 ? .done : .inputRejected
     }
@@ -65,7 +63,7 @@ extension Invocation {
     }
 
     func now(_ configuration: Configuration) async throws -> Instant {
-        let clock = try await configuration.makeClock(world: world)
+        let clock = try await configuration.makeClock(dependencies: dependencies)
         return Instant(milliseconds: clock.nowMilliseconds())
     }
 }

@@ -29,7 +29,10 @@ struct PlanDrift {
         }
         try advance()
         guard row.bytes != Array(json.utf8) else { return }
-        let differences = Self.differences(row.members, PlanRowsFile.members(Array(json.utf8)))
+        let differences = try named {
+            Self.differences(
+                try PlanRowsFile.members(row.bytes), try PlanRowsFile.members(Array(json.utf8)))
+        }
         if !differences.isEmpty { tell(line, differences.joined(separator: ", ")) }
     }
 
@@ -47,8 +50,14 @@ struct PlanDrift {
     }
 
     private mutating func advance() throws {
+        var file = file
+        earlier = try named { try file.next() }
+        self.file = file
+    }
+
+    private func named<Value>(_ read: () throws -> Value) throws -> Value {
         do {
-            earlier = try file.next()
+            return try read()
         } catch is PlanRowsFile.Malformed {
             throw CommandFailure(
                 .inputRejected,

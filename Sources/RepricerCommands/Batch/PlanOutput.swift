@@ -5,10 +5,6 @@ import Pricing
 /// and keeps the figures. Nothing here grows with the batch but the list of its calls.
 actor PlanOutput: PlanSink {
     struct Wishes: Sendable {
-        /// The batch that is read; `-` is standard input.
-        var batch: String
-        /// How the batch is called in messages.
-        var shownFile: String
         var rows: String?
         var rejects: String?
         /// The rows of an earlier plan, to say what differs.
@@ -22,40 +18,46 @@ actor PlanOutput: PlanSink {
         fileprivate var faults = ""
         fileprivate var json: [String] = []
         fileprivate var rejects = ""
-        fileprivate var copy: SubmissionCopy?
+    }
+
+    struct Finished: Sendable {
+        var hash: String
+        var forecast: BatchForecast
+        /// The first rows that differ from an earlier plan; nil counts where none was given.
+        var drift: [String]
+        var driftCount: Int?
     }
 
     private nonisolated let wishes: Wishes
+    private nonisolated let shownFile: String
     private nonisolated let rejectsWriter: RejectsWriter
-    private nonisolated let submission: SubmissionWriter?
-    private let storesRefused: Bool
-    private let world: World
+    private nonisolated let waves: WavePlan?
+    private let dependencies: Dependencies
     private let rowsFile: OutputFile?
     private let rejectsFile: OutputFile?
     private var drift: PlanDrift?
     private var hash: PlanHash
     private var forecast: BatchForecast
-    private nonisolated let waves: WavePlan?
+    /// nil until all rows were taken.
+    private(set) var finished: Finished?
 
-    /// With a submission the rows are stored as well; a refused one stops that unless `storesRefused`.
-    init(
-        _ wishes: Wishes, outline: BatchOutline, hash: PlanHash, terms: BatchTerms, world: World,
-        submission: SubmissionWriter? = nil, storesRefused: Bool = false
-    ) throws {
+    init(_ wishes: Wishes, of session: PlanSession, dependencies: Dependencies) throws {
         self.wishes = wishes
-        self.world = world
-        self.hash = hash
-        self.submission = submission
-        forecast = BatchForecast(terms)
-        waves = terms.waves
-        self.storesRefused = storesRefused
-        rejectsWriter = RejectsWriter(columns: outline.columns, priceUnit: outline.priceUnit)
+        self.dependencies = dependencies
+        shownFile = session.shownFile
+        hash = session.emptyHash
+        forecast = BatchForecast(session.terms)
+        waves = session.terms.waves
+        rejectsWriter = RejectsWriter(
+            columns: session.outline.columns, priceUnit: session.outline.priceUnit)
         // Standard input and output are both called `-`, and are not the same.
-        let read = [wishes.batch, wishes.earlierRows].compactMap { $0 }.filter { $0 != "-" }
-        rowsFile = try wishes.rows.map { try OutputFile(path: $0, besides: read, world: world) }
+        let read = [session.input.path, wishes.earlierRows].compactMap { $0 }.filter { $0 != "-" }
+        rowsFile = try wishes.rows.map {
+            try OutputFile(path: $0, besides: read, dependencies: dependencies)
+        }
         let taken = read + [wishes.rows].compactMap { $0 }
         rejectsFile = try wishes.rejects.map {
-            try OutputFile(path: $0, besides: taken, world: world)
+            try OutputFile(path: $0, besides: taken, dependencies: dependencies)
         }
         drift = try wishes.earlierRows.map { try PlanDrift(path: $0) }
         try rejectsFile?.write(rejectsWriter.header)
@@ -67,15 +69,13 @@ actor PlanOutput: PlanSink {
             row.appendHashed(to: &prepared.hashed)
             if wishes.rows != nil || wishes.earlierRows != nil { prepared.json.append(json(row)) }
             guard let fault = row.fault else { continue }
-            prepared.faults +=
-                harmless(fault.text(file: wishes.shownFile, line: row.line)) + "\n"
+            prepared.faults += harmless(fault.text(file: shownFile, line: row.line)) + "\n"
             guard wishes.rejects != nil else { continue }
             switch entry {
             case .row(let row): prepared.rejects += rejectsWriter.line(row, fault)
             case .spoiled(let row): prepared.rejects += rejectsWriter.line(row)
             }
         }
-        prepared.copy = try submission?.prepare(piece.rows)
         return prepared
     }
 
@@ -89,25 +89,10 @@ actor PlanOutput: PlanSink {
         return row.json.dropLast() + ",\"wave\":\(wave.map(String.init) ?? "null")}"
     }
 
-    func take(_ prepared: Prepared) async throws {
-        // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
-        let isRefused =
-            forecast.refusedCount > 0 || prepared.rows.contains { $0.fault != nil }
-        let copy = storesRefused || !isRefused ? prepared.copy : nil
-        // The database stores while the figures are added up.
-        async let written: Void = write(copy)
-        try add(prepared)
-        try await written
-    }
-
-    private nonisolated func write(_ copy: SubmissionCopy?) async throws {
-        if let copy { try await submission?.write(copy) }
-    }
-
-    private func add(_ prepared: Prepared) throws {
+    func take(_ prepared: Prepared) throws {
         hash.add(prepared.hashed)
         for row in prepared.rows { forecast.add(row) }
-        if !prepared.faults.isEmpty { world.sayPlainly(prepared.faults) }
+        if !prepared.faults.isEmpty { dependencies.sayPlainly(prepared.faults) }
         for row in prepared.json { try rowsFile?.write(row + "\n") }
         try rejectsFile?.write(prepared.rejects)
         guard drift != nil else { return }
@@ -121,16 +106,10 @@ actor PlanOutput: PlanSink {
         try rowsFile?.flush()
         try rejectsFile?.flush()
         try drift?.finish()
-        return Finished(
+        let figures = Finished(
             hash: hash.text, forecast: forecast, drift: drift?.lines ?? [],
             driftCount: drift?.count)
-    }
-
-    struct Finished: Sendable {
-        var hash: String
-        var forecast: BatchForecast
-        /// The first rows that differ from an earlier plan; nil counts where none was given.
-        var drift: [String]
-        var driftCount: Int?
+        finished = figures
+        return figures
     }
 }

@@ -32,10 +32,9 @@ struct PlanSession: Sendable {
         PlanHash(rules: rules.inForce(at: asOf), environment: environment)
     }
 
-    /// Judges all rows and returns what the output made of them.
-    func plan(into output: PlanOutput) async throws -> PlanOutput.Finished {
+    /// Judges all rows.
+    func plan(into sink: some PlanSink) async throws {
         let planner = Planner(pool: pool, rules: rules, environment: environment)
-        try await planner.plan(input, outline: outline, asOf: asOf, into: output)
-        return try await output.finish()
+        try await planner.plan(input, outline: outline, asOf: asOf, into: sink)
     }
 }

@@ -1,12 +1,99 @@
 import Pricing
 
+/// The lists of a plan, for a person and for a program.
 extension PlanSummary {
+    private static let weekColumns: [Column<(monday: CivilDate, week: BatchForecast.Week)>] = [
+        .text("EFFECTIVE IN THE WEEK OF", "week_of") { $0.monday.text },
+        .key("rows") { $0.week.rows }, .number("INCREASES", "increases") { $0.week.increases },
+        .number("DECREASES", "decreases") { $0.week.decreases },
+    ]
+
+    private static let planWaveColumns: [Column<(number: Int, label: String, rows: Int)>] = [
+        .shown(.left("WAVE")) { "\($0.number)" }, .key("wave") { $0.number },
+        .text("ROWS OF", "label") { $0.label }, .number("ROWS", "rows") { $0.rows },
+    ]
+
+    private static let lateColumns: [Column<CallList.LateRow>] = [
+        .number("LINE", "line") { $0.line },
+        .text("SUBSCRIPTION", "original_transaction_id") { $0.originalTransactionID },
+        .text("SKU", "sku") { $0.sku }, .text("SEND BY", "send_by") { $0.sendBy.text },
+    ]
+
+    private static let largestColumns: [Column<BatchForecast.Increase>] = [
+        .shown(.right("LARGEST INCREASES")) { "+\($0.permille / 10).\($0.permille % 10) %" },
+        .number("LINE", "line") { $0.line },
+        .text("SUBSCRIPTION", "original_transaction_id") { $0.originalTransactionID },
+        .text("SKU", "sku") { $0.sku },
+        .shown(.right("NOW")) { shownPrice($0.currentPrice, currency: $0.currency) },
+        .shown(.right("THEN")) { shownPrice($0.newPrice, currency: $0.currency) },
+        .text("", "currency") { $0.currency },
+        .key("current_price_milliunits") { $0.currentPrice },
+        .key("new_price_milliunits") { $0.newPrice }, .key("permille") { $0.permille },
+    ]
+
+    /// Verdicts that would change with a figure that Apple has not published.
+    private static let uncertainColumns:
+        [Column<(source: RuleSource, rows: BatchForecast.Uncertain)>] = [
+            .text("THRESHOLD ABOVE 50 %", "threshold_source") { $0.source.rawValue },
+            .number("ROWS", "rows") { $0.rows.rows },
+            .shown(.left("FIRST LINES")) {
+                $0.rows.lines.map(String.init).joined(separator: ", ")
+            },
+            .key("first_lines") { $0.rows.lines },
+        ]
+
+    private static let moneyColumns: [Column<MoneyLine>] = [
+        .text("CURRENCY", "currency") { $0.key.currency },
+        .text("STOREFRONT", "storefront") { $0.key.storefront },
+        .text("PERIOD", "period") { $0.key.period }, .number("ROWS", "rows") { $0.sum.rows },
+        .shown(.right("NOW A PERIOD")) { $0.shown($0.sum.now) },
+        .shown(.right("THEN")) { $0.shown($0.sum.then) },
+        .shown(.right("NOW A MONTH")) { $0.shownMonth($0.sum.now) },
+        .shown(.right("THEN")) { $0.shownMonth($0.sum.then) },
+        .shown(.right("NEEDS CONSENT, A MONTH")) { $0.shownMonth($0.sum.atRisk) },
+        .key("now_per_period_milliunits") { $0.sum.now },
+        .key("then_per_period_milliunits") { $0.sum.then },
+        .key("at_risk_per_period_milliunits") { $0.sum.atRisk },
+        .key("now_per_month_milliunits") { $0.perMonth($0.sum.now) },
+        .key("then_per_month_milliunits") { $0.perMonth($0.sum.then) },
+        .key("at_risk_per_month_milliunits") { $0.perMonth($0.sum.atRisk) },
+    ]
+
+    /// One object; its keys are described in `Sources/README.md`.
+    var json: JSONValue {
+        [
+            "plan_hash": hash, "as_of": asOf, "environment": environment.rawValue,
+            "rows": forecast.rowCount, "can_go": forecast.canGoCount, "refused": refusedCount,
+            "rejected_rows": JSONValue.counts(codes), "direction": JSONValue.counts(directions),
+            "consent": JSONValue.counts(consents), "reasons": JSONValue.counts(reasons),
+            "weeks": weeks.json(Self.weekColumns),
+            "quota": [
+                "calls": quota.calls, "calls_per_thousand_seconds": quota.callsPerThousandSeconds,
+                "seconds": quota.seconds, "late_calls": quota.lateCalls,
+                "late_row_count": quota.lateRowCount,
+                "late_rows": quota.lateRows.json(Self.lateColumns),
+            ] as JSONValue, "money": money.json(Self.moneyColumns),
+            "largest_increases": forecast.largest.json(Self.largestColumns),
+            "uncertain_thresholds": uncertain.json(Self.uncertainColumns),
+            "first_send_by": forecast.firstSendBy, "last_effective_at": forecast.lastEffectiveAt,
+            "grouping": forecast.terms.grouping.rawValue,
+            "waves": waves.json(Self.planWaveColumns),
+        ]
+    }
+
     /// For a person; on a terminal the weeks have bars.
     func text(isTerminal: Bool) -> String {
+        let most = weeks.map(\.week.rows).max() ?? 1
+        let bar: Column<(monday: CivilDate, week: BatchForecast.Week)> = .shown(.left("")) {
+            String(repeating: "█", count: max(1, $0.week.rows * 30 / max(1, most)))
+        }
         let tables = [
             overview, countTable("DIRECTION", directions), countTable("CONSENT", consents),
-            countTable("REASON", reasons), weekTable(isTerminal: isTerminal), waveTable, quotaText,
-            moneyTable, largestTable, uncertainText, countTable("REFUSED", codes),
+            countTable("REASON", reasons),
+            weeks.table(Self.weekColumns + (isTerminal ? [bar] : [])),
+            waves.table(Self.planWaveColumns), quotaText, money.table(Self.moneyColumns),
+            forecast.largest.table(Self.largestColumns), uncertain.table(Self.uncertainColumns),
+            countTable("REFUSED", codes),
         ]
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
@@ -24,59 +111,20 @@ extension PlanSummary {
         ])
     }
 
-    private func countTable(_ heading: String, _ counts: [(String, Int)]) -> String {
-        guard !counts.isEmpty else { return "" }
-        var table = Table([.left(heading), .right("ROWS")])
-        for (name, rows) in counts { table.add([name, "\(rows)"]) }
-        return table.text
-    }
-
-    private func weekTable(isTerminal: Bool) -> String {
-        guard !weeks.isEmpty else { return "" }
-        var columns: [Table.Column] = [
-            .left("EFFECTIVE IN THE WEEK OF"), .right("INCREASES"), .right("DECREASES"),
-        ]
-        if isTerminal { columns.append(.left("")) }
-        var table = Table(columns)
-        let most = weeks.map(\.week.rows).max() ?? 1
-        for (monday, week) in weeks {
-            let bar = String(repeating: "█", count: max(1, week.rows * 30 / max(1, most)))
-            let cells = [monday.text, "\(week.increases)", "\(week.decreases)"]
-            table.add(isTerminal ? cells + [bar] : cells)
-        }
-        return table.text
-    }
-
-    private var waveTable: String {
-        guard !waves.isEmpty else { return "" }
-        var table = Table([.left("WAVE"), .left("ROWS OF"), .right("ROWS")])
-        for (index, wave) in waves.enumerated() {
-            table.add(["\(index + 1)", wave.label, "\(wave.rows)"])
-        }
-        return table.text
-    }
-
     private var quotaText: String {
         guard quota.calls > 0 else { return "" }
         let rate = Self.perSecond(quota.callsPerThousandSeconds)
-        var text = definitionList([
+        let late = "\(quota.lateRowCount) rows would miss their renewal at this rate"
+        let text = definitionList([
             ("calls", "\(quota.calls), after grouping"),
             ("time", "\(Self.duration(quota.seconds)) at \(rate) calls a second"),
-            ("late", quota.lateRowCount == 0 ? "none, when it starts now" : lateText),
+            ("late", quota.lateRowCount == 0 ? "none, when it starts now" : late),
         ])
-        guard !quota.lateRows.isEmpty else { return text }
-        var table = Table([.right("LINE"), .left("SUBSCRIPTION"), .left("SKU"), .left("SEND BY")])
-        for row in quota.lateRows.prefix(Self.lateRowsShown) {
-            table.add(["\(row.line)", row.originalTransactionID, row.sku, row.sendBy.text])
-        }
-        text += table.text
-        let others = quota.lateRowCount - min(quota.lateRows.count, Self.lateRowsShown)
-        if others > 0 { text += "and \(others) more; --json names \(Self.lateRowsMax)\n" }
-        return text
-    }
-
-    private var lateText: String {
-        "\(quota.lateRowCount) rows would miss their renewal at this rate"
+        let shown = quota.lateRows.prefix(Self.lateRowsShown)
+        let others = quota.lateRowCount - shown.count
+        return text + shown.table(Self.lateColumns)
+            + (others > 0 && !shown.isEmpty
+                ? "and \(others) more; --json names \(Self.lateRowsMax)\n" : "")
     }
 
     /// `0.5`, `50`.
@@ -93,65 +141,24 @@ extension PlanSummary {
         if seconds >= 3600 { return "\(seconds / 3600) h \(seconds / 60 % 60) min" }
         return seconds >= 60 ? "\(seconds / 60) min \(seconds % 60) s" : "\(seconds) s"
     }
+}
 
-    private var moneyTable: String {
-        guard !money.isEmpty else { return "" }
-        var table = Table([
-            .left("CURRENCY"), .left("STOREFRONT"), .left("PERIOD"), .right("ROWS"),
-            .right("NOW A PERIOD"), .right("THEN"), .right("NOW A MONTH"), .right("THEN"),
-            .right("NEEDS CONSENT, A MONTH"),
-        ])
-        for (key, sum) in money {
-            let period = Period(key.period)
-            func shown(_ amount: Int64?) -> String {
-                amount.map { shownPrice($0, currency: key.currency) } ?? "-"
-            }
-            table.add([
-                key.currency, key.storefront, key.period, "\(sum.rows)", shown(sum.now),
-                shown(sum.then), shownMonth(period.perMonth(sum.now), key),
-                shownMonth(period.perMonth(sum.then), key),
-                shownMonth(period.perMonth(sum.atRisk), key),
-            ])
-        }
-        return table.text
+/// What a currency, storefront and period bring.
+struct MoneyLine {
+    let key: BatchForecast.MoneyKey
+    let sum: BatchForecast.Money
+
+    func perMonth(_ amount: Int64) -> Int64? { Period(key.period).perMonth(amount) }
+
+    fileprivate func shown(_ amount: Int64) -> String {
+        shownPrice(amount, currency: key.currency)
     }
 
     /// A month's part of a period may have thousandths: they are rounded to what the currency has.
-    private func shownMonth(_ amount: Int64?, _ key: BatchForecast.MoneyKey) -> String {
-        guard let amount else { return "-" }
+    fileprivate func shownMonth(_ ofPeriod: Int64) -> String {
+        guard let amount = perMonth(ofPeriod) else { return "-" }
         let decimals = Currency.apple.first { $0.code == key.currency }?.decimals ?? 2
         let step = Currency(code: key.currency, decimals: decimals).smallestStep
-        let rounded = (amount.addingReportingOverflow(step / 2).partialValue / step) * step
-        return shownPrice(rounded, currency: key.currency)
-    }
-
-    private var largestTable: String {
-        guard !forecast.largest.isEmpty else { return "" }
-        var table = Table([
-            .right("LARGEST INCREASES"), .right("LINE"), .left("SUBSCRIPTION"), .left("SKU"),
-            .right("NOW"), .right("THEN"), .left(""),
-        ])
-        for increase in forecast.largest {
-            table.add([
-                "+\(increase.permille / 10).\(increase.permille % 10) %", "\(increase.line)",
-                increase.originalTransactionID, increase.sku,
-                shownPrice(increase.currentPrice, currency: increase.currency),
-                shownPrice(increase.newPrice, currency: increase.currency), increase.currency,
-            ])
-        }
-        return table.text
-    }
-
-    /// Verdicts that would change with a figure that Apple has not published.
-    private var uncertainText: String {
-        guard !uncertain.isEmpty else { return "" }
-        var table = Table([.left("THRESHOLD ABOVE 50 %"), .right("ROWS"), .left("FIRST LINES")])
-        for (source, rows) in uncertain {
-            table.add([
-                source.rawValue, "\(rows.rows)",
-                rows.lines.map(String.init).joined(separator: ", "),
-            ])
-        }
-        return table.text
+        return shown((amount.addingReportingOverflow(step / 2).partialValue / step) * step)
     }
 }

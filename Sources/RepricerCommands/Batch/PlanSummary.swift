@@ -16,44 +16,31 @@ struct PlanSummary: Sendable {
     init(
         _ session: PlanSession, _ finished: PlanOutput.Finished, rate: Configuration.CallRate
     ) {
-        self.init(
-            hash: finished.hash, asOf: session.asOf, environment: session.environment,
-            shownFile: session.shownFile, forecast: finished.forecast,
-            callsPerThousandSeconds: rate.perThousandSeconds)
-    }
-
-    init(
-        hash: String, asOf: Instant, environment: StoreEnvironment, shownFile: String,
-        forecast: BatchForecast, callsPerThousandSeconds: Int
-    ) {
-        self.hash = hash
-        self.asOf = asOf
-        self.environment = environment
-        self.shownFile = shownFile
-        self.forecast = forecast
+        (hash, forecast) = (finished.hash, finished.forecast)
+        (asOf, environment) = (session.asOf, session.environment)
+        shownFile = session.shownFile
         quota = forecast.calls.quota(
-            callsPerThousandSeconds: callsPerThousandSeconds, now: asOf,
+            callsPerThousandSeconds: rate.perThousandSeconds, now: asOf,
             lateRowsMax: Self.lateRowsMax)
     }
 
     var refusedCount: Int { forecast.refusedCount }
 
     /// The codes that occur, in the order of the contract; the same for what follows.
-    var codes: [(String, Int)] { counts(RowCode.allCases, forecast.codes) }
-    var directions: [(String, Int)] {
-        counts(PlanRow.Direction.allCases, forecast.directions)
-    }
-    var consents: [(String, Int)] { counts(Consent.allCases, forecast.consents) }
-    var reasons: [(String, Int)] { counts(ConsentReason.allCases, forecast.reasons) }
+    var codes: [(String, Int64)] { counts(RowCode.allCases, forecast.codes) }
+    var directions: [(String, Int64)] { counts(PlanRow.Direction.allCases, forecast.directions) }
+    var consents: [(String, Int64)] { counts(Consent.allCases, forecast.consents) }
+    var reasons: [(String, Int64)] { counts(ConsentReason.allCases, forecast.reasons) }
     /// The waves in order, with their rows that can go.
-    var waves: [(label: String, rows: Int)] {
-        zip(forecast.terms.waves?.waves ?? [], forecast.waves).map { ($0.label, $1) }
+    var waves: [(number: Int, label: String, rows: Int)] {
+        zip(forecast.terms.waves?.waves ?? [], forecast.waves).enumerated()
+            .map { ($0 + 1, $1.0.label, $1.1) }
     }
     var weeks: [(monday: CivilDate, week: BatchForecast.Week)] {
         forecast.weeks.sorted { $0.key < $1.key }.map { (monday: $0.key, week: $0.value) }
     }
-    var money: [(key: BatchForecast.MoneyKey, sum: BatchForecast.Money)] {
-        forecast.money.sorted { $0.key < $1.key }.map { (key: $0.key, sum: $0.value) }
+    var money: [MoneyLine] {
+        forecast.money.sorted { $0.key < $1.key }.map { MoneyLine(key: $0.key, sum: $0.value) }
     }
     var uncertain: [(source: RuleSource, rows: BatchForecast.Uncertain)] {
         RuleSource.allCases.compactMap { source in
@@ -63,23 +50,9 @@ struct PlanSummary: Sendable {
 
     private func counts<Key: RawRepresentable<String> & Hashable>(
         _ order: [Key], _ counts: [Key: Int]
-    ) -> [(String, Int)] {
-        order.compactMap { key in counts[key].map { (key.rawValue, $0) } }
+    ) -> [(String, Int64)] {
+        order.compactMap { key in counts[key].map { (key.rawValue, Int64($0)) } }
     }
-}
-
-extension JSONValue {
-    static func counts(_ pairs: [(String, Int)]) -> JSONValue {
-        .object(pairs.map { Member(name: $0.0, value: .integer(Int64($0.1))) })
-    }
-
-    static func counts(_ counts: [String: Int64]) -> JSONValue {
-        .object(
-            counts.sorted { $0.key < $1.key }
-                .map { Member(name: $0.key, value: .integer($0.value)) })
-    }
-
-    static func integer(_ value: Int) -> JSONValue { .integer(Int64(value)) }
 }
 
 /// A price in its currency's own decimals.

@@ -12,8 +12,6 @@ extension Commands {
             by meanwhile move to the next one that their plan allows, or end missed.
             """
     ) { invocation in
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
         let name = try invocation.arguments.required(batch)
         let through = try invocation.arguments[wave].map { text throws(UsageError) in
             guard let number = Int(text), (1...Int(Int16.max)).contains(number) else {
@@ -21,23 +19,18 @@ extension Commands {
             }
             return number
         }
-        return try await invocation.withPool(configuration) { pool in
+        return try await invocation.withDatabase { pool, now in
             let batch = try await BatchFinder.find(name, pool: pool)
             let (released, waves) = try await pool.withTransaction { connection in
                 let released = try ControlQueries.release(
-                    batch.batchID, through: through, at: now.milliseconds, on: connection)
+                    batch.batchID, through: through, at: now, on: connection)
                 return (released, try ControlQueries.waves(of: batch.batchID, on: connection))
             }
-            if invocation.isJSON {
-                try invocation.print(
-                    .object([
-                        "batch_id": .string(batch.batchID), "released_wave": .integer(released),
-                        "waves": .array(waves.map(\.json)),
-                    ]))
-            } else {
-                try invocation.print(
-                    "released wave \(released) of \(waves.count) of \(harmless(batch.name))\n")
-            }
+            try invocation.print(
+                json: [
+                    "batch_id": batch.batchID, "released_wave": released,
+                    "waves": waves.json(waveColumns),
+                ], "released wave \(released) of \(waves.count) of \(harmless(batch.name))\n")
             return .done
         }
     }

@@ -6,8 +6,8 @@ extension Commands {
         "BATCH", "the batch's id or its name", isRequired: false)
     private static let watch = Flag("watch", "keep looking until every change is final")
 
-    /// Real time between two looks: a person's eye, not the service's pace.
-    private static let lookEvery: Duration = .seconds(1)
+    /// Real time between two readings: a person's eye, not the service's pace.
+    private static let readEvery: Duration = .seconds(1)
 
     static let status = Command(
         "status", "count changes by state; quota left; forecast end", positionals: [statusBatch],
@@ -18,15 +18,13 @@ extension Commands {
             """
     ) { invocation in
         let configuration = try invocation.configuration()
-        let clock = try await configuration.makeClock(world: invocation.world)
+        let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         let perSecond = configuration.changePriceRate?.perSecond ?? 50
         let silentAfter = configuration.silentAfter ?? .seconds(86_400)
         let named = invocation.arguments[statusBatch]
         return try await invocation.withPool(configuration) { pool in
-            var batchID: String?
-            if let named { batchID = try await BatchFinder.find(named, pool: pool).batchID }
-            let id = batchID
-            let look: @Sendable () async throws -> StatusText = {
+            let id = try await BatchFinder.find(named, pool: pool)?.batchID
+            let read: @Sendable () async throws -> StatusText = {
                 let now = clock.nowMilliseconds()
                 return StatusText(
                     facts: try await StatusFacts.read(
@@ -35,24 +33,23 @@ extension Commands {
             }
             let last =
                 invocation.arguments[watch]
-                ? try await watched(invocation, look) : try await look()
+                ? try await watched(invocation, read) : try await read()
             guard let last else { return .interrupted }
-            if invocation.isJSON {
-                if !invocation.arguments[watch] { try invocation.print(last.json) }
-            } else {
-                try invocation.print(last.text)
+            // With --watch each state was printed when it came.
+            if !invocation.isJSON || !invocation.arguments[watch] {
+                try invocation.print(json: last.json, last.text)
             }
             return .done
         }
     }
 
-    /// Looks again and again; nil when a signal ended it.
+    /// Reads again and again; nil when a signal ended it.
     private static func watched(
-        _ invocation: Invocation, _ look: @escaping @Sendable () async throws -> StatusText
+        _ invocation: Invocation, _ read: @escaping @Sendable () async throws -> StatusText
     ) async throws -> StatusText? {
         try await withThrowingTaskGroup(of: StatusText?.self) { group in
-            let signals = invocation.world.terminations()
-            group.addTask { try await watchUntilFinal(invocation, look) }
+            let signals = invocation.dependencies.terminations()
+            group.addTask { try await watchUntilFinal(invocation, read) }
             group.addTask {
                 for await _ in signals { return nil }
                 // Cancelled because the other task is done; its result is taken already.
@@ -64,29 +61,29 @@ extension Commands {
     }
 
     private static func watchUntilFinal(
-        _ invocation: Invocation, _ look: @Sendable () async throws -> StatusText
+        _ invocation: Invocation, _ read: @Sendable () async throws -> StatusText
     ) async throws -> StatusText? {
-        let bar = ProgressBar(world: invocation.world, isQuiet: invocation.isQuiet)
+        let bar = invocation.progressBar
         defer { bar.clear() }
         var before: StatusFacts?
         while true {
-            let status = try await look()
+            let status = try await read()
             let facts = status.facts
             let note = "\(facts.finalCount) of \(facts.rowCount) final"
             bar.draw(done: facts.finalCount, total: facts.rowCount, note: progressNote(facts))
             let hasChanged = before?.states != facts.states
             if invocation.isJSON && (hasChanged || facts.isFinal) {
-                try invocation.print(status.json)
-            } else if hasChanged && !invocation.world.isMessagesTerminal {
+                try invocation.print(json: status.json, "")
+            } else if hasChanged && !invocation.dependencies.isMessagesTerminal {
                 invocation.note("\(note); \(progressNote(facts))")
             }
             if facts.isFinal { return status }
             before = facts
-            try await Task.sleep(for: lookEvery)
+            try await Task.sleep(for: readEvery)
         }
     }
 
     private static func progressNote(_ facts: StatusFacts) -> String {
-        facts.statesInOrder.map { "\($0.rows) \($0.state)" }.joined(separator: ", ")
+        facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
     }
 }

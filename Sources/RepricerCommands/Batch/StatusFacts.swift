@@ -18,11 +18,15 @@ struct StatusFacts: Sendable, Equatable {
     let waves: [ControlQueries.Wave]
     let guards: [GuardReading]
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
+    let refused: [StatusQueries.Refused]
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for: notifications belong to none.
     let notifications: StatusQueries.Notifications?
     let staleness: StalenessQueries.Staleness
+
+    /// More would hide the rest; the report has them all.
+    private static let refusedMax = 20
 
     static func read(
         batchID: String?, now: Int64, silentAfter: Duration, pool: PostgresPool
@@ -40,6 +44,9 @@ struct StatusFacts: Sendable, Equatable {
                 guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
                 haltedStorefronts: try batchID.map {
                     try ControlQueries.haltedStorefronts(of: $0, on: connection)
+                } ?? [],
+                refused: try batchID.map {
+                    try StatusQueries.refused(of: $0, limit: refusedMax, on: connection)
                 } ?? [],
                 outlook: outlook,
                 quotas: try StatusQueries.quotas(on: connection),
@@ -79,7 +86,7 @@ struct StatusFacts: Sendable, Equatable {
     }
 
     /// States in the order of a change's life, those without rows left out.
-    var statesInOrder: [(state: String, rows: Int64)] {
+    var statesInOrder: [(String, Int64)] {
         let known = ChangeState.allCases.map(\.rawValue)
         let unknown = states.keys.filter { !known.contains($0) }.sorted()
         return (known + unknown).compactMap { name in states[name].map { (name, $0) } }
@@ -93,18 +100,34 @@ struct StatusText {
     let changePricePerSecond: Int
 
     var text: String {
+        let tables = [
+            definitionList(head), countTable("STATE", facts.statesInOrder),
+            facts.waves.table(waveColumns), facts.guards.table(GuardReading.columns),
+            facts.refused.table(Self.refusedColumns),
+            countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
+            countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
+            (facts.notifications?.unknown ?? []).table(Self.unknownColumns),
+            facts.batch == nil ? facts.batches.table(Self.batchColumns) : "",
+        ]
+        return tables.filter { !$0.isEmpty }.joined(separator: "\n")
+    }
+
+    private var head: [(String, String)] {
         var head = facts.everything.headlines
         if let batch = facts.batch {
             head += [
                 ("batch", "\(batch.batchID) \(batch.name)"),
-                ("state", batch.state + (batch.isPaused ? ", paused" + whoAndWhy(of: batch) : "")),
-                ("submitted", "\(RFC3339.format(batch.submittedAt)) by \(batch.submittedBy)"),
+                ("state", batch.state + (batch.isPaused ? ", paused" + batch.whoAndWhy : "")),
+                ("submitted", "\(batch.submittedAt.instantText) by \(batch.submittedBy)"),
             ]
             if let by = batch.decidedBy, let at = batch.decidedAt {
-                head.append(("decided", "\(RFC3339.format(at)) by \(by)"))
+                head.append(("decided", "\(at.instantText) by \(by)"))
             }
             if let undone = batch.undoesBatchID { head.append(("undoes", undone)) }
-            head += facts.haltedStorefronts.map { ("HALTED", $0.headline) }
+            head += facts.haltedStorefronts.map { one in
+                let since = "\(one.storefront) since \(one.at.instantText)"
+                return ("HALTED", "\(since): \(one.reason); `repricer resume` lets it go on")
+            }
             if batch.waveCount > 0 {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
@@ -112,68 +135,42 @@ struct StatusText {
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
             ("refused rows", "\(facts.rejected.values.reduce(0, +))"),
-            ("next send by", shown(facts.outlook.nextSendBy)),
-            ("forecast end", shown(facts.outlook.lastDueEffectiveAt)),
+            ("next send by", facts.outlook.nextSendBy?.instantText ?? "-"),
+            ("forecast end", facts.outlook.lastDueEffectiveAt?.instantText ?? "-"),
             ("quota left", quotaText),
-            ("newest notification", shown(facts.staleness.newestNotificationAt)),
-            ("history read to", shown(facts.staleness.historyReadThrough)),
+            ("newest notification", facts.staleness.newestNotificationAt?.instantText ?? "-"),
+            ("history read to", facts.staleness.historyReadThrough?.instantText ?? "-"),
             ("silent changes", "\(facts.staleness.silentChanges)"),
         ]
-        if let notifications = facts.notifications {
-            head.append(("notifications", notifications.text))
-        }
-        var text = definitionList(head)
-        if !facts.states.isEmpty {
-            var table = Table([.left("STATE"), .right("ROWS")])
-            for entry in facts.statesInOrder { table.add([entry.state, "\(entry.rows)"]) }
-            text += "\n" + table.text
-        }
-        if !facts.waves.isEmpty { text += "\n" + facts.waves.table }
-        if !facts.guards.isEmpty { text += "\n" + GuardReading.table(of: facts.guards) }
-        text += counts("REFUSED", facts.rejected) + counts("DEPENDENTS", facts.dependents)
-        if let unknown = facts.notifications?.unknown, !unknown.isEmpty {
-            text += "\n" + unknownTable(unknown)
-        }
-        if facts.batch == nil && !facts.batches.isEmpty { text += "\n" + batchTable }
-        return text
+        return head + (facts.notifications.map { [("notifications", $0.text)] } ?? [])
     }
 
-    private func unknownTable(_ unknown: [StatusQueries.Notifications.Unknown]) -> String {
-        var table = Table([
-            .left("UNKNOWN"), .left("WHAT"), .right("NOTIFICATIONS"), .left("LAST"),
-        ])
-        for part in unknown {
-            table.add([
-                part.kind, harmless(part.name), "\(part.notifications)",
-                RFC3339.format(part.lastReceivedAt),
-            ])
-        }
-        return table.text
-    }
+    private static let unknownColumns: [Column<StatusQueries.Notifications.Unknown>] = [
+        .text("UNKNOWN", "kind") { $0.kind }, .text("WHAT", "name") { $0.name },
+        .number("NOTIFICATIONS", "notifications") { $0.notifications },
+        .instant("LAST", "last_received_at") { $0.lastReceivedAt },
+    ]
 
-    private var batchTable: String {
-        var table = Table([
-            .left("BATCH"), .left("NAME"), .left("STATE"), .right("ROWS"), .right("REFUSED"),
-            .left("SUBMITTED"), .left("BY"),
-        ])
-        for batch in facts.batches {
-            table.add([
-                batch.batchID, batch.name, batch.state + (batch.isPaused ? ", paused" : ""),
-                "\(batch.rowCount)", "\(batch.rejectedRowCount)",
-                RFC3339.format(batch.submittedAt), batch.submittedBy,
-            ])
-        }
-        return table.text
-    }
+    private static let refusedColumns: [Column<StatusQueries.Refused>] = [
+        .text("REFUSED BY APPLE", "original_transaction_id") { $0.originalTransactionID },
+        .text("ITEM", "sku") { $0.sku }, .text("STATE", "state") { $0.state },
+        .text("REASON", "reason") { $0.reason },
+        .shown(.left("NEXT TRY")) { $0.nextAttemptAt?.instantText ?? "-" },
+        .key("next_attempt_at") { $0.nextAttemptAt?.instantText },
+    ]
 
-    private func counts(_ heading: String, _ counts: [String: Int64]) -> String {
-        guard !counts.isEmpty else { return "" }
-        var table = Table([.left(heading), .right("ROWS")])
-        for (name, rows) in counts.sorted(by: { $0.key < $1.key }) { table.add([name, "\(rows)"]) }
-        return "\n" + table.text
-    }
-
-    private func shown(_ instant: Int64?) -> String { instant.map(RFC3339.format) ?? "-" }
+    private static let batchColumns: [Column<BatchQueries.Batch>] = [
+        .text("BATCH", "batch_id") { $0.batchID }, .text("NAME", "name") { $0.name },
+        .shown(.left("STATE")) { $0.state + ($0.isPaused ? ", paused" : "") },
+        .key("state") { $0.state }, .key("paused") { $0.isPaused }, .key("pause") { $0.pauseJSON },
+        .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
+        .number("ROWS", "rows") { $0.rowCount },
+        .number("REFUSED", "refused") { $0.rejectedRowCount },
+        .key("submitted_by") { $0.submittedBy },
+        .instant("SUBMITTED", "submitted_at") { $0.submittedAt },
+        .shown(.left("BY")) { $0.submittedBy }, .key("decided_by") { $0.decidedBy },
+        .key("decided_at") { $0.decidedAt?.instantText },
+    ]
 
     /// Calls that may be made this second; nil before the service has made any.
     private var quotaLeft: Int64? {
@@ -188,104 +185,55 @@ struct StatusText {
     private var quotaText: String {
         guard let left = quotaLeft else { return "-" }
         let blocked = facts.quotas.compactMap(\.blockedUntil).filter { $0 > now }.max()
-        let silence = blocked.map {
-            "; the App Store asked for silence until \(RFC3339.format($0))"
-        }
+        let silence = blocked.map { "; no call before \($0.instantText)" }
         return "\(left) of \(changePricePerSecond) price changes this second" + (silence ?? "")
     }
 
     var json: JSONValue {
-        var members: [JSONValue.Member] = [
-            .init(name: "batch_id", value: .text(facts.batch?.batchID)),
-            .init(name: "name", value: .text(facts.batch?.name)),
-            .init(name: "state", value: .text(facts.batch?.state)),
-            .init(
-                name: "paused",
-                value: .bool(facts.everything.isPaused || facts.batch?.isPaused ?? false)),
-            .init(name: "everything", value: facts.everything.json),
-            .init(name: "rows", value: .integer(facts.rowCount)),
-            .init(name: "final_rows", value: .integer(facts.finalCount)),
-            .init(name: "is_final", value: .bool(facts.isFinal)),
-            .init(
-                name: "states",
-                value: .object(
-                    facts.statesInOrder.map { .init(name: $0.state, value: .integer($0.rows)) })),
-            .init(name: "rejected_rows", value: .counts(facts.rejected)),
-            .init(name: "dependents", value: .counts(facts.dependents)),
-            .init(name: "next_send_by", value: .text(facts.outlook.nextSendBy.map(RFC3339.format))),
-            .init(
-                name: "forecast_end",
-                value: .text(facts.outlook.lastDueEffectiveAt.map(RFC3339.format))),
-            .init(name: "quota_left", value: .number(quotaLeft)),
-            .init(
-                name: "newest_notification_at",
-                value: .text(facts.staleness.newestNotificationAt.map(RFC3339.format))),
-            .init(
-                name: "oldest_unfolded_at",
-                value: .text(facts.staleness.oldestUnfoldedAt.map(RFC3339.format))),
-            .init(
-                name: "history_read_through",
-                value: .text(facts.staleness.historyReadThrough.map(RFC3339.format))),
-            .init(name: "silent_changes", value: .integer(facts.staleness.silentChanges)),
-            .init(name: "now", value: .string(RFC3339.format(now))),
+        let (staleness, outlook) = (facts.staleness, facts.outlook)
+        var json: JSONValue = [
+            "batch_id": facts.batch?.batchID, "name": facts.batch?.name,
+            "state": facts.batch?.state,
+            "paused": facts.everything.isPaused || facts.batch?.isPaused ?? false,
+            "everything": facts.everything.json, "rows": facts.rowCount,
+            "final_rows": facts.finalCount, "is_final": facts.isFinal,
+            "states": JSONValue.counts(facts.statesInOrder), "rejected_rows": facts.rejected,
+            "dependents": facts.dependents, "next_send_by": outlook.nextSendBy?.instantText,
+            "forecast_end": outlook.lastDueEffectiveAt?.instantText, "quota_left": quotaLeft,
+            "newest_notification_at": staleness.newestNotificationAt?.instantText,
+            "oldest_unfolded_at": staleness.oldestUnfoldedAt?.instantText,
+            "history_read_through": staleness.historyReadThrough?.instantText,
+            "silent_changes": staleness.silentChanges, "now": now.instantText,
         ]
         if let batch = facts.batch {
-            members += [
-                .init(name: "pause", value: batch.pauseJSON),
-                .init(name: "grouping", value: .string(batch.grouping)),
-                .init(
-                    name: "next_release_at", value: .text(batch.nextReleaseAt.map(RFC3339.format))),
-                .init(name: "waves", value: .array(facts.waves.map(\.json))),
-                .init(name: "guards", value: .array(facts.guards.map(\.json))),
-                .init(
-                    name: "halted_storefronts", value: .array(facts.haltedStorefronts.map(\.json))),
-                .init(name: "undoes_batch_id", value: .text(batch.undoesBatchID)),
-            ]
+            json =
+                json + [
+                    "pause": batch.pauseJSON, "grouping": batch.grouping,
+                    "next_release_at": batch.nextReleaseAt?.instantText,
+                    "waves": facts.waves.json(waveColumns),
+                    "guards": facts.guards.json(GuardReading.columns),
+                    "refused_by_apple": facts.refused.json(Self.refusedColumns),
+                    "halted_storefronts": facts.haltedStorefronts.json(storefrontColumns),
+                    "undoes_batch_id": batch.undoesBatchID,
+                ]
+        } else {
+            json = json + ["batches": facts.batches.json(Self.batchColumns)]
         }
-        if facts.batch == nil {
-            members.append(.init(name: "batches", value: .array(facts.batches.map(batchJSON))))
-        }
-        if let notifications = facts.notifications {
-            members.append(.init(name: "notifications", value: notifications.json))
-        }
-        return .object(members)
-    }
-
-    private func batchJSON(_ batch: BatchQueries.Batch) -> JSONValue {
-        .object([
-            "batch_id": .string(batch.batchID), "name": .string(batch.name),
-            "state": .string(batch.state), "paused": .bool(batch.isPaused),
-            "pause": batch.pauseJSON, "wave_count": .integer(batch.waveCount),
-            "released_wave": .integer(batch.releasedWave), "rows": .integer(batch.rowCount),
-            "refused": .integer(batch.rejectedRowCount),
-            "submitted_by": .string(batch.submittedBy),
-            "submitted_at": .string(RFC3339.format(batch.submittedAt)),
-            "decided_by": .text(batch.decidedBy),
-            "decided_at": .text(batch.decidedAt.map(RFC3339.format)),
-        ])
+        guard let arrived = facts.notifications else { return json }
+        let notifications: JSONValue = [
+            "waiting": arrived.waiting, "quarantined": arrived.quarantined,
+            "not_understood": arrived.notUnderstood,
+            "unknown": arrived.unknown.json(Self.unknownColumns),
+        ]
+        return json + ["notifications": notifications]
     }
 }
 
 extension StatusQueries.Notifications {
     fileprivate var text: String {
         var parts = ["\(waiting) waiting"]
-        if setAside > 0 { parts.append("\(setAside) set aside") }
+        if quarantined > 0 { parts.append("\(quarantined) quarantined") }
         if notUnderstood > 0 { parts.append("\(notUnderstood) not understood") }
         return parts.joined(separator: ", ")
-    }
-
-    fileprivate var json: JSONValue {
-        .object([
-            "waiting": .integer(waiting), "set_aside": .integer(setAside),
-            "not_understood": .integer(notUnderstood),
-            "unknown": .array(
-                unknown.map { part in
-                    .object([
-                        "kind": .string(part.kind), "name": .string(part.name),
-                        "notifications": .integer(part.notifications),
-                        "last_received_at": .string(RFC3339.format(part.lastReceivedAt)),
-                    ])
-                }),
-        ])
     }
 }

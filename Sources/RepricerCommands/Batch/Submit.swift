@@ -33,48 +33,47 @@ extension Commands {
             let session = try await PlanSession(
                 path: file, asOf: now, environment: environment, terms: terms, pool: pool)
             // Asked before the plan: its rows would only be told that they have an open change.
-            if let known = try await knownBatch(session.outline.sha256, pool: pool) {
-                return try told(.sameAsBefore(batchID: known), nil, invocation)
+            let known = try await pool.withTransaction { connection in
+                try BatchQueries.batchID(ofContent: session.outline.sha256, on: connection)
             }
-            let forecast = Kept()
+            if let known {
+                try await refuseOtherTerms(known, name, terms, pool)
+                return try told(known, nil, invocation)
+            }
+            let output = try PlanOutput(
+                .init(
+                    rejects: invocation.arguments[rejectsFile],
+                    earlierRows: invocation.arguments[planRows]), of: session,
+                dependencies: invocation.dependencies)
             let outcome = try await Submission.store(
                 name: name, contentSHA256: session.outline.sha256, asOf: now, terms: terms,
-                pool: pool
-            ) { writer in
-                let finished = try await plan(session, writer, invocation)
+                storesRefused: invocation.arguments[acceptValid], pool: pool, telling: output
+            ) { sink in
+                try await session.plan(into: sink)
+                let finished = try await output.finish()
                 try check(finished, session, invocation)
-                await forecast.keep(finished)
-                return Submission.Totals(
-                    planHash: finished.hash, changes: finished.forecast.canGoCount,
-                    rejects: finished.forecast.refusedCount)
+                let forecast = finished.forecast
+                return (finished.hash, forecast.canGoCount, forecast.refusedCount)
             }
-            return try told(outcome, await forecast.finished, invocation)
+            if !outcome.isNew { try await refuseOtherTerms(outcome.batchID, name, terms, pool) }
+            return try told(
+                outcome.batchID, outcome.isNew ? await output.finished : nil, invocation)
         }
     }
 
-    private actor Kept {
-        private(set) var finished: PlanOutput.Finished?
-        func keep(_ finished: PlanOutput.Finished) { self.finished = finished }
-    }
-
-    private static func knownBatch(_ sha256: String, pool: PostgresPool) async throws -> String? {
-        try await pool.withTransaction { connection in
-            try BatchQueries.batchID(ofContent: sha256, on: connection)
+    /// The same file again says nothing new only where it says the same: nobody may believe in a guard that was dropped.
+    private static func refuseOtherTerms(
+        _ batchID: String, _ name: String, _ terms: BatchTerms, _ pool: PostgresPool
+    ) async throws {
+        let options = try await pool.withTransaction { connection in
+            try BatchQueries.differences(of: batchID, name: name, terms: terms, on: connection)
         }
-    }
-
-    private static func plan(
-        _ session: PlanSession, _ writer: SubmissionWriter, _ invocation: Invocation
-    ) async throws -> PlanOutput.Finished {
-        let output = try PlanOutput(
-            PlanOutput.Wishes(
-                batch: session.input.path, shownFile: session.shownFile,
-                rejects: invocation.arguments[rejectsFile],
-                earlierRows: invocation.arguments[planRows]),
-            outline: session.outline, hash: session.emptyHash, terms: session.terms,
-            world: invocation.world, submission: writer,
-            storesRefused: invocation.arguments[acceptValid])
-        return try await session.plan(into: output)
+        guard !options.isEmpty else { return }
+        throw CommandFailure(
+            .conflict,
+            "nothing stored: this file is batch \(batchID) already, with other "
+                + "\(options.joined(separator: ", ")); give the same ones, or abort that batch first"
+        )
     }
 
     /// Whether the batch may be stored; what it throws takes everything back.
@@ -103,7 +102,7 @@ extension Commands {
         let hasDrifted = finished.driftCount.map { $0 > 0 } ?? false
         guard expected != finished.hash || hasDrifted else { return }
         let lines = finished.drift.map { harmless("\(session.shownFile):\($0)") + "\n" }
-        invocation.world.sayPlainly(lines.joined())
+        invocation.dependencies.sayPlainly(lines.joined())
         let what =
             switch finished.driftCount {
             case nil: "; give --plan-rows with the file of plan --rows to see which rows differ"
@@ -116,33 +115,21 @@ extension Commands {
                 + "`repricer plan` and look again")
     }
 
+    /// `finished` is nil where the batch was stored before.
     private static func told(
-        _ outcome: Submission.Outcome, _ finished: PlanOutput.Finished?, _ invocation: Invocation
+        _ batchID: String, _ finished: PlanOutput.Finished?, _ invocation: Invocation
     ) throws -> ExitCode {
-        let (batchID, isNew) =
-            switch outcome {
-            case .stored(let id): (id, true)
-            case .sameAsBefore(let id): (id, false)
-            }
         let forecast = finished?.forecast
-        if invocation.isJSON {
-            try invocation.print(
-                .object([
-                    "batch_id": .string(batchID), "is_new": .bool(isNew),
-                    "rows": .number((forecast?.canGoCount).map(Int64.init)),
-                    "refused": .number((forecast?.refusedCount).map(Int64.init)),
-                    "plan_hash": .text(finished?.hash),
-                ]))
-        } else {
-            try invocation.print(batchID + "\n")
-        }
-        if isNew {
-            invocation.note(
-                "stored \(forecast?.canGoCount ?? 0) changes; they wait for another user's approval"
-            )
-        } else {
-            invocation.note("this file is a batch already: no new change")
-        }
+        try invocation.print(
+            json: [
+                "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
+                "refused": forecast?.refusedCount, "plan_hash": finished?.hash,
+            ], batchID + "\n")
+        invocation.note(
+            forecast.map {
+                "stored \($0.canGoCount) changes; they wait for another user's approval"
+            }
+                ?? "this file is a batch already: no new change")
         return .done
     }
 }

@@ -20,38 +20,34 @@ extension Commands {
             to do instead. Exits 3 when nothing can be.
             """
     ) { invocation in
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
         let name = try invocation.arguments.required(batch)
-        var random = SystemRandomNumberGenerator()
-        let undoID = UUIDv7.make(nowMilliseconds: now.milliseconds, random: &random)
-        return try await invocation.withPool(configuration) { pool in
+        return try await invocation.withDatabase { pool, now in
+            var random = SystemRandomNumberGenerator()
+            let undoID = UUIDv7.make(nowMilliseconds: now, random: &random)
             let batch = try await BatchFinder.find(name, pool: pool)
             let scope = UndoQueries.Scope(
                 batchID: batch.batchID, subscription: invocation.arguments[subscription],
                 sku: invocation.arguments[sku])
             let newName =
                 invocation.arguments[undoName] ?? String("undo of \(batch.name)".prefix(200))
-            let at = now.milliseconds
             let (rows, counts, refused) = try await pool.withTransaction { connection in
                 (
-                    try UndoQueries.store(scope, as: undoID, name: newName, at: at, on: connection),
-                    try UndoQueries.refusedCounts(scope, by: undoID, at: at, on: connection),
+                    try UndoQueries.store(
+                        scope, as: undoID, name: newName, at: now, on: connection),
+                    try UndoQueries.refusedCounts(scope, by: undoID, at: now, on: connection),
                     try UndoQueries.refused(
-                        scope, by: undoID, at: at, limit: refusedShown, on: connection)
+                        scope, by: undoID, at: now, limit: refusedShown, on: connection)
                 )
             }
             tell(refused, of: counts.values.reduce(0, +), invocation)
             guard rows > 0 else { throw nothingUndone(scope, batch.name, counts) }
-            if invocation.isJSON {
-                try invocation.print(
-                    .object([
-                        "batch_id": .string(undoID), "undoes_batch_id": .string(batch.batchID),
-                        "rows": .integer(rows), "refused": .counts(counts.named),
-                    ]))
-            } else {
-                try invocation.print(undoID + "\n")
-            }
+            let refusedRows = Dictionary(
+                uniqueKeysWithValues: counts.map { ($0.key.rawValue, $0.value) })
+            try invocation.print(
+                json: [
+                    "batch_id": undoID, "undoes_batch_id": batch.batchID, "rows": rows,
+                    "refused": refusedRows,
+                ], undoID + "\n")
             invocation.note(
                 "stored \(rows) inverse changes; they wait for another user's approval")
             return .done
@@ -70,7 +66,7 @@ extension Commands {
                 "line \(one.line): \(one.originalTransactionID) \(one.sku): "
                     + "\(one.obstacle.rawValue): \(meaning); \(one.obstacle.remedy)") + "\n"
         }
-        invocation.world.sayPlainly(lines.joined())
+        invocation.dependencies.sayPlainly(lines.joined())
         let more = all - Int64(refused.count)
         if more > 0 {
             invocation.note("\(more) more can't be undone; `repricer report price_change`")
@@ -92,11 +88,5 @@ extension Commands {
             .inputRejected,
             "nothing stored: \(harmless(batchName)) has no change of \(what); "
                 + "`repricer report price_change` lists them")
-    }
-}
-
-extension [UndoObstacle: Int64] {
-    fileprivate var named: [String: Int64] {
-        Dictionary<String, Int64>(uniqueKeysWithValues: map { ($0.key.rawValue, $0.value) })
     }
 }

@@ -8,45 +8,29 @@ extension Commands {
     ) { invocation in
         let configuration = try invocation.configuration()
         let results = await ConfigurationCheck(
-            configuration: configuration, world: invocation.world
+            configuration: configuration, dependencies: invocation.dependencies
         ).run()
         let problems = results.flatMap(\.problems)
-        if invocation.isJSON {
-            try invocation.print(json(results, isSound: problems.isEmpty))
-        } else {
-            var table = Table([.left("CHECK"), .left("RESULT"), .left("FOUND")])
-            for result in results {
-                table.add([
-                    result.name,
-                    result.problems.isEmpty ? (result.wasTried ? "ok" : "not tried") : "FAILED",
-                    result.found ?? "",
-                ])
-            }
-            try invocation.print(table.text)
-        }
-        for problem in problems { invocation.world.say(problem.description) }
+        try invocation.print(
+            json: ["ok": problems.isEmpty, "checks": results.json(columns)], results.table(columns))
+        for problem in problems { invocation.dependencies.say(problem.description) }
         for unknown in configuration.unknownVariables { invocation.note(unknown.description) }
         if problems.isEmpty { return .done }
         return results.contains(where: \.isAway) ? .unavailable : .failed
     }
 
-    private static func json(
-        _ results: [ConfigurationCheck.Result], isSound: Bool
-    ) -> JSONValue {
-        let checks = results.map { result in
-            JSONValue.object([
-                "check": .string(result.name),
-                "ok": result.wasTried ? .bool(result.problems.isEmpty) : .null,
-                "found": .text(result.found),
-                "problems": .array(
-                    result.problems.map { problem in
-                        .object([
-                            "subject": .string(problem.subject), "source": .text(problem.source),
-                            "wrong": .string(problem.wrong), "remedy": .string(problem.remedy),
-                        ])
-                    }),
+    private static let columns: [Column<ConfigurationCheck.Result>] = [
+        .text("CHECK", "check") { $0.name },
+        .shown(.left("RESULT")) { result in
+            result.problems.isEmpty ? (result.wasTried ? "ok" : "not tried") : "FAILED"
+        },
+        .key("ok") { $0.wasTried ? $0.problems.isEmpty : nil },
+        .text("FOUND", "found") { $0.found },
+        .key("problems") {
+            $0.problems.json([
+                .key("subject") { $0.subject }, .key("source") { $0.source },
+                .key("wrong") { $0.wrong }, .key("remedy") { $0.remedy },
             ])
-        }
-        return .object(["ok": .bool(isSound), "checks": .array(checks)])
-    }
+        },
+    ]
 }

@@ -24,7 +24,7 @@ struct ConfigurationCheck: Sendable {
     private static let skewSecondsMax: Int64 = 60
 
     let configuration: Configuration
-    let world: World
+    let dependencies: Dependencies
 
     func run() async -> [Result] {
         var results = [settings(), key(), roots()]
@@ -46,24 +46,28 @@ struct ConfigurationCheck: Sendable {
 
     private func key() -> Result {
         guard let path = configuration.keyFile else { return skipped("key") }
-        return tried("key", "P-256 key in \(path)", .keyFile) { _ = try KeyFile.load(path) }
+        do throws(SecretFile.Fault) {
+            _ = try SecretFile.readKey(path)
+            return Result(name: "key", found: "P-256 key in \(path)", problems: [])
+        } catch {
+            return failed("key", .keyFile, error.wrong, error.remedy)
+        }
     }
 
     private func roots() -> Result {
         guard let path = configuration.rootCertificates else { return skipped("roots") }
-        do throws(JOSEError) {
-            let roots = try TrustedRoots(certificatesIn: path)
-            return Result(name: "roots", found: "\(roots.count) in \(path)", problems: [])
-        } catch {
-            return failed(
-                "roots", .rootCertificates, error.detail,
-                "name a file or folder with Apple's root CA certificates, DER or PEM")
+        let remedy = "name a file or folder with Apple's root CA certificates, DER or PEM"
+        return tried("roots", .rootCertificates, remedy: remedy) {
+            "\(try TrustedRoots(certificatesIn: path).count) in \(path)"
         }
     }
 
     private func extraCA() -> Result {
         let path = configuration.apiCAFile ?? ""
-        return tried("extra CA", path, .apiCAFile) { _ = try TrustedRoots(certificatesIn: path) }
+        return tried("extra CA", .apiCAFile) {
+            _ = try TrustedRoots(certificatesIn: path)
+            return path
+        }
     }
 
     private func secret(_ name: String, _ variable: Variable, _ path: String?) -> Result? {
@@ -81,16 +85,26 @@ struct ConfigurationCheck: Sendable {
             let connection = try await PostgresConnection.connect(
                 configuration.databaseConninfo, applicationName: "repricer config check")
             let version = try await schemaVersion(connection)
-            await connection.close()
             let problem = SchemaCheck.problem(version: version)
+            let bound =
+                problem == nil
+                ? try await connection.read { try AppBindingQueries.read(on: $0) } : nil
+            await connection.close()
             return [
                 Result(name: "database", found: "connected", problems: []),
                 Result(
                     name: "schema", found: "version \(version)",
                     problems: problem.map { [$0] } ?? []),
+                Result(
+                    name: "app of the database",
+                    found: bound.map { "\($0.bundleID) in \($0.environment)" }
+                        ?? "none yet; the first serve binds it",
+                    problems: AppCheck.problem(configuration, bound).map { [$0] } ?? []),
             ]
         } catch {
-            let failure = CommandFailure(database: error)
+            let failure =
+                (error as? PostgresError).map(CommandFailure.init(database:))
+                ?? CommandFailure(.failed, "\(error)")
             return [
                 Result(
                     name: "database", found: nil,
@@ -107,17 +121,11 @@ struct ConfigurationCheck: Sendable {
     private func appStore() async -> Result {
         guard let baseURL = configuration.apiBaseURL else { return skipped("app store") }
         do {
-            let clock = try await configuration.makeClock(world: world)
-            var limits = HTTPClientLimits()
-            limits.connectionsMax = 1
-            limits.requestDeadline = .seconds(10)
-            let client = try HTTPClient(
-                baseURL: baseURL, extraCAFile: configuration.apiCAFile, limits: limits)
-            defer { client.close() }
-            let answer = try await client.send(HTTPRequest(method: "GET", target: "/"))
+            let clock = try await configuration.makeClock(dependencies: dependencies)
+            let answer = try await HTTPClient.get("/", baseURL, caFile: configuration.apiCAFile)
             let time = RFC3339.format(clock.nowMilliseconds())
             let skew = answer.headers["Date"].flatMap(HTTPDate.parse).map {
-                (world.realClock.nowMilliseconds() - $0) / 1000
+                (dependencies.realClock.nowMilliseconds() - $0) / 1000
             }
             if let skew, abs(skew) > Self.skewSecondsMax {
                 return failed(
@@ -142,13 +150,14 @@ struct ConfigurationCheck: Sendable {
     }
 
     private func tried(
-        _ name: String, _ found: String, _ variable: Variable, _ body: () throws -> Void
+        _ name: String, _ variable: Variable, remedy given: String? = nil,
+        _ body: () throws -> String
     ) -> Result {
         do {
-            try body()
-            return Result(name: name, found: found, problems: [])
+            return Result(name: name, found: try body(), problems: [])
         } catch {
             let text = (error as? JOSEError)?.detail ?? "\(error)"
+            if let given { return failed(name, variable, text, given) }
             let parts = text.split(separator: ";", maxSplits: 1).map(String.init)
             let remedy = parts.dropFirst().first.map { $0.drop { $0 == " " }.description }
             return failed(name, variable, parts.first ?? text, remedy ?? "name another file")

@@ -5,28 +5,15 @@ extension Commands {
             "Secrets are never shown: files by their path, the database without its password."
     ) { invocation in
         let configuration = try invocation.configuration()
-        if invocation.isJSON {
-            try invocation.print(json(configuration.entries))
-        } else {
-            var table = Table([.left("VARIABLE"), .left("VALUE"), .left("SOURCE")])
-            for entry in configuration.entries {
-                table.add([entry.variable.rawValue, entry.shown ?? "-", entry.source])
-            }
-            try invocation.print(table.text)
-        }
+        let columns: [Column<Configuration.Entry>] = [
+            .text("VARIABLE", "variable") { $0.variable.rawValue },
+            .text("VALUE", "value", none: "-") { $0.shown },
+            .text("SOURCE", "source") { $0.source },
+        ]
+        try invocation.print(
+            json: ["settings": configuration.entries.json(columns)],
+            configuration.entries.table(columns))
         for unknown in configuration.unknownVariables { invocation.note(unknown.description) }
         return .done
-    }
-
-    private static func json(_ entries: [Configuration.Entry]) -> JSONValue {
-        .object([
-            "settings": .array(
-                entries.map { entry in
-                    .object([
-                        "variable": .string(entry.variable.rawValue), "value": .text(entry.shown),
-                        "source": .string(entry.source),
-                    ])
-                })
-        ])
     }
 }

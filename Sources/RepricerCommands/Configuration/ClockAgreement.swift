@@ -6,20 +6,20 @@ extension Configuration {
     /// The clock that the product lives by: the machine's, or the rehearsal's.
     ///
     /// A virtual clock without an origin takes the simulated App Store's, so that both see one time.
-    func makeClock(world: World) async throws -> any WallClock {
+    func makeClock(dependencies: Dependencies) async throws -> any WallClock {
         try check(.clock)
-        guard let clock else { return world.realClock }
-        if clock.origin != nil { return clock.clock(real: world.realClock) }
+        guard let clock else { return dependencies.realClock }
+        if clock.origin != nil { return clock.clock(real: dependencies.realClock) }
         let shared = try await SharedClock.ask(
             baseURL: required(apiBaseURL, .apiBaseURL), caFile: apiCAFile)
         guard shared.start == clock.start, shared.rate == clock.rate else {
-            let theirs = shared.clock(real: world.realClock).specification
+            let theirs = shared.clock(real: dependencies.realClock).specification
             throw CommandFailure(
                 .failed,
                 "the App Store at \(apiBaseURL ?? "") runs on the clock \(theirs); give --clock that"
             )
         }
-        return shared.clock(real: world.realClock)
+        return shared.clock(real: dependencies.realClock)
     }
 }
 
@@ -28,13 +28,7 @@ enum SharedClock {
     static func ask(baseURL: String, caFile: String?) async throws -> VirtualClock.Parsed {
         let answer: [UInt8]
         do throws(HTTPClientError) {
-            var limits = HTTPClientLimits()
-            limits.connectionsMax = 1
-            limits.requestDeadline = .seconds(10)
-            let client = try HTTPClient(baseURL: baseURL, extraCAFile: caFile, limits: limits)
-            defer { client.close() }
-            let response = try await client.send(
-                HTTPRequest(method: "GET", target: "/sandbox/clock"))
+            let response = try await HTTPClient.get("/sandbox/clock", baseURL, caFile: caFile)
             guard response.status == 200 else {
                 throw HTTPClientError(.malformedResponse, "status \(response.status)")
             }
@@ -55,5 +49,19 @@ enum SharedClock {
                     + "write the origin into --clock")
         }
         return parsed
+    }
+}
+
+extension HTTPClient {
+    /// Asks once.
+    static func get(
+        _ target: String, _ baseURL: String, caFile: String?
+    ) async throws(HTTPClientError) -> HTTPResponse {
+        var limits = HTTPClientLimits()
+        limits.connectionsMax = 1
+        limits.requestDeadline = .seconds(10)
+        let client = try HTTPClient(baseURL: baseURL, extraCAFile: caFile, limits: limits)
+        defer { client.close() }
+        return try await client.send(HTTPRequest(method: "GET", target: target))
     }
 }

@@ -14,22 +14,18 @@ struct ConfigurationReader {
 
     mutating func read() {
         readDatabase()
-        result.bundleID = text(.bundleID, isRequired: true) { value in
-            let isPlain = value.utf8.allSatisfy { isLetterOrDigit($0) || $0 == 0x2D || $0 == 0x2E }
-            return isPlain && value.count <= 155
-                ? nil : ("is no bundle identifier", Variable.bundleID.remedyWhenMissing)
+        result.bundleID = value(.bundleID, isRequired: true, "is no bundle identifier") { text in
+            isPlain(text, besides: "-.") && text.count <= 155 ? text : nil
         }
-        result.environment = text(.environment, isRequired: true) { value in
-            StoreEnvironment(rawValue: value) == nil
-                ? ("is neither Sandbox nor Production", Variable.environment.remedyWhenMissing)
-                : nil
-        }.flatMap(StoreEnvironment.init(rawValue:))
-        result.appAppleID = text(.appAppleID, isRequired: result.environment == .production) {
-            Int64($0).map { $0 > 0 } == true
-                ? nil : ("is no positive whole number", Variable.appAppleID.remedyWhenMissing)
-        }.flatMap { Int64($0) }
-        result.issuerID = text(.issuerID, isRequired: true, check: word)
-        result.keyID = text(.keyID, isRequired: true, check: word)
+        result.environment = value(
+            .environment, isRequired: true, "is neither Sandbox nor Production",
+            StoreEnvironment.init)
+        result.appAppleID = value(
+            .appAppleID, isRequired: result.environment == .production,
+            "is no positive whole number"
+        ) { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
+        result.issuerID = word(.issuerID)
+        result.keyID = word(.keyID)
         result.keyFile = text(.keyFile, isRequired: true)
         readAPI()
         result.rootCertificates = text(.rootCertificates, isRequired: true)
@@ -47,26 +43,31 @@ struct ConfigurationReader {
         findUnknownVariables()
     }
 
-    /// A check's verdict: nil, or what is wrong and the remedy.
     private typealias Fault = (wrong: String, remedy: String)
 
     private mutating func text(
-        _ variable: Variable, isRequired: Bool = false, default fallback: String? = nil,
-        check: (String) -> Fault? = { _ in nil }
+        _ variable: Variable, isRequired: Bool = false, default fallback: String? = nil
     ) -> String? {
+        value(variable, isRequired: isRequired, default: fallback, "") { $0 }
+    }
+
+    /// What `read` makes of the text; nil is wrong. The remedy is that of a missing one where none is given.
+    private mutating func value<Value>(
+        _ variable: Variable, isRequired: Bool = false, default fallback: String? = nil,
+        _ wrong: String, remedy: String? = nil, _ read: (String) -> Value?
+    ) -> Value? {
         guard let (value, source) = settings.value(variable.rawValue), !value.isEmpty else {
             note(variable, fallback, fallback == nil ? "unset" : "default")
             if isRequired {
                 complain(variable, nil, ("is not set", variable.remedyWhenMissing))
             }
-            return fallback
+            return fallback.flatMap(read)
         }
         note(variable, value, source)
-        if let fault = check(value) {
-            complain(variable, source, ("\(quoted(value)) \(fault.wrong)", fault.remedy))
-            return nil
-        }
-        return value
+        if let result = read(value) { return result }
+        complain(
+            variable, source, ("\(quoted(value)) \(wrong)", remedy ?? variable.remedyWhenMissing))
+        return nil
     }
 
     private mutating func note(_ variable: Variable, _ shown: String?, _ source: String) {
@@ -79,10 +80,11 @@ struct ConfigurationReader {
                 variable.rawValue, source: source, fault.wrong, remedy: fault.remedy))
     }
 
-    private func word(_ value: String) -> Fault? {
-        let isPlain = value.utf8.allSatisfy { isLetterOrDigit($0) || $0 == 0x2D || $0 == 0x5F }
-        return isPlain && value.count <= 255
-            ? nil : ("holds characters that no id has", "copy it from App Store Connect again")
+    private mutating func word(_ variable: Variable) -> String? {
+        value(
+            variable, isRequired: true, "holds characters that no id has",
+            remedy: "copy it from App Store Connect again"
+        ) { text in isPlain(text, besides: "-_") && text.count <= 255 ? text : nil }
     }
 
     private mutating func readDatabase() {
@@ -103,48 +105,41 @@ struct ConfigurationReader {
             case .sandbox: "https://api.storekit-sandbox.apple.com"
             case nil: String?.none
             }
-        let remedy = "write https://HOST or https://HOST:PORT, or leave it out for Apple's own"
-        result.apiBaseURL = text(.apiBaseURL, default: fallback) { value in
-            guard let url = BaseURL(value) else { return ("is no base URL", remedy) }
-            return url.isTLS || url.isLoopback
-                ? nil : ("is not https and not on this machine", remedy)
-        }.map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
+        let given = settings.value(Variable.apiBaseURL.rawValue).flatMap { BaseURL($0.text) }
+        let wrong = given == nil ? "is no base URL" : "is not https and not on this machine"
+        result.apiBaseURL = value(
+            .apiBaseURL, default: fallback, wrong,
+            remedy: "write https://HOST or https://HOST:PORT, or leave it out for Apple's own"
+        ) { text in
+            guard let url = BaseURL(text), url.isTLS || url.isLoopback else { return nil }
+            return text.hasSuffix("/") ? String(text.dropLast()) : text
+        }
         result.apiCAFile = text(.apiCAFile)
     }
 
     private mutating func readWebhook() {
-        result.webhookURL = text(.webhookURL) { value in
-            WebhookURL(value) == nil
-                ? (
-                    "is no https URL, nor http on this machine",
-                    "write https://HOST/PATH, or leave it out"
-                ) : nil
-        }
+        result.webhookURL = value(
+            .webhookURL, "is no https URL, nor http on this machine",
+            remedy: "write https://HOST/PATH, or leave it out"
+        ) { text in WebhookURL(text) == nil ? nil : text }
         result.webhookSecretFile = text(
             .webhookSecretFile, isRequired: result.webhookURL != nil)
         result.webhookCAFile = text(.webhookCAFile)
     }
 
     private mutating func readListen() {
-        let remedy = "write HOST:PORT, as 127.0.0.1:8080 or [::1]:8080"
-        let value = text(.listen, default: "127.0.0.1:8080") { value in
-            BaseURL.address(value) == nil ? ("is no address", remedy) : nil
-        }
-        result.listen = value.flatMap(BaseURL.address)
+        result.listen = value(
+            .listen, default: "127.0.0.1:8080", "is no address",
+            remedy: "write HOST:PORT, as 127.0.0.1:8080 or [::1]:8080", BaseURL.address)
     }
 
     private mutating func rate(_ variable: Variable, production: Int) -> Configuration.CallRate? {
         let perThousand = result.environment == .sandbox ? production * 100 : production * 1000
-        let value = text(variable, default: Self.shown(perThousand)) { value in
-            Self.perThousand(value) == nil
-                ? (
-                    "is no number of calls a second from 0.001 to 1000",
-                    "write one, as \(production) or 0.5"
-                ) : nil
-        }
-        return value.flatMap(Self.perThousand).map {
-            Configuration.CallRate(perThousandSeconds: $0)
-        }
+        return value(
+            variable, default: Self.shown(perThousand),
+            "is no number of calls a second from 0.001 to 1000",
+            remedy: "write one, as \(production) or 0.5"
+        ) { text in Self.perThousand(text).map(Configuration.CallRate.init) }
     }
 
     /// A rate as text, in calls a second.
@@ -160,18 +155,17 @@ struct ConfigurationReader {
     }
 
     private mutating func readSchedule() {
-        let remedy = "write a whole number and s, m, h or d, as 15m"
-        let every = text(.reconcileEvery, default: "15m") { value in
-            value == "off" || Span.duration(value) != nil
-                ? nil : ("is no span of time", remedy + ", or off")
-        }
-        result.reconcileEvery = every.flatMap(Span.duration)
+        let (wrong, remedy) = (
+            "is no span of time", "write a whole number and s, m, h or d, as 15m"
+        )
+        let every: Duration?? = value(
+            .reconcileEvery, default: "15m", wrong, remedy: remedy + ", or off"
+        ) { text in text == "off" ? .some(nil) : Span.duration(text).map(Optional.some) }
+        result.reconcileEvery = every ?? nil
         // Apple's test environment shortens a month to minutes.
         let fallback = result.environment == .sandbox ? "10m" : "1d"
-        let after = text(.silentAfter, default: fallback) { value in
-            Span.duration(value) == nil ? ("is no span of time", remedy) : nil
-        }
-        result.silentAfter = after.flatMap(Span.duration)
+        result.silentAfter = value(
+            .silentAfter, default: fallback, wrong, remedy: remedy, Span.duration)
     }
 
     private mutating func readClock() {
@@ -220,6 +214,9 @@ struct ConfigurationReader {
     }
 }
 
-private func isLetterOrDigit(_ byte: UInt8) -> Bool {
-    (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+private func isPlain(_ text: String, besides others: String) -> Bool {
+    text.utf8.allSatisfy { byte in
+        (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte)
+            || (0x61...0x7A).contains(byte) || others.utf8.contains(byte)
+    }
 }

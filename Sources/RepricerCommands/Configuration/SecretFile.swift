@@ -1,4 +1,5 @@
 import Glibc
+import JOSE
 
 /// Files that hold a secret: read only when nobody else can.
 enum SecretFile {
@@ -11,11 +12,14 @@ enum SecretFile {
 
     /// The file's text; refused when readable by others, empty, or not a file.
     static func read(_ path: String) throws(Fault) -> String {
-        guard let file = fopen(path, "re") else {
+        // A pipe without a writer would keep us waiting for ever.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0, let file = fdopen(descriptor, "r") else {
             let why = String(cString: strerror(errno))
             throw Fault(wrong: "\(path) cannot be opened: \(why)", remedy: "check path and rights")
         }
         defer { fclose(file) }
+        // Judged on the open file, so that nobody swaps it between the check and the reading.
         var status = stat()
         guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")
@@ -36,6 +40,20 @@ enum SecretFile {
             throw Fault(wrong: "\(path) is larger than 64 KiB", remedy: "name the right file")
         }
         return String(decoding: bytes.prefix(count), as: UTF8.self)
+    }
+
+    /// The App Store key (`AuthKey_….p8`).
+    static func readKey(_ path: String) throws(Fault) -> ES256PrivateKey {
+        let text = try read(path)
+        do throws(JOSEError) {
+            return try ES256PrivateKey(pem: text)
+        } catch {
+            throw error.code == .curve
+                ? Fault(wrong: "\(path) is not a P-256 key", remedy: "use the In-App Purchase key")
+                : Fault(
+                    wrong: "\(path) is not an unencrypted PEM private key",
+                    remedy: "download the .p8 key again")
+        }
     }
 
     /// The first line, for tokens: editors end files with a line feed that is no part of the secret.

@@ -21,18 +21,37 @@ extension Invocation {
         }
     }
 
+    /// The database, and the instant of the command by the product's clock, UTC milliseconds.
+    func withDatabase<Result: Sendable>(
+        _ body: @Sendable (PostgresPool, Int64) async throws -> Result
+    ) async throws -> Result {
+        let configuration = try configuration()
+        let now = try await now(configuration).milliseconds
+        return try await withPool(configuration) { try await body($0, now) }
+    }
+
     /// A pool for a command that reads and writes; refused on a database of another schema version.
     func withPool<Result: Sendable>(
         _ configuration: Configuration, size: Int = 2,
         _ body: @Sendable (PostgresPool) async throws -> Result
     ) async throws -> Result {
-        let pool = PostgresPool(
-            conninfo: configuration.databaseConninfo, applicationName: "repricer", size: size)
-        do {
-            let version = try await pool.withConnection { try await schemaVersion($0) }
-            if let problem = SchemaCheck.problem(version: version) {
-                throw CommandFailure(.failed, problem.description)
+        try await withUncheckedPool(configuration, name: "repricer", size: size) { pool in
+            try await pool.withConnection { connection in
+                try SchemaCheck.check(try await schemaVersion(connection))
+                try await AppCheck.check(configuration, on: connection)
             }
+            return try await body(pool)
+        }
+    }
+
+    /// The same for who may not even ask for the schema version.
+    func withUncheckedPool<Result: Sendable>(
+        _ configuration: Configuration, name: String, size: Int,
+        _ body: (PostgresPool) async throws -> Result
+    ) async throws -> Result {
+        let pool = PostgresPool(
+            conninfo: configuration.databaseConninfo, applicationName: name, size: size)
+        do {
             let result = try await body(pool)
             await pool.close()
             return result
@@ -52,6 +71,11 @@ extension PostgresPool {
 
 /// Whether program and database fit together.
 enum SchemaCheck {
+    static func check(_ version: Int) throws {
+        guard let problem = problem(version: version) else { return }
+        throw CommandFailure(.failed, problem.description)
+    }
+
     static func problem(version: Int) -> ConfigurationProblem? {
         if version == expectedSchemaVersion { return nil }
         let wrong =

@@ -41,22 +41,21 @@ extension Commands {
     ) throws {
         let decoded =
             invocation.arguments[payload] ? proof.signedPayload.flatMap(DecodedPayload.init) : nil
-        if invocation.isJSON {
-            try invocation.print(json(stored, proof, decoded))
-            return
+        guard !invocation.isJSON else {
+            return try invocation.print(json: json(stored, proof, decoded), "")
         }
         if let decoded {
             try invocation.print(decoded.text(isIndented: true) + "\n")
         } else if let signedPayload = proof.signedPayload {
             // Nothing is added to what was signed, but on a terminal.
-            let end = invocation.world.isOutputTerminal ? "\n" : ""
+            let end = invocation.dependencies.isOutputTerminal ? "\n" : ""
             try invocation.print(signedPayload + end)
         }
-        let receivedAt = RFC3339.format(stored.receivedAt)
+        let receivedAt = stored.receivedAt.instantText
         if let why = proof.why {
-            invocation.world.say("not verified: \(why); received \(receivedAt)")
+            invocation.dependencies.say("not verified: \(why); received \(receivedAt)")
         } else {
-            let signedAt = stored.signedAt.map { ", signed \(RFC3339.format($0))" } ?? ""
+            let signedAt = stored.signedAt.map { ", signed \($0.instantText)" } ?? ""
             invocation.note("verified: \(harmless(stored.name))\(signedAt), received \(receivedAt)")
         }
     }
@@ -64,23 +63,15 @@ extension Commands {
     private static func json(
         _ stored: EvidenceQueries.Stored, _ proof: EvidenceProof, _ decoded: DecodedPayload?
     ) -> JSONValue {
-        var members: [JSONValue.Member] = [
-            .init(name: "notification_uuid", value: .string(stored.notificationUUID)),
-            .init(name: "type", value: .text(stored.type)),
-            .init(name: "subtype", value: .text(stored.subtype)),
-            .init(
-                name: "original_transaction_id", value: .text(stored.originalTransactionID)),
-            .init(name: "signed_at", value: .text(stored.signedAt.map { RFC3339.format($0) })),
-            .init(name: "received_at", value: .string(RFC3339.format(stored.receivedAt))),
-            .init(name: "verified", value: .bool(proof.why == nil)),
-            .init(name: "why", value: .text(proof.why)),
-            .init(name: "signed_payload", value: .text(proof.signedPayload)),
+        let facts: JSONValue = [
+            "notification_uuid": stored.notificationUUID, "type": stored.type,
+            "subtype": stored.subtype, "original_transaction_id": stored.originalTransactionID,
+            "signed_at": stored.signedAt?.instantText,
+            "received_at": stored.receivedAt.instantText, "verified": proof.why == nil,
+            "why": proof.why, "signed_payload": proof.signedPayload,
         ]
-        if let decoded, decoded.isJSON {
-            let text = decoded.text(isIndented: false)
-            members.append(.init(name: "payload", value: .finished(text)))
-        }
-        return .object(members)
+        guard let decoded, decoded.isJSON else { return facts }
+        return facts + ["payload": JSONValue.finished(decoded.text(isIndented: false))]
     }
 }
 

@@ -21,22 +21,20 @@ extension Commands {
         let text = try invocation.arguments.required(keep)
         let months = try RetentionTime.months(text)
         let configuration = try invocation.configuration()
-        let clock = try await configuration.makeClock(world: invocation.world)
+        let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         let now = Instant(milliseconds: clock.nowMilliseconds())
-        let run = RetentionRun(
-            horizon: now.advanced(byMonths: -months).milliseconds,
-            isDry: invocation.arguments[dryRun])
-        let result = try await invocation.withPool(configuration) { try await run.run($0) }
-        if invocation.isJSON {
-            try invocation.print(result.json(keep: text))
-        } else {
-            try invocation.print(result.text)
-            if result.outcomes.isEmpty {
-                invocation.note("nothing ended before \(RFC3339.format(run.horizon))")
-            }
+        let horizon = now.advanced(byMonths: -months).milliseconds
+        let result = try await invocation.withPool(configuration) { pool in
+            var run = RetentionRun(horizon: horizon, isDry: invocation.arguments[dryRun])
+            try await run.run(pool)
+            return run
+        }
+        try invocation.print(json: result.json(keep: text), result.outcomes.table(columns))
+        if result.outcomes.isEmpty && !invocation.isJSON {
+            invocation.note("nothing ended before \(horizon.instantText)")
         }
         for kept in result.outcomes where kept.what == .kept {
-            invocation.world.say(
+            invocation.dependencies.say(
                 "\(kept.candidate.partition) stays: \(kept.candidate.waiting) notifications are not folded; "
                     + "see report notification_health")
         }
@@ -72,31 +70,40 @@ enum RetentionTime {
 
 /// One run of retention: what to do, and what was done.
 private struct RetentionRun {
+    enum What: String {
+        case dropped
+        case wouldDrop = "would_drop"
+        case kept
+    }
+
+    struct Outcome {
+        let candidate: EvidenceRetention.Candidate
+        let what: What
+    }
+
     /// Waits for the tables' lock, half a second each.
     private static let attemptsMax = 4
 
     /// UTC milliseconds: partitions that end here or before go.
     let horizon: Int64
     let isDry: Bool
+    var strays: [EvidenceRetention.Stray] = []
+    var outcomes: [Outcome] = []
+    var forgotten = 0
 
-    func run(_ pool: PostgresPool) async throws -> RetentionResult {
-        let moved = try await settleStrays(pool)
+    mutating func run(_ pool: PostgresPool) async throws {
         let horizon = horizon
+        strays = try await settleStrays(pool)
         let candidates = try await pool.withTransaction { connection in
             try EvidenceRetention.candidates(before: horizon, on: connection)
         }
-        var outcomes: [RetentionResult.Outcome] = []
         for candidate in candidates {
             outcomes.append(.init(candidate: candidate, what: try await drop(candidate, pool)))
         }
-        var forgotten = 0
-        if !isDry {
-            forgotten = try await pool.withTransaction { connection in
-                try EvidenceRetention.forgetIDs(before: horizon, on: connection)
-            }
+        guard !isDry else { return }
+        forgotten = try await pool.withTransaction { connection in
+            try EvidenceRetention.forgetIDs(before: horizon, on: connection)
         }
-        return RetentionResult(
-            isDry: isDry, horizon: horizon, strays: moved, outcomes: outcomes, forgotten: forgotten)
     }
 
     /// Gives every month of the default partition one of its own, so that it can be dropped whole.
@@ -116,7 +123,7 @@ private struct RetentionRun {
 
     private func drop(
         _ candidate: EvidenceRetention.Candidate, _ pool: PostgresPool
-    ) async throws -> RetentionResult.What {
+    ) async throws -> What {
         if candidate.waiting > 0 { return .kept }
         if isDry { return .wouldDrop }
         let isDropped = try await patiently {
@@ -136,64 +143,24 @@ private struct RetentionRun {
         }
         return try await body()
     }
-}
-
-private struct RetentionResult {
-    enum What: String {
-        case dropped
-        case wouldDrop = "would_drop"
-        case kept
-    }
-
-    struct Outcome {
-        let candidate: EvidenceRetention.Candidate
-        let what: What
-    }
-
-    let isDry: Bool
-    let horizon: Int64
-    let strays: [EvidenceRetention.Stray]
-    let outcomes: [Outcome]
-    let forgotten: Int
-
-    var text: String {
-        guard !outcomes.isEmpty else { return "" }
-        var table = Table([
-            .left("PARTITION"), .left("UNTIL"), .right("NOTIFICATIONS"), .right("NOT UNDERSTOOD"),
-            .right("WAITING"), .right("BYTES"), .left("OUTCOME"),
-        ])
-        for outcome in outcomes {
-            let candidate = outcome.candidate
-            table.add([
-                candidate.partition, RFC3339.format(candidate.months.upperBound),
-                "\(candidate.notifications)",
-                "\(candidate.notUnderstood)", "\(candidate.waiting)", "\(candidate.bytes)",
-                outcome.what.rawValue.replacing("_", with: " "),
-            ])
-        }
-        return table.text
-    }
 
     func json(keep: String) -> JSONValue {
-        .object([
-            "keep": .string(keep), "dry_run": .bool(isDry),
-            "horizon": .string(RFC3339.format(horizon)),
-            "partitions": .array(outcomes.map(json)),
-            "in_default_partition": .integer(strays.reduce(0) { $0 + Int64($1.notifications) }),
-            "ids_forgotten": .integer(Int64(forgotten)),
-        ])
-    }
-
-    private func json(_ outcome: Outcome) -> JSONValue {
-        let candidate = outcome.candidate
-        return .object([
-            "partition": .string(candidate.partition),
-            "starts_at": .string(RFC3339.format(candidate.months.lowerBound)),
-            "ends_at": .string(RFC3339.format(candidate.months.upperBound)),
-            "notifications": .integer(Int64(candidate.notifications)),
-            "not_understood": .integer(Int64(candidate.notUnderstood)),
-            "waiting": .integer(Int64(candidate.waiting)),
-            "bytes": .integer(candidate.bytes), "outcome": .string(outcome.what.rawValue),
-        ])
+        [
+            "keep": keep, "dry_run": isDry, "horizon": horizon.instantText,
+            "partitions": outcomes.json(columns),
+            "in_default_partition": strays.reduce(0) { $0 + $1.notifications },
+            "ids_forgotten": forgotten,
+        ]
     }
 }
+
+private let columns: [Column<RetentionRun.Outcome>] = [
+    .text("PARTITION", "partition") { $0.candidate.partition },
+    .key("starts_at") { $0.candidate.months.lowerBound.instantText },
+    .instant("UNTIL", "ends_at") { $0.candidate.months.upperBound },
+    .number("NOTIFICATIONS", "notifications") { $0.candidate.notifications },
+    .number("NOT UNDERSTOOD", "not_understood") { $0.candidate.notUnderstood },
+    .number("WAITING", "waiting") { $0.candidate.waiting },
+    .number("BYTES", "bytes") { $0.candidate.bytes }, .key("outcome") { $0.what.rawValue },
+    .shown(.left("OUTCOME")) { $0.what.rawValue.replacing("_", with: " ") },
+]

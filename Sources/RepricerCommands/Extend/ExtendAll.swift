@@ -23,54 +23,43 @@ extension Commands {
         let only = try ExtensionArguments.storefronts(arguments[storefronts])
         let terms = try ExtensionArguments.terms(arguments)
         let note = try ExtensionArguments.note(arguments)
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
-        let requestID = try ExtensionArguments.requestID(
-            arguments, now: SystemClock().nowMilliseconds())
-        return try await invocation.withPool(configuration) { pool in
+        let requestID = try ExtensionArguments.requestID(arguments)
+        return try await invocation.withDatabase { pool, now in
             let forecast = try await ExtensionForecast.count(
-                productID: productID, storefronts: only, now: now, pool: pool)
+                productID: productID, storefronts: only, now: Instant(milliseconds: now),
+                pool: pool)
             guard forecast.total > 0 else {
                 throw CommandFailure(
                     .inputRejected,
                     "unknown_product: no subscription of \(quoted(productID)) "
                         + (only == nil ? "is known" : "is known in these storefronts"))
             }
-            let ineligible = JSONValue.counts(
-                Dictionary(
-                    uniqueKeysWithValues: forecast.ineligible.map { ($0.key.rawValue, $0.value) }))
-            let new = ExtensionQueries.NewMass(
-                extensionID: requestID, productID: productID, storefronts: only, terms: terms,
-                note: note, eligible: forecast.eligible, ineligible: ineligible.text)
+            let ineligible = Dictionary(
+                uniqueKeysWithValues: forecast.ineligible.map { ($0.key.rawValue, $0.value) })
             let isNew = try await pool.withTransaction { connection in
-                try ExtensionQueries.request(new, at: now.milliseconds, on: connection)
+                try ExtensionQueries.requestMass(
+                    requestID, productID: productID, storefronts: only, terms, note: note,
+                    eligible: forecast.eligible, ineligible: ineligible.json.text, at: now,
+                    on: connection)
             }
-            if invocation.isJSON {
-                try invocation.print(
-                    .object([
-                        "extension_id": .string(requestID), "product_id": .string(productID),
-                        "days": .integer(Int64(terms.days)), "is_new": .bool(isNew),
-                        "eligible": .integer(forecast.eligible), "ineligible": ineligible,
-                    ]))
-            } else {
-                try invocation.print(text(new, forecast, isNew: isNew))
-            }
+            let asked =
+                "\(requestID): \(forecast.eligible) of \(forecast.total) subscriptions of "
+                + "\(productID) by \(terms.days) days\n" + notEligible(ineligible)
+                + "waits for another user: repricer approve \(requestID)\n"
+            try invocation.print(
+                json: [
+                    "extension_id": requestID, "product_id": productID, "days": terms.days,
+                    "is_new": isNew, "eligible": forecast.eligible, "ineligible": ineligible,
+                ], isNew ? asked : askedBefore(requestID))
             return .done
         }
     }
 
-    private static func text(
-        _ new: ExtensionQueries.NewMass, _ forecast: ExtensionForecast, isNew: Bool
-    ) -> String {
-        guard isNew else { return "\(new.extensionID) was asked for before; nothing new\n" }
-        var text =
-            "\(new.extensionID): \(forecast.eligible) of \(forecast.total) subscriptions of "
-            + "\(new.productID) by \(new.terms.days) days\n"
-        for (obstacle, count) in forecast.ineligible.sorted(by: {
-            $0.key.rawValue < $1.key.rawValue
-        }) {
-            text += "  not eligible: \(count) \(obstacle.rawValue)\n"
-        }
-        return text + "waits for another user: repricer approve \(new.extensionID)\n"
+    static func askedBefore(_ requestID: String) -> String {
+        "\(requestID) was asked for before; nothing new\n"
+    }
+
+    static func notEligible(_ counts: [String: Int64]) -> String {
+        counts.sorted { $0.key < $1.key }.map { "  not eligible: \($1) \($0)\n" }.joined()
     }
 }

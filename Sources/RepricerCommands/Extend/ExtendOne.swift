@@ -19,11 +19,8 @@ extension Commands {
         let id = try arguments.required(subscription)
         let terms = try ExtensionArguments.terms(arguments)
         let note = try ExtensionArguments.note(arguments)
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
-        let requestID = try ExtensionArguments.requestID(
-            arguments, now: SystemClock().nowMilliseconds())
-        return try await invocation.withPool(configuration) { pool in
+        let requestID = try ExtensionArguments.requestID(arguments)
+        return try await invocation.withDatabase { pool, now in
             let isRepeat =
                 arguments[Commands.requestID] == nil
                 ? false
@@ -31,28 +28,24 @@ extension Commands {
                     try !ExtensionQueries.lines(of: requestID, on: connection).isEmpty
                 }
             if !isRepeat,
-                let obstacle = try await ExtensionForecast.obstacle(of: id, now: now, pool: pool)
+                let obstacle = try await ExtensionForecast.obstacle(
+                    of: id, now: Instant(milliseconds: now), pool: pool)
             {
                 throw CommandFailure(
                     .inputRejected, "\(obstacle.rawValue): \(quoted(id)): \(obstacle.meaning)")
             }
             let isNew = try await pool.withTransaction { connection in
                 try ExtensionQueries.request(
-                    id, extensionID: requestID, terms, note: note, at: now.milliseconds,
-                    on: connection)
+                    id, extensionID: requestID, terms, note: note, at: now, on: connection)
             }
-            if invocation.isJSON {
-                try invocation.print(
-                    .object([
-                        "extension_id": .string(requestID), "original_transaction_id": .string(id),
-                        "days": .integer(Int64(terms.days)), "is_new": .bool(isNew),
-                    ]))
-            } else if isNew {
-                try invocation.print(
-                    "queued \(requestID): \(harmless(id)) by \(terms.days) days\n")
-            } else {
-                try invocation.print("\(requestID) was asked for before; nothing new\n")
-            }
+            try invocation.print(
+                json: [
+                    "extension_id": requestID, "original_transaction_id": id, "days": terms.days,
+                    "is_new": isNew,
+                ],
+                isNew
+                    ? "queued \(requestID): \(harmless(id)) by \(terms.days) days\n"
+                    : askedBefore(requestID))
             return .done
         }
     }

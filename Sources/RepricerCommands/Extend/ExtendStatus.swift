@@ -1,6 +1,5 @@
 import Extensions
 import Pricing
-import ServiceKit
 
 extension Commands {
     private static let optionalID = Positional(
@@ -14,8 +13,7 @@ extension Commands {
             """
     ) { invocation in
         let id = try invocation.arguments[optionalID].map { try ExtensionArguments.uuid($0) }
-        let configuration = try invocation.configuration()
-        let found = try await invocation.withPool(configuration) { pool in
+        let found = try await invocation.withPool(try invocation.configuration()) { pool in
             try await pool.withTransaction { try ExtensionQueries.lines(of: id, on: $0) }
         }
         let lines = Array(found.prefix(ExtensionQueries.linesMax))
@@ -24,14 +22,14 @@ extension Commands {
             throw CommandFailure(
                 .inputRejected, "no extension \(quoted(id)); `repricer extend status` lists them")
         }
-        if invocation.isJSON {
-            try invocation.print(
-                .object(["extensions": .array(lines.map(json)), "has_more": .bool(hasMore)]))
-        } else if let id, let line = lines.first {
-            try invocation.print(text(id, line))
-        } else {
-            try invocation.print(table(lines))
-        }
+        let text =
+            if let id, let line = lines.first {
+                text(id, line)
+            } else {
+                lines.isEmpty ? "no extensions\n" : lines.table(columns)
+            }
+        try invocation.print(
+            json: ["extensions": lines.json(columns), "has_more": hasMore], text)
         if hasMore {
             invocation.note(
                 "the newest \(lines.count) only; `repricer report renewal_extension` has all")
@@ -39,22 +37,27 @@ extension Commands {
         return .done
     }
 
-    private static func table(_ lines: [ExtensionQueries.Line]) -> String {
-        guard !lines.isEmpty else { return "no extensions\n" }
-        var table = Table([
-            .left("EXTENSION"), .left("KIND"), .left("OF"), .right("DAYS"), .left("STATE"),
-            .right("EXTENDED"), .right("FAILED"), .left("CHECK"), .left("REQUESTED"),
-        ])
-        for line in lines {
-            table.add([
-                harmless(line.extensionID), line.kind, subject(line),
-                line.days.map { "\($0)" } ?? "", line.state, line.extended.map { "\($0)" } ?? "",
-                line.failed.map { "\($0)" } ?? "", line.check,
-                line.requestedAt.map { RFC3339.format($0) } ?? "",
-            ])
-        }
-        return table.text
-    }
+    private static let columns: [Column<ExtensionQueries.Line>] = [
+        .shown(.left("EXTENSION")) { $0.extensionID }, .text("KIND", "kind") { $0.kind },
+        .key("extension_id") { $0.extensionID }, .key("product_id") { $0.productID },
+        .key("storefronts") { $0.storefronts },
+        .key("original_transaction_id") { $0.originalTransactionID },
+        .shown(.left("OF")) { subject($0) }, .number("DAYS", "days") { $0.days },
+        .key("reason_code") { $0.reason }, .text("STATE", "state") { $0.state },
+        .key("requested_by") { $0.requestedBy },
+        .key("requested_at") { $0.requestedAt?.instantText },
+        .key("approved_by") { $0.approvedBy }, .key("rejected_by") { $0.rejectedBy },
+        .key("called_at") { $0.calledAt?.instantText },
+        .key("completed_at") { $0.completedAt?.instantText },
+        .key("eligible_forecast") { $0.eligibleForecast },
+        .number("EXTENDED", "extended") { $0.extended }, .number("FAILED", "failed") { $0.failed },
+        .key("apple_extended") { $0.appleExtended }, .key("apple_failed") { $0.appleFailed },
+        .key("retried") { $0.retried }, .key("retried_extended") { $0.retriedExtended },
+        .key("renewal_before") { $0.renewalBefore?.instantText },
+        .key("renewal_at") { $0.renewalAt?.instantText }, .key("code") { $0.code },
+        .text("CHECK", "check") { $0.check }, .key("detail") { $0.detail },
+        .shown(.left("REQUESTED")) { $0.requestedAt?.instantText ?? "" },
+    ]
 
     private static func subject(_ line: ExtensionQueries.Line) -> String {
         harmless(line.originalTransactionID ?? line.productID ?? "")
@@ -103,29 +106,7 @@ extension Commands {
     }
 
     private static func moment(_ at: Int64?, by user: String? = nil) -> String {
-        let text = at.map { RFC3339.format($0) } ?? "-"
+        let text = at?.instantText ?? "-"
         return user.map { "\(text) by \(harmless($0))" } ?? text
-    }
-
-    private static func json(_ line: ExtensionQueries.Line) -> JSONValue {
-        func instant(_ at: Int64?) -> JSONValue { .text(at.map { RFC3339.format($0) }) }
-        return .object([
-            "kind": .string(line.kind), "extension_id": .string(line.extensionID),
-            "product_id": .text(line.productID),
-            "storefronts": line.storefronts.map { .array($0.map(JSONValue.string)) } ?? .null,
-            "original_transaction_id": .text(line.originalTransactionID),
-            "days": .number(line.days), "reason_code": .number(line.reason),
-            "state": .string(line.state), "requested_by": .text(line.requestedBy),
-            "requested_at": instant(line.requestedAt), "approved_by": .text(line.approvedBy),
-            "rejected_by": .text(line.rejectedBy),
-            "called_at": instant(line.calledAt), "completed_at": instant(line.completedAt),
-            "eligible_forecast": .number(line.eligibleForecast),
-            "extended": .number(line.extended), "failed": .number(line.failed),
-            "apple_extended": .number(line.appleExtended),
-            "apple_failed": .number(line.appleFailed), "retried": .number(line.retried),
-            "retried_extended": .number(line.retriedExtended),
-            "renewal_before": instant(line.renewalBefore), "renewal_at": instant(line.renewalAt),
-            "code": .text(line.code), "check": .string(line.check), "detail": .text(line.detail),
-        ])
     }
 }

@@ -36,15 +36,19 @@ enum ExtensionArguments {
     }
 
     static func note(_ arguments: ParsedArguments) throws -> String? {
-        let note = arguments[Commands.extensionNote]
-        guard (note?.count ?? 0) <= noteMax else {
-            throw CommandFailure(.inputRejected, "the note is longer than \(noteMax) characters")
+        try arguments[Commands.extensionNote].map { try short($0, "note") }
+    }
+
+    static func short(_ text: String, _ what: String) throws -> String {
+        guard text.count <= noteMax else {
+            throw CommandFailure(
+                .inputRejected, "the \(what) is longer than \(noteMax) characters")
         }
-        return note
+        return text
     }
 
     /// A new one where none was given.
-    static func requestID(_ arguments: ParsedArguments, now: Int64) throws -> String {
+    static func requestID(_ arguments: ParsedArguments) throws -> String {
         if let text = arguments[Commands.requestID] {
             guard isUUID(text) else {
                 throw CommandFailure(
@@ -54,8 +58,12 @@ enum ExtensionArguments {
             }
             return text.lowercased()
         }
+        return newID()
+    }
+
+    static func newID() -> String {
         var random = SystemRandomNumberGenerator()
-        return UUIDv7.make(nowMilliseconds: now, random: &random)
+        return UUIDv7.make(nowMilliseconds: SystemClock().nowMilliseconds(), random: &random)
     }
 
     /// Lower case.

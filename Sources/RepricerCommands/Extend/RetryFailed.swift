@@ -12,37 +12,24 @@ extension Commands {
             """
     ) { invocation in
         let mass = try ExtensionArguments.uuid(try invocation.arguments.required(extensionID))
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
-        return try await invocation.withPool(configuration) { pool in
+        return try await invocation.withDatabase { pool, now in
             let (failed, obstacles, asked) = try await pool.withTransaction { connection in
                 let failed = try ExtensionQueries.failed(mass, on: connection)
-                let judged = try ExtensionForecast.obstacles(of: failed, now: now, on: connection)
+                let judged = try ExtensionForecast.obstacles(
+                    of: failed, now: Instant(milliseconds: now), on: connection)
                 let eligible = failed.filter { judged[$0] == .some(nil) }
-                var random = SystemRandomNumberGenerator()
-                let realNow = SystemClock().nowMilliseconds()
-                let requestIDs = eligible.map { _ in
-                    UUIDv7.make(nowMilliseconds: realNow, random: &random)
-                }
                 let asked = try ExtensionQueries.retry(
-                    mass, eligible, requestIDs: requestIDs, at: now.milliseconds, on: connection)
+                    mass, eligible, requestIDs: eligible.map { _ in ExtensionArguments.newID() },
+                    at: now, on: connection)
                 let obstacles = failed.compactMap { judged[$0] ?? nil }
                 return (failed.count, obstacles, asked)
             }
             var left: [String: Int64] = [:]
             for obstacle in obstacles { left[obstacle.rawValue, default: 0] += 1 }
-            if invocation.isJSON {
-                try invocation.print(
-                    .object([
-                        "extension_id": .string(mass), "failed": .integer(Int64(failed)),
-                        "queued": .integer(asked), "ineligible": .counts(left),
-                    ]))
-            } else {
-                try invocation.print("\(failed) failed, \(asked) queued\n")
-                for (code, count) in left.sorted(by: { $0.key < $1.key }) {
-                    try invocation.print("  not eligible: \(count) \(code)\n")
-                }
-            }
+            try invocation.print(
+                json: [
+                    "extension_id": mass, "failed": failed, "queued": asked, "ineligible": left,
+                ], "\(failed) failed, \(asked) queued\n" + notEligible(left))
             return .done
         }
     }

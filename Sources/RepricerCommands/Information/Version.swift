@@ -3,12 +3,8 @@ extension Commands {
     static let productVersion = "0.1.0"
 
     static let version = Command("version", "print the program's version") { invocation in
-        if invocation.isJSON {
-            try invocation.print(
-                .object(["name": "repricer", "version": .string(productVersion)]))
-        } else {
-            try invocation.print("repricer \(productVersion)\n")
-        }
+        try invocation.print(
+            json: ["name": "repricer", "version": productVersion], "repricer \(productVersion)\n")
         return .done
     }
 }

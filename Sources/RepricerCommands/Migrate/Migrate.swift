@@ -10,13 +10,14 @@ extension Commands {
         "migrate", "bring the database to this program's schema", options: [migrationsFolder],
         discussion: """
             Applies each pending file of Migrations/ in a transaction of its own. Run it as the owner of the \
-            database; several at once do no harm. The service refuses to start on another schema version.
+            database; several at once do no harm. Where the \
+            settings name an app, the database is bound to it. The service refuses to start on another schema version.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
         let (migrator, folder) = try migrator(invocation, configuration)
         // The machine's clock: a schema has no part in a rehearsal's time.
-        let now = invocation.world.realClock.nowMilliseconds()
+        let now = invocation.dependencies.realClock.nowMilliseconds()
         let applied = try await invocation.withConnection(configuration) { connection in
             let applied = try await migrator.migrate(connection, at: now)
             if try await schemaVersion(connection) == expectedSchemaVersion {
@@ -25,22 +26,18 @@ extension Commands {
                     try MonthPartitions.prepareAll(
                         now: now, monthsAhead: MonthsAhead.count, on: $0)
                 }
+                try await AppCheck.bind(configuration, on: connection)
             }
             return applied
         }
-        if invocation.isJSON {
-            let files = applied.map { JSONValue.string($0.file) }
-            try invocation.print(
-                .object([
-                    "applied": .array(files),
-                    "schema_version": .integer(Int64(migrator.migrations.count)),
-                    "migrations": .string(folder),
-                ]))
-        } else {
-            for migration in applied { try invocation.print("applied \(migration.file)\n") }
-            let version =
-                "schema version \(migrator.migrations.count), as \(harmless(folder)) has it"
-            invocation.note(applied.isEmpty ? "nothing to do: \(version)" : version)
+        let version = migrator.migrations.count
+        try invocation.print(
+            json: [
+                "applied": applied.map(\.file), "schema_version": version, "migrations": folder,
+            ], applied.map { "applied \($0.file)\n" }.joined())
+        if !invocation.isJSON {
+            let shown = "schema version \(version), as \(harmless(folder)) has it"
+            invocation.note(applied.isEmpty ? "nothing to do: \(shown)" : shown)
         }
         return .done
     }
@@ -51,7 +48,7 @@ extension Commands {
     ) throws -> (Migrator, folder: String) {
         let folder = try MigrationsFolder.find(
             option: invocation.arguments[migrationsFolder], configuration: configuration,
-            world: invocation.world)
+            dependencies: invocation.dependencies)
         return (try Migrator(directory: folder), folder)
     }
 }

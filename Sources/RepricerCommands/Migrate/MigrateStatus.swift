@@ -11,36 +11,26 @@ extension Commands {
         let status = try await invocation.withConnection(configuration) { connection in
             try await migrator.status(connection)
         }
-        if invocation.isJSON {
-            try invocation.print(json(status, folder))
-        } else {
-            var table = Table([.right("VERSION"), .left("NAME"), .left("APPLIED")])
-            for applied in status.applied {
-                table.add(["\(applied.version)", applied.name, RFC3339.format(applied.appliedAt)])
-            }
-            for pending in status.pending {
-                table.add(["\(pending.version)", pending.name, "pending"])
-            }
-            try invocation.print(table.text)
-            invocation.note("files: \(harmless(folder))")
-        }
+        let files: [(version: Int, name: String, appliedAt: Int64?)] =
+            status.applied.map { ($0.version, $0.name, $0.appliedAt) }
+            + status.pending.map { ($0.version, $0.name, nil) }
+        try invocation.print(
+            json: [
+                "applied": status.applied.json([
+                    .key("version") { $0.version }, .key("name") { $0.name },
+                    .key("applied_at") { $0.appliedAt.instantText },
+                ]),
+                "pending": status.pending.json([
+                    .key("version") { $0.version }, .key("name") { $0.name },
+                ]), "migrations": folder,
+            ],
+            files.table(
+                [
+                    .shown(.right("VERSION")) { "\($0.version)" },
+                    .shown(.left("NAME")) { $0.name },
+                    .shown(.left("APPLIED")) { $0.appliedAt?.instantText ?? "pending" },
+                ], isShownEmpty: true))
+        if !invocation.isJSON { invocation.note("files: \(harmless(folder))") }
         return status.pending.isEmpty ? .done : .failed
-    }
-
-    private static func json(_ status: Migrator.Status, _ folder: String) -> JSONValue {
-        let applied = status.applied.map { applied in
-            JSONValue.object([
-                "version": .integer(Int64(applied.version)), "name": .string(applied.name),
-                "applied_at": .string(RFC3339.format(applied.appliedAt)),
-            ])
-        }
-        let pending = status.pending.map { pending in
-            JSONValue.object([
-                "version": .integer(Int64(pending.version)), "name": .string(pending.name),
-            ])
-        }
-        return .object([
-            "applied": .array(applied), "pending": .array(pending), "migrations": .string(folder),
-        ])
     }
 }

@@ -11,17 +11,19 @@ enum MigrationsFolder {
     /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with our first file beside the
     /// program or above it, else above the working directory.
     static func find(
-        option: String?, configuration: Configuration, world: World
+        option: String?, configuration: Configuration, dependencies: Dependencies
     ) throws(CommandFailure) -> String {
         if let named = option ?? configuration.migrations { return named }
-        let starts = [world.programPath.map(parent(of:)), world.workingDirectory].compactMap { $0 }
+        let starts = [dependencies.programPath.map(parent(of:)), dependencies.workingDirectory]
+            .compactMap { $0 }
         for start in starts {
             if let found = search(upwardsFrom: start) { return found }
         }
         throw CommandFailure(
             .failed,
             "no folder Migrations of this program beside it or above "
-                + "\(world.workingDirectory); give --migrations DIR or set REPRICER_MIGRATIONS")
+                + "\(dependencies.workingDirectory); give --migrations DIR or set REPRICER_MIGRATIONS"
+        )
     }
 
     private static func search(upwardsFrom start: String) -> String? {

@@ -18,15 +18,18 @@ extension Commands {
             """
     ) { invocation in
         let arguments = invocation.arguments
-        let selection = WebhookQueries.Selection(
-            since: try arguments.instant(since), until: try arguments.instant(until),
-            subscription: arguments[subscription], givenUpOnly: arguments[givenUp])
+        var wanted = WebhookQueries.Selection()
+        wanted.since = try arguments.instant(since)
+        wanted.until = try arguments.instant(until)
+        wanted.subscription = arguments[subscription]
+        wanted.abandonedOnly = arguments[givenUp]
+        let selection = wanted
         guard selection != WebhookQueries.Selection() || arguments[allKept] else {
             throw UsageError(
                 "name what to deliver again: --since, --subscription, --given-up or --all")
         }
         let configuration = try invocation.configuration()
-        let now = invocation.world.realClock.nowMilliseconds()
+        let now = invocation.dependencies.realClock.nowMilliseconds()
         let count = try await invocation.withPool(configuration) { pool in
             // Deliveries are the service's: a user who submits and approves may only read them.
             try await pool.withConnection {
@@ -36,10 +39,7 @@ extension Commands {
                 try WebhookQueries.replay(selection, at: now, on: $0)
             }
         }
-        try invocation.print(
-            invocation.isJSON
-                ? JSONValue.object(["events": .integer(Int64(count))]).text + "\n"
-                : "\(count) events are due again\n")
+        try invocation.print(json: ["events": count], "\(count) events are due again\n")
         if configuration.webhookURL == nil {
             invocation.note(
                 "REPRICER_WEBHOOK_URL is not set here; the service needs it to send them")

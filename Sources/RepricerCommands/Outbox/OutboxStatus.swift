@@ -1,5 +1,4 @@
 import Outbox
-import ServiceKit
 
 extension Commands {
     static let outboxStatus = Command(
@@ -9,28 +8,21 @@ extension Commands {
             where it is set. Delivered ones are kept for 30 days, undelivered ones are tried for three.
             """
     ) { invocation in
-        let configuration = try invocation.configuration()
-        let summary = try await invocation.withPool(configuration) { pool in
+        let summary = try await invocation.withPool(try invocation.configuration()) { pool in
             try await pool.withTransaction { try WebhookQueries.summary(on: $0) }
         }
-        let states = ["pending", "delivered", "given_up"]
-        let oldest = summary.oldestPending.map { RFC3339.format($0) }
-        guard !invocation.isJSON else {
-            try invocation.print(
-                JSONValue.object([
-                    "pending": .integer(summary.counts["pending", default: 0]),
-                    "delivered": .integer(summary.counts["delivered", default: 0]),
-                    "given_up": .integer(summary.counts["given_up", default: 0]),
-                    "oldest_pending_at": .text(oldest), "last_error": .text(summary.lastError),
-                ]).text + "\n")
-            return .done
+        let counts = ["pending", "delivered", "given_up"].map {
+            ($0, summary.counts[$0, default: 0])
         }
-        var table = Table([.left("EVENTS"), .right("COUNT")])
-        for state in states { table.add([state, "\(summary.counts[state, default: 0])"]) }
-        var text = table.text
+        let oldest = summary.oldestPending?.instantText
+        var text = counts.table([
+            .shown(.left("EVENTS")) { $0.0 }, .shown(.right("COUNT")) { "\($0.1)" },
+        ])
         if let oldest { text += "oldest pending since \(oldest)\n" }
         if let error = summary.lastError { text += "last error: \(harmless(error))\n" }
-        try invocation.print(text)
+        try invocation.print(
+            json: JSONValue.counts(counts)
+                + ["oldest_pending_at": oldest, "last_error": summary.lastError], text)
         return .done
     }
 }

@@ -9,64 +9,58 @@ import Reports
 import ServiceKit
 
 /// Says on standard error what went wrong, and chooses the exit code.
-func explain(_ error: any Error, world: World) -> ExitCode {
+func explain(_ error: any Error, dependencies: Dependencies) -> ExitCode {
     switch error {
     case let failure as CommandFailure:
         if failure.isAboutFile {
-            world.sayPlainly(harmless(failure.message) + "\n")
+            dependencies.sayPlainly(harmless(failure.message) + "\n")
         } else {
-            world.say(failure.message)
+            dependencies.say(failure.message)
         }
         return failure.code
-    case let output as OutputError:
-        if !output.isClosedPipe { world.say(output.description) }
-        return .failed
+    case let output as OutputError where output.isClosedPipe: return .failed
     case let fault as ConfigurationFault:
-        for problem in fault.problems { world.say(problem.description) }
+        for problem in fault.problems { dependencies.say(problem.description) }
         return fault.problems.contains(where: \.isFromCommandLine) ? .usage : .failed
     case let settings as SettingsError:
         for fault in [settings] + settings.further {
             let text = harmless(fault.ownText)
-            if fault.line == nil { world.say(text) } else { world.sayPlainly(text + "\n") }
+            if fault.line == nil {
+                dependencies.say(text)
+            } else {
+                dependencies.sayPlainly(text + "\n")
+            }
         }
         return .failed
-    case let database as PostgresError:
-        return explain(CommandFailure(database: database), world: world)
-    case .database(let error) as MigrationError:
-        return explain(CommandFailure(database: error), world: world)
-    case let migration as MigrationError:
-        world.say(migration.description)
-        return migration.exitCode
-    case let file as BatchFileError:
-        world.sayPlainly(harmless(file.description) + "\n")
-        return .inputRejected
-    case let chunks as FileChunks.Failure:
-        world.sayPlainly(harmless(chunks.description) + "\n")
-        return .inputRejected
-    case let report as ReportError:
-        world.say(report.description)
-        return report.exitCode
-    case let key as KeyFileError:
-        world.say("\(Variable.keyFile.rawValue): \(key)")
-        return .failed
+    case is CancellationError: return .interrupted
+    default: return explain(failure(of: error), dependencies: dependencies)
+    }
+}
+
+private func failure(of error: any Error) -> CommandFailure {
+    switch error {
+    case let database as PostgresError: CommandFailure(database: database)
+    case .database(let error) as MigrationError: CommandFailure(database: error)
+    case let migration as MigrationError: CommandFailure(migration.exitCode, "\(migration)")
+    case is BatchFileError, is FileChunks.Failure:
+        CommandFailure(.inputRejected, "\(error)", isAboutFile: true)
+    case let report as ReportError: CommandFailure(report.exitCode, "\(report)")
+    case let key as SecretFile.Fault: .about(.keyFile, "\(key.wrong); \(key.remedy)")
     case let jose as JOSEError:
-        world.say(
-            "\(Variable.rootCertificates.rawValue): \(jose.detail); see `repricer config check`")
-        return .failed
+        .about(.rootCertificates, "\(jose.detail); see `repricer config check`")
     case let server as HTTPServerError:
-        world.say(
-            "\(Variable.listen.rawValue): \(server.reason); choose another HOST:PORT, or stop the "
-                + "program that holds it")
-        return .failed
+        .about(
+            .listen,
+            "\(server.reason); choose another HOST:PORT, or stop the program that holds it")
     case let client as HTTPClientError where client.code == .badCAFile:
-        world.say(
-            "\(Variable.apiCAFile.rawValue): \(client.reason); name a PEM file of CA certificates")
-        return .failed
-    case is CancellationError:
-        return .interrupted
-    default:
-        world.say("\(error)")
-        return .failed
+        .about(.apiCAFile, "\(client.reason); name a PEM file of CA certificates")
+    default: CommandFailure(.failed, "\(error)")
+    }
+}
+
+extension CommandFailure {
+    fileprivate static func about(_ variable: Variable, _ text: String) -> CommandFailure {
+        CommandFailure(.failed, "\(variable.rawValue): \(text)")
     }
 }
 

@@ -1,4 +1,11 @@
 import JSON
+package import Pricing
+import ServiceKit
+
+/// What has a form in JSON.
+package protocol JSONConvertible {
+    var json: JSONValue { get }
+}
 
 /// JSON to print. Keys keep the order they are given in, so that equal facts have equal text.
 package enum JSONValue: Sendable, Equatable {
@@ -15,14 +22,6 @@ package enum JSONValue: Sendable, Equatable {
         package let name: String
         package let value: JSONValue
     }
-
-    package static func object(_ members: KeyValuePairs<String, JSONValue>) -> JSONValue {
-        .object(members.map { Member(name: $0.key, value: $0.value) })
-    }
-
-    static func text(_ value: String?) -> JSONValue { value.map(JSONValue.string) ?? .null }
-
-    static func number(_ value: Int64?) -> JSONValue { value.map(JSONValue.integer) ?? .null }
 
     /// On one line.
     package var text: String {
@@ -50,10 +49,43 @@ package enum JSONValue: Sendable, Equatable {
     }
 }
 
-extension JSONValue: ExpressibleByStringLiteral, ExpressibleByBooleanLiteral,
-    ExpressibleByIntegerLiteral
-{
-    package init(stringLiteral value: String) { self = .string(value) }
-    package init(booleanLiteral value: Bool) { self = .bool(value) }
-    package init(integerLiteral value: Int64) { self = .integer(value) }
+/// `["batch_id": id, "rows": count]`: an object; nil is null.
+extension JSONValue: ExpressibleByDictionaryLiteral, JSONConvertible {
+    package init(dictionaryLiteral elements: (String, (any JSONConvertible)?)...) {
+        self = .object(elements.map { Member(name: $0.0, value: $0.1?.json ?? .null) })
+    }
+
+    package var json: JSONValue { self }
+
+    static func counts(_ pairs: [(String, Int64)]) -> JSONValue {
+        .object(pairs.map { Member(name: $0.0, value: .integer($0.1)) })
+    }
+
+    /// The members of both objects.
+    static func + (left: JSONValue, right: JSONValue) -> JSONValue {
+        guard case .object(let first) = left, case .object(let rest) = right else { return left }
+        return .object(first + rest)
+    }
+}
+
+extension Bool: JSONConvertible { package var json: JSONValue { .bool(self) } }
+extension Int: JSONConvertible { package var json: JSONValue { .integer(Int64(self)) } }
+extension Int64: JSONConvertible { package var json: JSONValue { .integer(self) } }
+extension String: JSONConvertible { package var json: JSONValue { .string(self) } }
+extension Instant: JSONConvertible { package var json: JSONValue { .string(text) } }
+
+extension Array: JSONConvertible where Element: JSONConvertible {
+    package var json: JSONValue { .array(map(\.json)) }
+}
+
+/// In the order of the keys.
+extension Dictionary: JSONConvertible where Key == String, Value: JSONConvertible {
+    package var json: JSONValue {
+        .object(sorted { $0.key < $1.key }.map { .init(name: $0.key, value: $0.value.json) })
+    }
+}
+
+extension Int64 {
+    /// UTC milliseconds as people and programs read them: `2026-12-01T00:00:00Z`.
+    var instantText: String { RFC3339.format(self) }
 }

@@ -32,7 +32,7 @@ final class OutputFile {
 
     /// Opens and empties the file. Throws where it is one of `others`, whatever their paths look like: what is
     /// still to be read would be gone, and two outputs would write over each other.
-    init(path: String, besides others: [String] = [], world: World) throws {
+    init(path: String, besides others: [String] = [], dependencies: Dependencies) throws {
         self.path = path
         if let other = others.first(where: { FileIdentity.isSame(path, $0) }) {
             throw UsageError(
@@ -43,7 +43,7 @@ final class OutputFile {
         }
         guard path != "-" else {
             descriptor = -1
-            sink = world.output
+            sink = dependencies.output
             return
         }
         descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)

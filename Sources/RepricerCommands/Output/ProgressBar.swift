@@ -1,28 +1,30 @@
 /// One line on a terminal that is drawn again and again; on anything else, nothing.
 struct ProgressBar {
-    private let world: World
+    private let dependencies: Dependencies
     private let isShown: Bool
 
-    init(world: World, isQuiet: Bool) {
-        self.world = world
-        isShown = world.isMessagesTerminal && !isQuiet && world.environment["TERM"] != "dumb"
+    init(dependencies: Dependencies, isQuiet: Bool) {
+        self.dependencies = dependencies
+        isShown =
+            dependencies.isMessagesTerminal && !isQuiet
+            && dependencies.environment["TERM"] != "dumb"
     }
 
     /// `done` of `total`, and what to say beside it.
     func draw(done: Int64, total: Int64, note: String) {
         guard isShown else { return }
         // Back to the line's start, and erase what a longer line left behind.
-        world.sayPlainly(
+        dependencies.sayPlainly(
             "\r\u{1B}[K" + Self.line(done: done, total: total, note: note, columns: columns))
     }
 
     /// Removes the line, so that what is printed next begins on a clean one.
     func clear() {
         guard isShown else { return }
-        world.sayPlainly("\r\u{1B}[K")
+        dependencies.sayPlainly("\r\u{1B}[K")
     }
 
-    private var columns: Int { max(20, world.terminalColumns()) }
+    private var columns: Int { max(20, dependencies.terminalColumns()) }
 
     static func line(done: Int64, total: Int64, note: String, columns: Int) -> String {
         let share = total > 0 ? Double(min(max(done, 0), total)) / Double(total) : 0

@@ -1,3 +1,5 @@
+import Reports
+
 /// Aligned columns for a person.
 struct Table {
     enum Alignment {
@@ -31,49 +33,15 @@ struct Table {
 
     var isEmpty: Bool { rows.isEmpty }
 
-    /// The heading and the rows; no trailing blanks, so that output can be compared.
+    /// The heading and the rows.
     var text: String {
-        let lines = [columns.map(\.heading)] + rows
-        let widths = columns.indices.map { column in
-            lines.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
-        }
-        return lines.map { cells in
-            let padded = columns.indices.map { column in
-                let cell = column < cells.count ? cells[column] : ""
-                let blanks = String(repeating: " ", count: widths[column] - cell.count)
-                return switch columns[column].alignment {
-                case .left: cell + blanks
-                case .right: blanks + cell
-                }
-            }
-            return padded.joined(separator: "  ").trimmedAtEnd + "\n"
-        }.joined()
+        aligned(
+            [columns.map(\.heading)] + rows, isRight: columns.map { $0.alignment == .right })
     }
 }
 
 /// Names and values, one a line.
-func definitionList(_ lines: [(name: String, value: String)]) -> String {
-    let width = lines.map(\.name.count).max() ?? 0
-    return lines.map { name, value in
-        (name + String(repeating: " ", count: width - name.count + 2) + harmless(value))
-            .trimmedAtEnd
-            + "\n"
-    }.joined()
-}
+func definitionList(_ lines: [(name: String, value: String)]) -> String { namesAndValues(lines) }
 
 /// Stored text may come from anybody: no character of it steers the terminal.
-func harmless(_ text: String) -> String {
-    let isClean = text.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
-    if isClean { return text }
-    let scalars = text.unicodeScalars.map { scalar in
-        scalar.properties.generalCategory == .control ? "\u{FFFD}" : scalar
-    }
-    return String(String.UnicodeScalarView(scalars))
-}
-
-extension String {
-    var trimmedAtEnd: String {
-        guard let last = lastIndex(where: { $0 != " " }) else { return "" }
-        return String(self[...last])
-    }
-}
+func harmless(_ text: String) -> String { withoutControls(text) }

@@ -33,28 +33,24 @@ extension Commands {
         guard !isRemoved || isPlain else {
             throw UsageError("--remove takes no limits")
         }
-        let configuration = try invocation.configuration()
-        let now = try await invocation.now(configuration)
-        return try await invocation.withPool(configuration) { pool in
+        return try await invocation.withDatabase { pool, now in
             let limits = try await pool.withTransaction { connection in
                 if isRemoved {
-                    try PolicyQueries.drop(limit.approver, at: now.milliseconds, on: connection)
+                    try PolicyQueries.drop(limit.approver, at: now, on: connection)
                 } else {
-                    try PolicyQueries.set(limit, at: now.milliseconds, on: connection)
+                    try PolicyQueries.set(limit, at: now, on: connection)
                 }
                 return try PolicyQueries.all(on: connection)
             }
-            let shown = PolicyShown(limits: limits)
-            try invocation.print(invocation.isJSON ? shown.json.text + "\n" : shown.text)
-            return .done
+            return try show(limits, invocation)
         }
     }
 
     private static func limit(_ arguments: ParsedArguments) throws(UsageError)
         -> PolicyQueries.Limit
     {
-        var limit = PolicyQueries.Limit(
-            approver: try arguments.required(approver), needsFirst: arguments[second])
+        var limit = PolicyQueries.Limit(approver: try arguments.required(approver))
+        limit.needsFirst = arguments[second]
         if let text = arguments[rows] {
             guard let number = Int64(text), number >= 0 else {
                 throw UsageError("--rows cannot be \(quoted(text)); write a number, as 10000")

@@ -1,4 +1,3 @@
-import Postgres
 import Reports
 
 extension Commands {
@@ -28,21 +27,17 @@ extension Commands {
         }
         let chosen = invocation.arguments[format].flatMap(ReportFormat.init(rawValue:))
         // A reader of reports may read schema report alone, so the schema version is not asked for.
-        let pool = PostgresPool(
-            conninfo: configuration.databaseConninfo, applicationName: "repricer report", size: 1)
-        let reports = ReportStore(pool: pool)
-        do {
+        return try await invocation.withUncheckedPool(
+            configuration, name: "repricer report", size: 1
+        ) { pool in
+            let reports = ReportStore(pool: pool)
             if let batch = invocation.arguments[reportBatch] {
                 query.batchID = try await reports.batchID(batch, of: name)
             }
             try await writeReport(
                 query, format: chosen ?? (invocation.isJSON ? .json : .table), from: reports
             ) { try invocation.print($0) }
-            await pool.close()
             return .done
-        } catch {
-            await pool.close()
-            throw error
         }
     }
 

@@ -39,17 +39,15 @@ extension Commands {
                     return (change, Int?.none)
                 }
                 try RuleQueries.add(
-                    change.rules,
-                    as: RuleQueries.NewImport(
-                        revision: revision, importedAt: now.milliseconds, file: shownFile,
-                        contentSHA256: digest), on: connection)
+                    change.rules, as: revision, file: shownFile, contentSHA256: digest,
+                    at: now.milliseconds, on: connection)
                 return (change, revision)
             }
         }
         try refuse(change.faults, shownFile, invocation)
         let told = RuleImportTold(
             file: shownFile, change: change, version: revision, now: now, isDryRun: isDryRun)
-        try invocation.print(invocation.isJSON ? told.json.text + "\n" : told.text)
+        try invocation.print(json: told.json, told.text)
         return .done
     }
 
@@ -58,7 +56,7 @@ extension Commands {
     ) throws {
         guard !faults.isEmpty else { return }
         let lines = faults.map { harmless($0.text(file: file)) + "\n" }
-        invocation.world.sayPlainly(lines.joined())
+        invocation.dependencies.sayPlainly(lines.joined())
         throw CommandFailure(
             .inputRejected, "nothing imported: \(faults.count) rows of \(file) are wrong")
     }
@@ -101,14 +99,7 @@ struct RuleImportTold {
             return "\(name) changes nothing: \(Self.rows(change.unchangedCount)) "
                 + "in force already.\n"
         }
-        var table = Table([.left("RULE"), .left("OLD"), .left("NEW"), .left("FROM")])
-        for item in shown {
-            table.add([
-                item.rule.key, item.old?.value ?? "-", "-> " + item.rule.value,
-                item.rule.validFrom?.text ?? "ever",
-            ])
-        }
-        var text = table.text
+        var text = shown.table(Self.columns)
         if leftOut > 0 { text += "and \(leftOut) more\n" }
         let count = change.changes.count
         text += "\n"
@@ -126,20 +117,16 @@ struct RuleImportTold {
     }
 
     var json: JSONValue {
-        .object([
-            "file": .string(file), "version": .number(version.map(Int64.init)),
-            "added": .integer(version == nil ? 0 : Int64(change.changes.count)),
-            "unchanged": .integer(Int64(change.unchangedCount)),
-            "dry_run": .bool(isDryRun),
-            "changes": .array(
-                shown.map { item in
-                    .object([
-                        "rule": .string(item.rule.key), "old": .text(item.old?.value),
-                        "new": .string(item.rule.value),
-                        "valid_from": .text(item.rule.validFrom?.text),
-                    ])
-                }),
-            "changes_left_out": .integer(Int64(leftOut)),
-        ])
+        [
+            "file": file, "version": version, "added": version == nil ? 0 : change.changes.count,
+            "unchanged": change.unchangedCount, "dry_run": isDryRun,
+            "changes": shown.json(Self.columns), "changes_left_out": leftOut,
+        ]
     }
+
+    private static let columns: [Column<RuleImport.Change>] = [
+        .text("RULE", "rule") { $0.rule.key }, .text("OLD", "old", none: "-") { $0.old?.value },
+        .shown(.left("NEW")) { "-> " + $0.rule.value }, .key("new") { $0.rule.value },
+        .text("FROM", "valid_from", none: "ever") { $0.rule.validFrom?.text },
+    ]
 }

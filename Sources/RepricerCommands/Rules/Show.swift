@@ -21,8 +21,8 @@ extension Commands {
                 )
             }
         }
-        let shown = RulesShown(rules, at: now, latest: latest)
-        try invocation.print(invocation.isJSON ? shown.json.text + "\n" : shown.text)
+        let shown = RulesShown(asOf: now, latest: latest, rules: rules.inForce(at: now))
+        try invocation.print(json: shown.json, shown.text)
         return .done
     }
 }
@@ -31,30 +31,20 @@ extension Commands {
 struct RulesShown {
     let asOf: Instant
     let latest: RuleQueries.Import?
-    let thresholds: [RuleSet.Threshold]
-    let alwaysConsent: [RuleSet.AlwaysConsent]
-    let currencies: [RuleSet.CurrencyRule]
-    let exchangeRates: [RuleSet.ExchangeRate]
-    let estimates: [RulesInForce.Estimate]
+    let rules: RulesInForce
 
-    init(_ rules: RuleSet, at now: Instant, latest: RuleQueries.Import?) {
-        let inForce = rules.inForce(at: now)
-        asOf = now
-        self.latest = latest
-        thresholds = inForce.thresholdRows
-        alwaysConsent = inForce.alwaysConsentRows.filter(\.isRequired)
-        currencies = inForce.currencyRows
-        exchangeRates = inForce.exchangeRateRows
-        estimates = inForce.estimateRows
+    private var alwaysConsent: [RuleSet.AlwaysConsent] {
+        rules.alwaysConsentRows.filter(\.isRequired)
     }
 
     var text: String {
         let storefronts = alwaysConsent.map(\.storefront).joined(separator: " ")
+        let hasRates = !rules.exchangeRateRows.isEmpty
         let basis =
-            exchangeRates.isEmpty
-            ? "is judged as needing consent above 50 %: no exchange rates are loaded."
-            : "is estimated from the USA's by exchange rates, rounded down; without a rate, above 50 % "
+            hasRates
+            ? "is estimated from the USA's by exchange rates, rounded down; without a rate, above 50 % "
                 + "consent is needed."
+            : "is judged as needing consent above 50 %: no exchange rates are loaded."
         var text = "Consent is needed above 50 % and above the threshold, as of \(asOf.text).\n"
         text += "A storefront without a row \(basis)\n"
         text += "Storefronts that always need consent: "
@@ -64,112 +54,57 @@ struct RulesShown {
             text +=
                 "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy)).\n"
         }
-        text += "\n" + amountsTable + "\n" + decimalsTable
-        return exchangeRates.isEmpty ? text : text + "\n" + ratesTable + "\n" + estimatesTable
+        let tables = [
+            rules.thresholdRows.table(Self.thresholds, isShownEmpty: true),
+            rules.currencyRows.table(Self.currencies, isShownEmpty: true),
+            rules.exchangeRateRows.table(Self.rates),
+            hasRates ? rules.estimateRows.table(Self.estimates, isShownEmpty: true) : "",
+        ]
+        return text + tables.filter { !$0.isEmpty }.map { "\n" + $0 }.joined()
     }
 
-    private var amountsTable: String {
-        var table = Table([
-            .left("STOREFRONT"), .left("CURRENCY"), .left("PERIOD"), .right("THRESHOLD"),
-            .left("SOURCE"), .left("SINCE"),
-        ])
-        for row in thresholds {
-            table.add([
-                row.storefront, row.currency, row.kind.rawValue,
-                shownPrice(row.amount, currency: row.currency), row.source.rawValue,
-                row.validFrom?.text ?? "ever",
-            ])
-        }
-        return table.text
-    }
-
-    private var decimalsTable: String {
-        var table = Table([
-            .left("CURRENCY"), .right("DECIMALS"), .left("SOURCE"), .left("SINCE"),
-        ])
-        for row in currencies {
-            table.add([
-                row.currency.code, "\(row.currency.decimals)", row.source.rawValue,
-                row.validFrom?.text ?? "ever",
-            ])
-        }
-        return table.text
-    }
-
-    private var estimatesTable: String {
-        var table = Table([.left("CURRENCY"), .left("PERIOD"), .right("ESTIMATED THRESHOLD")])
-        for row in estimates {
-            table.add([
-                row.currency, row.kind.rawValue, shownPrice(row.amount, currency: row.currency),
-            ])
-        }
-        return table.text
-    }
-
-    private var ratesTable: String {
-        var table = Table([
-            .left("CURRENCY"), .right("PER EURO"), .left("SOURCE"), .left("SINCE"),
-        ])
-        for row in exchangeRates {
-            table.add([
-                row.currency, row.perEuro.text, row.source, row.validFrom?.text ?? "ever",
-            ])
-        }
-        return table.text
-    }
-}
-
-extension RulesShown {
     var json: JSONValue {
-        .object([
-            "as_of": .string(asOf.text),
-            "version": .number(latest.map { Int64($0.revision) }),
-            "imported_by": .text(latest?.importedBy),
-            "imported_at": .text(latest?.importedAt?.text),
-            "file": .text(latest?.file),
-            "thresholds": .array(
-                thresholds.map { row in
-                    .object([
-                        "storefront": .string(row.storefront), "currency": .string(row.currency),
-                        "period_kind": .string(row.kind.rawValue),
-                        "amount_milliunits": .integer(row.amount),
-                        "source": .string(row.source.rawValue),
-                        "valid_from": .text(row.validFrom?.text),
-                    ])
-                }),
-            "always_consent": .array(
-                alwaysConsent.map { row in
-                    .object([
-                        "storefront": .string(row.storefront),
-                        "source": .string(row.source.rawValue),
-                        "valid_from": .text(row.validFrom?.text),
-                    ])
-                }),
-            "currencies": .array(
-                currencies.map { row in
-                    .object([
-                        "currency": .string(row.currency.code),
-                        "decimals": .integer(Int64(row.currency.decimals)),
-                        "source": .string(row.source.rawValue),
-                        "valid_from": .text(row.validFrom?.text),
-                    ])
-                }),
-            "exchange_rates": .array(
-                exchangeRates.map { row in
-                    .object([
-                        "currency": .string(row.currency), "per_euro": .string(row.perEuro.text),
-                        "source": .string(row.source), "valid_from": .text(row.validFrom?.text),
-                    ])
-                }),
-            "estimates": .array(
-                estimates.map { row in
-                    .object([
-                        "currency": .string(row.currency),
-                        "period_kind": .string(row.kind.rawValue),
-                        "amount_milliunits": .integer(row.amount),
-                        "source": .string(RuleSource.estimated.rawValue),
-                    ])
-                }),
-        ])
+        [
+            "as_of": asOf, "version": latest?.revision, "imported_by": latest?.importedBy,
+            "imported_at": latest?.importedAt, "file": latest?.file,
+            "thresholds": rules.thresholdRows.json(Self.thresholds),
+            "always_consent": alwaysConsent.json([
+                .key("storefront") { $0.storefront }, .key("source") { $0.source.rawValue },
+                .key("valid_from") { $0.validFrom },
+            ]), "currencies": rules.currencyRows.json(Self.currencies),
+            "exchange_rates": rules.exchangeRateRows.json(Self.rates),
+            "estimates": rules.estimateRows.json(Self.estimates),
+        ]
     }
+
+    private static let thresholds: [Column<RuleSet.Threshold>] = [
+        .text("STOREFRONT", "storefront") { $0.storefront },
+        .text("CURRENCY", "currency") { $0.currency },
+        .text("PERIOD", "period_kind") { $0.kind.rawValue },
+        .shown(.right("THRESHOLD")) { shownPrice($0.amount, currency: $0.currency) },
+        .key("amount_milliunits") { $0.amount }, .text("SOURCE", "source") { $0.source.rawValue },
+        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+    ]
+
+    private static let currencies: [Column<RuleSet.CurrencyRule>] = [
+        .text("CURRENCY", "currency") { $0.currency.code },
+        .number("DECIMALS", "decimals") { $0.currency.decimals },
+        .text("SOURCE", "source") { $0.source.rawValue },
+        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+    ]
+
+    private static let rates: [Column<RuleSet.ExchangeRate>] = [
+        .text("CURRENCY", "currency") { $0.currency },
+        .shown(.right("PER EURO")) { $0.perEuro.text }, .key("per_euro") { $0.perEuro.text },
+        .text("SOURCE", "source") { $0.source },
+        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+    ]
+
+    private static let estimates: [Column<RulesInForce.Estimate>] = [
+        .text("CURRENCY", "currency") { $0.currency },
+        .text("PERIOD", "period_kind") { $0.kind.rawValue },
+        .shown(.right("ESTIMATED THRESHOLD")) { shownPrice($0.amount, currency: $0.currency) },
+        .key("amount_milliunits") { $0.amount },
+        .key("source") { _ in RuleSource.estimated.rawValue },
+    ]
 }

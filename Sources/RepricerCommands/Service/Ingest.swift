@@ -29,7 +29,9 @@ extension Commands {
             } catch let error as IngestError {
                 // What was settled before is told all the same: it stays.
                 if error.soFar.lines > 0 { try tell(error.soFar, of: path, invocation) }
-                throw failure(error)
+                throw CommandFailure(
+                    error.isAway ? .unavailable : .inputRejected, error.description,
+                    isAboutFile: !error.isAway)
             }
         }
     }
@@ -38,17 +40,9 @@ extension Commands {
         _ summary: IngestSummary, of path: String, _ invocation: Invocation
     ) throws {
         for problem in summary.problems {
-            invocation.world.sayPlainly("\(path):\(problem.line): \(problem.refusal)\n")
+            invocation.dependencies.sayPlainly("\(path):\(problem.line): \(problem.refusal)\n")
         }
-        try invocation.print(invocation.isJSON ? json(summary).text + "\n" : text(summary))
-    }
-
-    private static func failure(_ error: IngestError) -> CommandFailure {
-        switch error {
-        case .unavailable: CommandFailure(.unavailable, error.description)
-        case .unreadable:
-            CommandFailure(.inputRejected, error.description, isAboutFile: true)
-        }
+        try invocation.print(json: json(summary), text(summary))
     }
 
     private static func text(_ summary: IngestSummary) -> String {
@@ -62,14 +56,10 @@ extension Commands {
     }
 
     private static func json(_ summary: IngestSummary) -> JSONValue {
-        let refused = summary.refused.sorted { $0.key < $1.key }.map {
-            JSONValue.Member(name: $0.key, value: .integer(Int64($0.value)))
-        }
-        return .object([
-            "lines": .integer(Int64(summary.lines)), "new": .integer(Int64(summary.new)),
-            "duplicate": .integer(Int64(summary.duplicate)),
-            "not_understood": .integer(Int64(summary.notUnderstood)),
-            "malformed": .integer(Int64(summary.malformed)), "refused": .object(refused),
-        ])
+        [
+            "lines": summary.lines, "new": summary.new, "duplicate": summary.duplicate,
+            "not_understood": summary.notUnderstood, "malformed": summary.malformed,
+            "refused": summary.refused,
+        ]
     }
 }

@@ -15,7 +15,7 @@ extension Live {
     /// A page of the history holds twenty notifications, and one may be a megabyte.
     private static let pageBytesMax = 24 << 20
 
-    func reconciler(_ pool: LedgerPool, log: Log) throws -> Reconciler {
+    func reconciler(_ pool: DatabasePool, log: Log) throws -> Reconciler {
         var wide = HTTPClientLimits()
         wide.responseBytesMax = Self.pageBytesMax
         wide.connectionsMax = 4
@@ -23,7 +23,7 @@ extension Live {
         limits.statusPerSecond = try statusPerSecond()
         limits.silentAfter = try configuration.required(configuration.silentAfter, .silentAfter)
         return Reconciler(
-            Reconciler.World(
+            Reconciler.Dependencies(
                 pool: pool, history: try client(wide), store: try store(),
                 door: IntakeDoor(intake: try intake(NotificationStore(pool: pool))),
                 environment: try configuration.required(configuration.environment, .environment),
@@ -31,7 +31,7 @@ extension Live {
     }
 
     /// The reconciler on its schedule; none where it is switched off.
-    func reconciling(_ pool: LedgerPool) throws -> [any Service] {
+    func reconciling(_ pool: DatabasePool) throws -> [any Service] {
         guard let every = configuration.reconcileEvery else { return [] }
         return [
             ReconcileService(
@@ -39,17 +39,17 @@ extension Live {
         ]
     }
 
-    func gauges(_ pool: LedgerPool) throws -> StalenessGauges {
+    func gauges(_ pool: DatabasePool) throws -> StalenessGauges {
         StalenessGauges(
             pool: pool, clock: clock, metrics: metrics,
             silentAfter: try configuration.required(configuration.silentAfter, .silentAfter))
     }
 
     /// Reads statuses for as long as it takes: an hour's silence that Apple asks for is waited out.
-    func looks(_ pool: LedgerPool, log: Log) throws -> LookRunner {
-        LookRunner(
+    func checks(_ pool: DatabasePool, log: Log) throws -> StatusCheckRunner {
+        StatusCheckRunner(
             pool: pool, store: try store(),
-            budget: CallBudget(
+            permitSource: CallPermitSource(
                 pool: pool, endpoint: "status", perSecond: try statusPerSecond(), clock: clock,
                 silenceMax: .seconds(3 * 3600)),
             clock: clock, realClock: realClock, log: log)

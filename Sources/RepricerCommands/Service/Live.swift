@@ -38,11 +38,9 @@ struct Live: Sendable {
 
     init(_ invocation: Invocation, _ configuration: Configuration) async throws {
         self.configuration = configuration
-        clock = try await configuration.makeClock(world: invocation.world)
-        realClock = invocation.world.realClock
-        log = Log(
-            component: "repricer", level: invocation.isQuiet ? .warning : .info, clock: realClock
-        ) { invocation.world.sayPlainly($0 + "\n") }
+        clock = try await configuration.makeClock(dependencies: invocation.dependencies)
+        realClock = invocation.dependencies.realClock
+        log = invocation.log(level: invocation.isQuiet ? .warning : .info)
     }
 
     /// One for all parts, so that each chain is proved once and other roots hold everywhere.
@@ -89,7 +87,7 @@ struct Live: Sendable {
 
     /// The receiver, and what keeps its secrets up to date.
     func receiver(
-        _ pool: LedgerPool
+        _ pool: DatabasePool
     ) throws -> (routes: ReceiverRoutes, server: HTTPServer, watches: [any Service]) {
         let store = NotificationStore(pool: pool)
         let token = try secret(.forwarderTokenFile, configuration.forwarderTokenFile)
@@ -99,7 +97,7 @@ struct Live: Sendable {
         let pages = StatusPages(reports: ReportStore(pool: pool), clock: clock, log: log)
         let routes = ReceiverRoutes(
             intake: intake, legacy: try legacy(intake, v1Secret?.secret, pool),
-            pages: { pages.page(at: $0) }, token: token.map { ForwarderToken($0.secret) },
+            pages: { pages.page(at: $0) }, token: token?.secret,
             metrics: metrics, log: log,
             obstacle: { await store.obstacle() })
         let listen = try configuration.required(configuration.listen, .listen)
@@ -127,7 +125,7 @@ struct Live: Sendable {
 
     /// The way in of V1 notifications; nil unless it is switched on.
     private func legacy(
-        _ intake: NotificationIntake, _ secret: SharedSecret?, _ pool: LedgerPool
+        _ intake: NotificationIntake, _ secret: SharedSecret?, _ pool: DatabasePool
     ) throws -> LegacyIntake? {
         guard let secret else { return nil }
         return LegacyIntake(
@@ -137,8 +135,8 @@ struct Live: Sendable {
             clock: clock
         ) { subscription, at in
             try await pool.withTransaction { connection in
-                try LookQueries.wantAgain(
-                    subscription, in: LookQueries.List(.legacy), at: at, on: connection)
+                try StatusCheckQueries.wantAgain(
+                    subscription, in: StatusCheckQueries.List(.legacy), at: at, on: connection)
             }
         }
     }
@@ -155,7 +153,7 @@ struct Live: Sendable {
         // The App Store judges tokens by real time, in a rehearsal too: at a day a second, a token of virtual
         // time would be stale before it arrives.
         let token = BearerToken(
-            key: try KeyFile.load(keyPath),
+            key: try SecretFile.readKey(keyPath),
             keyID: try configuration.required(configuration.keyID, .keyID),
             issuerID: try configuration.required(configuration.issuerID, .issuerID),
             bundleID: bundleID, clock: realClock)
@@ -175,7 +173,7 @@ struct Live: Sendable {
 
     /// What carries calls of a component.
     private func engine(
-        _ pool: LedgerPool, _ component: String, callsPerClaim: Int? = nil
+        _ pool: DatabasePool, _ component: String, callsPerClaim: Int? = nil
     ) throws -> CallEngine {
         var limits = CallEngine.Limits()
         limits.callsPerClaim = callsPerClaim ?? limits.callsPerClaim
@@ -187,7 +185,7 @@ struct Live: Sendable {
     }
 
     /// Renewal-date extensions.
-    func extender(_ pool: LedgerPool) throws -> Extender {
+    func extender(_ pool: DatabasePool) throws -> Extender {
         let client = try client(HTTPClientLimits())
         var limits = Extender.Limits()
         limits.extendPerSecond =
@@ -204,9 +202,9 @@ struct Live: Sendable {
     private static let callsMax = 300
 
     /// What delivers and folds: scheduler, projector, canceller.
-    func delivery(_ pool: LedgerPool) throws -> [any Service] {
+    func delivery(_ pool: DatabasePool) throws -> [any Service] {
         let store = try store(callsMax: Self.callsMax)
-        var looking = Canceller.Limits()
+        var cancelling = Canceller.Limits()
         var limits = Scheduler.Limits()
         let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             .perSecond
@@ -215,7 +213,7 @@ struct Live: Sendable {
             try configuration.required(configuration.statusRate, .statusRate).perSecond
         // A call that waits for a connection would miss its instant, and leave beside another's; the canceller has
         // its connections of the same client.
-        limits.callsOutMax = Self.callsMax - 2 * looking.dependentsPerRound
+        limits.callsOutMax = Self.callsMax - 2 * cancelling.dependentsPerRound
         if clock is SystemClock {
             limits.lanes = min(limits.lanes, max(1, rate / 500))
             limits.requestsPerClaim = min(500, max(25, rate / 2))
@@ -223,8 +221,8 @@ struct Live: Sendable {
         limits.idleWait = idleWait
         var folding = Projector.Limits()
         folding.idleWait = idleWait
-        looking.statusPerSecond = limits.statusPerSecond
-        looking.cancelsPerSecond =
+        cancelling.statusPerSecond = limits.statusPerSecond
+        cancelling.cancelsPerSecond =
             try configuration.required(configuration.cancelRate, .cancelRate).perSecond
         var watching = BatchWatch.Limits()
         watching.every = idleWait
@@ -239,7 +237,7 @@ struct Live: Sendable {
                 try engine(pool, "scheduler", callsPerClaim: limits.requestsPerClaim), store: store,
                 limits: limits),
             Canceller(
-                try engine(pool, "canceller"), store: store, cancels: store, limits: looking),
+                try engine(pool, "canceller"), store: store, cancels: store, limits: cancelling),
             WebhookSender(
                 pool: pool, target: try webhookTarget(), log: log.with(component: "webhooks"),
                 metrics: metrics),

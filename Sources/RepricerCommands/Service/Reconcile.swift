@@ -30,17 +30,15 @@ extension Commands {
         if let since, since >= now {
             throw UsageError("--since \(since.text) does not lie before now, \(now.text)")
         }
-        let log = Log(component: "repricer", level: .warning, clock: live.realClock) {
-            invocation.world.sayPlainly($0 + "\n")
-        }
         return try await invocation.withPool(configuration, size: 6) { pool in
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
-            let bar = ProgressBar(world: invocation.world, isQuiet: invocation.isQuiet)
-            let reconciler = try live.reconciler(pool, log: log)
+            let bar = invocation.progressBar
+            let reconciler = try live.reconciler(pool, log: invocation.log())
             let (summary, failure) = try await run(reconciler, since, bar, invocation)
             bar.clear()
             try tell(summary, failure, configuration, invocation)
-            return try exitCode(failure)
+            if let failure { throw commandFailure(failure) }
+            return .done
         }
     }
 
@@ -66,11 +64,6 @@ extension Commands {
         }
     }
 
-    private static func exitCode(_ failure: (any Error)?) throws -> ExitCode {
-        guard let failure else { return .done }
-        throw commandFailure(failure)
-    }
-
     /// What stopped reading from the App Store, with its exit code.
     static func commandFailure(_ failure: any Error) -> any Error {
         if failure is LongSilence { return CommandFailure(.unavailable, "\(failure)") }
@@ -92,7 +85,7 @@ extension Commands {
                 "Apple keeps notifications for \(days) days: the history is read from \(from.text)")
         }
         let text = ReconcileText(summary: summary, isComplete: failure == nil)
-        try invocation.print(invocation.isJSON ? text.json.text + "\n" : text.text)
+        try invocation.print(json: text.json, text.text)
     }
 }
 
@@ -120,12 +113,11 @@ struct ReconcileText {
             ("folded", "\(summary.folded)"),
             (
                 "unknown outcomes",
-                "\(summary.unknownLooked) looked at, \(summary.unknownSettled) settled"
+                "\(summary.unknownChecked) checked, \(summary.unknownSettled) settled"
             ),
-            ("silent changes", "\(summary.silent) subscriptions to look at"),
+            ("silent changes", "\(summary.silent) subscriptions to check"),
         ]
-        return definitionList(rows + LookText(summary.looks).rows)
-            + LookText(summary.looks).driftTable
+        return definitionList(rows + summary.checks.rows) + summary.checks.driftTable
     }
 
     private var span: String {
@@ -136,86 +128,62 @@ struct ReconcileText {
 
     var json: JSONValue {
         let history = summary.history
-        return .object([
-            "complete": .bool(isComplete),
-            "history": .object([
-                "since": .text(history.since?.text), "through": .text(history.through?.text),
-                "cut_short": .bool(history.isCutShort), "pages": .integer(Int64(history.pages)),
-                "seen": .integer(Int64(history.seen)), "new": .integer(Int64(history.new)),
-                "duplicate": .integer(Int64(history.duplicate)),
-                "refused": .counts(history.refused.mapValues(Int64.init)),
-                "unreadable": .integer(Int64(history.unreadable)),
-                "restarts": .integer(Int64(history.restarts)),
-            ]),
-            "folded": .integer(Int64(summary.folded)),
-            "unknown": .object([
-                "looked": .integer(Int64(summary.unknownLooked)),
-                "settled": .integer(Int64(summary.unknownSettled)),
-            ]),
-            "silent": .integer(Int64(summary.silent)),
-            "statuses": LookText(summary.looks).json,
-        ])
+        return [
+            "complete": isComplete,
+            "history": [
+                "since": history.since, "through": history.through,
+                "cut_short": history.isCutShort, "pages": history.pages, "seen": history.seen,
+                "new": history.new, "duplicate": history.duplicate, "refused": history.refused,
+                "unreadable": history.unreadable, "restarts": history.restarts,
+            ] as JSONValue, "folded": summary.folded,
+            "unknown": [
+                "checked": summary.unknownChecked, "settled": summary.unknownSettled,
+            ] as JSONValue, "silent": summary.silent, "statuses": summary.checks.json,
+        ]
     }
 }
 
-/// What looks brought, as text and JSON.
-struct LookText {
-    let looks: LookSummary
-
-    init(_ looks: LookSummary) {
-        self.looks = looks
+/// What checks brought, as text and JSON.
+extension StatusCheckSummary {
+    private func count(_ outcome: StatusCheckQueries.Outcome) -> Int {
+        outcomes[outcome, default: 0]
     }
 
-    private func count(_ outcome: LookQueries.Outcome) -> Int {
-        looks.outcomes[outcome, default: 0]
-    }
-
-    var rows: [(String, String)] {
-        var parts = ["\(looks.read) read"]
-        for outcome in [LookQueries.Outcome.notFound, .refused, .unreadable, .unanswered]
+    fileprivate var rows: [(String, String)] {
+        var parts = ["\(read) read"]
+        for outcome in [StatusCheckQueries.Outcome.notFound, .refused, .unreadable, .unanswered]
         where count(outcome) > 0 {
-            let name = outcome.rawValue.map { $0 == "_" ? " " : $0 }
-            parts.append("\(count(outcome)) \(String(name))")
+            parts.append("\(count(outcome)) \(outcome.rawValue.replacing("_", with: " "))")
         }
         return [
-            ("statuses", parts.joined(separator: ", ")),
-            ("drift", "\(looks.drifted) subscriptions"),
+            ("statuses", parts.joined(separator: ", ")), ("drift", "\(drifted) subscriptions"),
         ]
+    }
+
+    private static let driftColumns: [Column<(id: String, drift: Drift)>] = [
+        .text("SUBSCRIPTION", "original_transaction_id") { $0.id },
+        .text("FIELD", "field") { $0.drift.field }, .text("OURS", "ours") { $0.drift.ours },
+        .text("APPLE'S", "apples") { $0.drift.apples },
+    ]
+
+    private var driftRows: [(id: String, drift: Drift)] {
+        driftLines.flatMap { line in line.drifts.map { (line.originalTransactionID, $0) } }
     }
 
     /// One line a field that differed.
     var driftTable: String {
-        guard !looks.driftLines.isEmpty else { return "" }
-        var table = Table([.left("SUBSCRIPTION"), .left("FIELD"), .left("OURS"), .left("APPLE'S")])
-        for line in looks.driftLines {
-            for drift in line.drifts {
-                table.add([line.originalTransactionID, drift.field, drift.ours, drift.apples])
-            }
-        }
-        let more = looks.drifted - looks.driftLines.count
-        return "\n" + table.text + (more > 0 ? "… and \(more) more subscriptions\n" : "")
+        guard !driftLines.isEmpty else { return "" }
+        let more = drifted - driftLines.count
+        return "\n" + driftRows.table(Self.driftColumns, isShownEmpty: true)
+            + (more > 0 ? "… and \(more) more subscriptions\n" : "")
     }
 
     var json: JSONValue {
-        .object([
-            "read": .integer(Int64(looks.read)),
-            "not_found": .integer(Int64(count(.notFound))),
-            "refused": .integer(Int64(count(.refused))),
-            "unreadable": .integer(Int64(count(.unreadable))),
-            "unanswered": .integer(Int64(count(.unanswered))),
-            "retries": .integer(Int64(looks.retries)),
-            "drifted": .integer(Int64(looks.drifted)),
-            "drift_fields": .counts(looks.driftFields.mapValues(Int64.init)),
-            "drift": .array(
-                looks.driftLines.flatMap { line in
-                    line.drifts.map { drift in
-                        .object([
-                            "original_transaction_id": .string(line.originalTransactionID),
-                            "field": .string(drift.field), "ours": .string(drift.ours),
-                            "apples": .string(drift.apples),
-                        ])
-                    }
-                }),
-        ])
+        [
+            "read": read, "not_found": count(.notFound), "refused": count(.refused),
+            "unreadable": count(.unreadable), "unanswered": count(.unanswered),
+            "retries": retries, "drifted": drifted, "drift_fields": driftFields,
+            "drift": driftRows.json(Self.driftColumns),
+        ]
     }
 }

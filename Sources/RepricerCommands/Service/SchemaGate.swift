@@ -2,14 +2,16 @@ import Facts
 import Postgres
 import ServiceKit
 
-/// Holds work back until the database is there and has the schema that this program was written for.
+/// Holds work back until the database is there, and has the schema that this program was written for and the app of its
+/// settings.
 ///
-/// A database that is away at the start is a state to wait out, as it is later; one of another schema version
-/// is an error.
+/// A database that is away at the start is a state to wait out, as it is later; one of another schema version, or of
+/// another app, is an error.
 struct SchemaGate: Sendable {
     private static let wait = Backoff(first: .milliseconds(200), max: .seconds(5))
 
     let pool: PostgresPool
+    let configuration: Configuration
     let log: Log
 
     /// False while the database is away; throws where waiting cannot help.
@@ -20,6 +22,7 @@ struct SchemaGate: Sendable {
                 let version = try await schemaVersion(connection)
                 if version == expectedSchemaVersion {
                     try await ServiceRights.check(on: connection)
+                    try await AppCheck.bind(configuration, on: connection)
                 }
                 return version
             }
@@ -29,9 +32,7 @@ struct SchemaGate: Sendable {
             log.warning("waiting for the database", ["error": failure.message])
             return false
         }
-        if let problem = SchemaCheck.problem(version: version) {
-            throw CommandFailure(.failed, problem.description)
-        }
+        try SchemaCheck.check(version)
         return true
     }
 

@@ -20,7 +20,7 @@ extension Commands {
         discussion: """
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
-            for a database that is away, and refuses one of another schema version. SIGTERM drains and ends \
+            for a database that is away, and refuses one of another schema version, app or environment. SIGTERM drains and ends \
             it within ten seconds, a second one at once. SIGHUP reads the files of the root certificates, of the \
             forwarder's token and of the V1 secret anew at once; a change of them is noticed by itself.
             """
@@ -32,10 +32,10 @@ extension Commands {
         if part != "scheduler" { needed += Live.receiving }
         try configuration.check(needed)
         let live = try await Live(invocation, configuration)
-        let pool = LedgerPool(
+        let pool = DatabasePool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
             size: connections, options: .init(idleInTransactionTimeout: frozenAfter))
-        let gate = SchemaGate(pool: pool, log: live.log)
+        let gate = SchemaGate(pool: pool, configuration: configuration, log: live.log)
         // Asked before anything starts: a wrong version must not look like a start.
         _ = try await gate.isOpen()
         let months = MonthsAhead(
@@ -50,7 +50,7 @@ extension Commands {
                 }
         }
         // Before the port opens: who sees it open may send a signal.
-        let signals = invocation.world.terminations()
+        let signals = invocation.dependencies.terminations()
         // It would end the process until its watches run.
         Signals.ignoreHangUps()
         if part != "scheduler" {

@@ -22,16 +22,13 @@ extension Commands {
         try configuration.check(Live.reconciling)
         let live = try await Live(invocation, configuration)
         let path = try invocation.arguments.required(ids)
-        let log = Log(component: "repricer", level: .warning, clock: live.realClock) {
-            invocation.world.sayPlainly($0 + "\n")
-        }
         return try await invocation.withPool(configuration, size: 4) { pool in
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
             let synchronizer = Synchronizer(
-                pool: pool, runner: try live.looks(pool, log: log), clock: live.clock)
+                pool: pool, runner: try live.checks(pool, log: invocation.log()), clock: live.clock)
             let input = try BatchInput(path: path)
             let loaded = try await synchronizer.load(input) { fault, line in
-                invocation.world.sayPlainly(fault.text(file: path, line: line) + "\n")
+                invocation.dependencies.sayPlainly(fault.text(file: path, line: line) + "\n")
             }
             guard loaded.ids > 0 else {
                 throw CommandFailure(
@@ -49,38 +46,38 @@ extension Commands {
         if loaded.doneBefore > 0 {
             invocation.note("going on: \(loaded.doneBefore) of \(loaded.ids) were read before")
         }
-        let bar = ProgressBar(world: invocation.world, isQuiet: invocation.isQuiet)
+        let bar = invocation.progressBar
         var drawnAt = ContinuousClock.now - drawEvery
-        var looks = LookSummary()
+        var checks = StatusCheckSummary()
         var failure: (any Error)?
         do {
-            try await synchronizer.run(loaded.list, into: &looks) { looks in
+            try await synchronizer.run(loaded.list, into: &checks) { checks in
                 guard ContinuousClock.now - drawnAt >= drawEvery else { return }
                 drawnAt = .now
-                let done = loaded.doneBefore + Int64(looks.done)
+                let done = loaded.doneBefore + Int64(checks.done)
                 bar.draw(
                     done: done, total: loaded.ids,
-                    note: "\(done) of \(loaded.ids), \(looks.drifted) drifted")
+                    note: "\(done) of \(loaded.ids), \(checks.drifted) drifted")
             }
         } catch {
             failure = error
         }
         bar.clear()
-        return try await tell(synchronizer, loaded, looks, failure, path, invocation)
+        return try await tell(synchronizer, loaded, checks, failure, path, invocation)
     }
 
     private static func tell(
-        _ synchronizer: Synchronizer, _ loaded: Synchronizer.Loaded, _ looks: LookSummary,
+        _ synchronizer: Synchronizer, _ loaded: Synchronizer.Loaded, _ checks: StatusCheckSummary,
         _ failure: (any Error)?, _ path: String, _ invocation: Invocation
     ) async throws -> ExitCode {
         try await synchronizer.forEachProblem(of: loaded.list) { problem in
             let text = "\(path):\(problem.line): \(problem.outcome.rawValue): "
-            invocation.world.sayPlainly(
+            invocation.dependencies.sayPlainly(
                 text + "\(problem.originalTransactionID): \(problem.detail)\n")
         }
         let counts = try await synchronizer.counts(of: loaded.list)
-        let text = SyncText(loaded: loaded, counts: counts, looks: looks)
-        try invocation.print(invocation.isJSON ? text.json.text + "\n" : text.text)
+        let text = SyncText(loaded: loaded, counts: counts, checks: checks)
+        try invocation.print(json: text.json, text.text)
         if let failure { throw commandFailure(failure) }
         try await synchronizer.forget(loaded.list)
         return loaded.faults == 0 && text.unread == 0 ? .done : .inputRejected
@@ -90,10 +87,10 @@ extension Commands {
 /// The summary as text and JSON: of the whole list, what earlier runs read included.
 struct SyncText {
     let loaded: Synchronizer.Loaded
-    let counts: LookQueries.Counts
-    let looks: LookSummary
+    let counts: StatusCheckQueries.Counts
+    let checks: StatusCheckSummary
 
-    private func count(_ outcome: LookQueries.Outcome) -> Int64 {
+    private func count(_ outcome: StatusCheckQueries.Outcome) -> Int64 {
         counts.outcomes[outcome, default: 0]
     }
 
@@ -105,25 +102,20 @@ struct SyncText {
             ("ids", "\(counts.wanted), \(loaded.duplicates) duplicate, \(loaded.faults) bad lines"),
             ("read", "\(read), \(loaded.doneBefore) of all by an earlier run"),
             ("not found", "\(count(.notFound))"),
-            (
-                "refused",
-                "\(count(.refused) + count(.unreadable) + count(.unanswered))"
-            ),
+            ("refused", "\(count(.refused) + count(.unreadable) + count(.unanswered))"),
             ("still open", "\(counts.open)"),
             ("drift", "\(count(.drifted)) subscriptions"),
-        ]) + LookText(looks).driftTable
+        ]) + checks.driftTable
     }
 
     var json: JSONValue {
-        .object([
-            "complete": .bool(counts.open == 0),
-            "lines": .integer(Int64(loaded.lines)), "bad_lines": .integer(Int64(loaded.faults)),
-            "duplicates": .integer(loaded.duplicates), "ids": .integer(counts.wanted),
-            "done_before": .integer(loaded.doneBefore), "read": .integer(read),
-            "not_found": .integer(count(.notFound)), "refused": .integer(count(.refused)),
-            "unreadable": .integer(count(.unreadable)),
-            "unanswered": .integer(count(.unanswered)), "open": .integer(counts.open),
-            "drifted": .integer(count(.drifted)), "statuses": LookText(looks).json,
-        ])
+        [
+            "complete": counts.open == 0, "lines": loaded.lines, "bad_lines": loaded.faults,
+            "duplicates": loaded.duplicates, "ids": counts.wanted,
+            "done_before": loaded.doneBefore, "read": read, "not_found": count(.notFound),
+            "refused": count(.refused), "unreadable": count(.unreadable),
+            "unanswered": count(.unanswered), "open": counts.open, "drifted": count(.drifted),
+            "statuses": checks.json,
+        ]
     }
 }

@@ -44,7 +44,7 @@ extension Commands {
         row.line = 0
         try invocation.print(invocation.isJSON ? row.json + "\n" : explanation(of: row))
         if let fault = row.fault {
-            invocation.world.say("\(fault.code.rawValue): \(fault.message); \(fault.remedy)")
+            invocation.dependencies.say("\(fault.code.rawValue): \(fault.message); \(fault.remedy)")
         }
         return row.fault == nil ? .done : .inputRejected
     }
@@ -54,25 +54,16 @@ extension Commands {
         _ invocation: Invocation, currency: String?, rules: RulesInForce
     ) throws -> BatchFileEntry? {
         let arguments = invocation.arguments
-        let cells: [(BatchColumn, String)] = [
-            (.originalTransactionID, try arguments.required(subscription)),
-            (.sku, try arguments.required(sku)), (.price, try arguments.required(newPrice)),
+        let row: JSONValue = [
+            "original_transaction_id": try arguments.required(subscription),
+            "sku": try arguments.required(sku), "price": try arguments.required(newPrice),
             // A subscription that nobody knows has no currency; it is refused for that alone.
-            (.currency, currency ?? "USD"), (.dependentSKUs, arguments[dependents] ?? ""),
-            (.effectiveOnOrAfter, arguments[notBefore] ?? ""),
+            "currency": currency ?? "USD", "dependent_skus": arguments[dependents],
+            "effective_on_or_after": arguments[notBefore],
         ]
-        let header = cells.map(\.0.rawValue).joined(separator: ",")
-        let row = cells.map { csvCell($0.1) }.joined(separator: ",")
         var reader = try BatchFileReader(
-            source: MemoryByteSource(Array("\(header)\n\(row)\n".utf8)), file: "explain",
-            rules: rules)
+            source: MemoryByteSource(Array(row.text.utf8)), file: "explain", rules: rules)
         return try reader.next()
-    }
-
-    private static func csvCell(_ text: String) -> String {
-        "\""
-            + text.split(separator: "\"", omittingEmptySubsequences: false)
-            .joined(separator: "\"\"") + "\""
     }
 
     private static func explanation(of row: PlanRow) -> String {

@@ -58,27 +58,20 @@ extension Commands {
     ) throws -> ExitCode {
         let code: ExitCode =
             finding.isWhole ? .done : finding.isAppStoreAway ? .unavailable : .failed
-        if invocation.isJSON {
-            try invocation.print(
-                .object([
-                    "ok": .bool(finding.isWhole),
-                    "reached": .array(finding.reached.map { .string($0.rawValue) }),
-                    "broke_at": .text(finding.brokeAt?.rawValue),
-                    "problem": .text(finding.problem),
-                    "notification_uuid": .text(finding.notificationUUID),
-                ]))
-            return code
-        }
-        for station in PathStation.allCases where finding.reached.contains(station) {
-            try invocation.print("ok      \(station.rawValue): \(station.meaning)\n")
-        }
+        var text = PathStation.allCases.filter(finding.reached.contains)
+            .map { "ok      \($0.rawValue): \($0.meaning)\n" }.joined()
         if let station = finding.brokeAt {
-            try invocation.print(
-                "broken  \(station.rawValue): \(harmless(finding.problem ?? ""))\n")
+            text += "broken  \(station.rawValue): \(harmless(finding.problem ?? ""))\n"
         }
         if let uuid = finding.notificationUUID {
-            try invocation.print("        notification \(harmless(uuid))\n")
+            text += "        notification \(harmless(uuid))\n"
         }
+        try invocation.print(
+            json: [
+                "ok": finding.isWhole, "reached": finding.reached.map(\.rawValue),
+                "broke_at": finding.brokeAt?.rawValue, "problem": finding.problem,
+                "notification_uuid": finding.notificationUUID,
+            ], text)
         return code
     }
 }

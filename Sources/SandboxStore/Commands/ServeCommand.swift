@@ -95,7 +95,7 @@ struct Sandbox: Sendable {
         (self.setup, self.store, self.host, self.log) = (setup, store, host, log)
     }
 
-    func run(until stop: AsyncStream<Int32>) async throws {
+    func run(until signals: AsyncStream<Int32>) async throws {
         let port = try server.bind()
         try setup.folder.write("sandbox.env", environment(port: port))
         log.notice(
@@ -105,6 +105,14 @@ struct Sandbox: Sendable {
                 "subscriptions": String(store.subscriptions.count),
                 "clock": clockSpecification ?? "real",
             ])
+        let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
+        let relay = Task {
+            for await signal in signals {
+                log.notice("stopping on a signal", ["signal": "\(signal)"])
+                continuation.yield()
+            }
+        }
+        defer { relay.cancel() }
         try await ServiceGroup([server, courier], log: log).run(until: stop)
     }
 

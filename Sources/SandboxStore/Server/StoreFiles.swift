@@ -152,34 +152,21 @@ struct StoreKeys: Sendable {
                     validFrom: validFrom, validUntil: validUntil)
                 try folder.write("authority.pem", authority.storedPEM(), isPrivate: true)
             }
-            let apiKey: ES256PrivateKey
-            if let stored = try folder.readText("key.p8") {
-                apiKey = try ES256PrivateKey(pem: stored)
-            } else {
-                apiKey = try ES256PrivateKey.generate()
-                try folder.write("key.p8", apiKey.pem(), isPrivate: true)
-            }
-            let chain = try authority.chainDER().map(pem)
+            let storedKey = try folder.readText("key.p8")
+            let key = try storedKey ?? ES256PrivateKey.newPEM()
+            if storedKey == nil { try folder.write("key.p8", key, isPrivate: true) }
+            let chain = try authority.chainPEM()
             try folder.write("root.pem", authority.rootPEM())
             try folder.write("tls-ca.pem", authority.rootPEM())
             for (name, text) in zip(["leaf.pem", "intermediate.pem"], chain) {
                 try folder.write(name, text)
             }
-            return StoreKeys(authority: authority, apiKey: apiKey)
+            return StoreKeys(authority: authority, apiKey: try ES256PrivateKey(pem: key))
         } catch let error as SandboxError {
             throw error
         } catch {
             throw SandboxError(.failed, "cannot make keys and certificates: \(error)")
         }
-    }
-
-    private static func pem(_ der: [UInt8]) -> String {
-        let text = Array(Base64.encode(der))
-        let lines = stride(from: 0, to: text.count, by: 64).map { start in
-            String(text[start..<min(start + 64, text.count)])
-        }
-        return (["-----BEGIN CERTIFICATE-----"] + lines + ["-----END CERTIFICATE-----", ""])
-            .joined(separator: "\n")
     }
 }
 

@@ -2,6 +2,7 @@ import AppStore
 import Foundation
 import HTTP
 import JOSE
+import SandboxStore
 import ServiceKit
 import Synchronization
 import TestSupport

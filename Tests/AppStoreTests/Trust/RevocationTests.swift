@@ -157,15 +157,15 @@ import Testing
             let responder = try OpenSSLResponder(url: url)
             let verifier = try JWSVerifier(roots: responder.authority.trustedRoots())
             let watch = watch(verifier)
-            await watch.look()
+            await watch.check()
             #expect(server.requests.withLock { $0.isEmpty })
             let jws = try responder.authority.signer().sign([1])
             #expect(code(verifier, jws) == "ok")
             let leaf = try #require(verifier.revocationQuestions.first)
             server.say(try responder.answer(leaf.request()))
 
-            await watch.look()
-            await watch.look()
+            await watch.check()
+            await watch.check()
 
             // One question each; the answer about the leaf proves nothing of the intermediate.
             #expect(server.requests.withLock { $0.count } == 2)
@@ -173,7 +173,7 @@ import Testing
             #expect(count("good") == 1)
             #expect(count("unanswered") == 1)
             clock.advance(by: .seconds(61))
-            await watch.look()
+            await watch.check()
             #expect(count("good") == 1)
             #expect(count("unanswered") == 2)
             #expect(code(verifier, jws) == "ok")
@@ -190,19 +190,19 @@ import Testing
             let leaf = try #require(verifier.revocationQuestions.first)
             server.say(try responder.answer(leaf.request(), isRevoked: true))
 
-            await watch.look()
+            await watch.check()
 
             #expect(code(verifier, jws) == "certificate_revoked")
             #expect(metrics.render().contains("repricer_certificates_revoked 1"))
             // The responder goes away: revoked stays revoked.
             server.answer.withLock { $0 = .text(500, "away\n") }
             clock.advance(by: .milliseconds(day + 60_000))
-            await watch.look()
+            await watch.check()
             #expect(code(verifier, jws) == "certificate_revoked")
             // A hold that is lifted. openssl answers by the real time, which is within the tolerated skew.
             server.say(try responder.answer(leaf.request()))
             clock.advance(by: .seconds(61))
-            await watch.look()
+            await watch.check()
             #expect(code(verifier, jws) == "ok")
             #expect(metrics.render().contains("repricer_certificates_revoked 0"))
         }
@@ -220,7 +220,7 @@ import Testing
             #expect(code(verifier, jws) == "ok")
             server.answer.withLock { $0 = response }
 
-            await watch(verifier).look()
+            await watch(verifier).check()
 
             #expect(server.requests.withLock { $0.count } == 2)
             #expect(count("unanswered") == 2)
@@ -235,14 +235,14 @@ import Testing
         #expect(code(verifier, jws) == "ok")
         let watch = watch(verifier)
 
-        await watch.look()
-        await watch.look()
+        await watch.check()
+        await watch.check()
         #expect(count("unanswered") == 2)
         clock.advance(by: .seconds(61))
-        await watch.look()
+        await watch.check()
         #expect(count("unanswered") == 4)
         clock.advance(by: .seconds(61))
-        await watch.look()
+        await watch.check()
         #expect(count("unanswered") == 4)
 
         #expect(code(verifier, jws) == "ok")

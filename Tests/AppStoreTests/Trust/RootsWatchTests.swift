@@ -1,6 +1,7 @@
 import AppStore
 import Foundation
 import JOSE
+import SandboxStore
 import ServiceKit
 import Synchronization
 import Testing
@@ -40,21 +41,21 @@ import Testing
         let (ours, theirs) = (try Fixture.authority.get(), try Fixture.strangers.get())
         let (mine, foreign) = (try ours.signer().sign([1]), try theirs.signer().sign([1]))
         try withWatch { watch, verifier, _, lines in
-            #expect(watch.look() == .unchanged)
+            #expect(watch.reload() == .unchanged)
             #expect(isAccepted(mine, verifier))
             #expect(!isAccepted(foreign, verifier))
 
             try write(pem(theirs), "b.pem")
-            #expect(watch.look() == .replaced(2))
+            #expect(watch.reload() == .replaced(2))
             #expect(isAccepted(mine, verifier))
             #expect(isAccepted(foreign, verifier))
 
             try FileManager.default.removeItem(atPath: "\(folder)/a.pem")
-            #expect(watch.look() == .replaced(1))
+            #expect(watch.reload() == .replaced(1))
             #expect(verifier.cachedChains == 0)
             #expect(!isAccepted(mine, verifier))
             #expect(isAccepted(foreign, verifier))
-            #expect(watch.look() == .unchanged)
+            #expect(watch.reload() == .unchanged)
             #expect(lines.all.count == 2)
         }
     }
@@ -64,7 +65,7 @@ import Testing
         try withWatch { watch, verifier, metrics, lines in
             try write("-----BEGIN CERTIFICATE-----\nhalf", "a.pem")
             for _ in 0..<3 {
-                guard case .refused(let error) = watch.look() else {
+                guard case .refused(let error) = watch.reload() else {
                     Issue.record("half a file was taken")
                     return
                 }
@@ -76,11 +77,11 @@ import Testing
             #expect(lines.all.first?.contains("level=error") == true)
 
             try FileManager.default.removeItem(atPath: folder)
-            #expect(watch.look() == .refused(JOSEError(.file, "\(folder) does not exist")))
+            #expect(watch.reload() == .refused(JOSEError(.file, "\(folder) does not exist")))
             #expect(isAccepted(mine, verifier))
 
             try write(pem(Fixture.authority.get()), "a.pem")
-            #expect(watch.look() == .unchanged)
+            #expect(watch.reload() == .unchanged)
             #expect(metrics.render().contains("repricer_roots_stale 0"))
         }
     }

@@ -74,9 +74,8 @@ struct BatchCSVTests {
     }
 
     @Test func file_whenAbsent_isUnreadable() {
-        let rules = RuleSet.shipped.inForce(at: Instant(milliseconds: 0))
         let error = #expect(throws: BatchFileError.self) {
-            try BatchFileReader(path: "/nonexistent/batch.csv", rules: rules)
+            try FileByteSource(path: "/nonexistent/batch.csv")
         }
 
         #expect(error?.code == .unreadableFile)

@@ -3,15 +3,16 @@ import Calls
 import HTTP
 import JOSE
 import Pricing
+import SandboxStore
 import ServiceKit
 import Synchronization
 import TestSupport
 import Testing
 
-/// Answers whose connection closes in the middle, over real sockets: whether the call was applied is unknown, and a look
+/// Answers whose connection closes in the middle, over real sockets: whether the call was applied is unknown, and a check
 /// settles it. It is never taken for a refusal, nor for the end of an answer.
 @Suite(.database) struct BrokenAnswerTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
     private static let bundle = "com.example.app"
 
     @Test(arguments: [
@@ -22,65 +23,65 @@ import Testing
         "HTTP/1.1 400 Bad Request\r\nContent-Length: 58\r\n\r\n"
             + #"{"errorCode":4000001,"errorMessage":"Invalid request."}"#,
     ])
-    func changePrice_whoseAnswerIsCut_isUnknownAndSettledByALook(_ cut: String) async throws {
+    func changePrice_whoseAnswerIsCut_isUnknownAndSettledByACheck(_ cut: String) async throws {
         let authority = try Self.authority()
         let status = try Self.status(authority)
-        // The first look's answer is cut as well.
-        let looks = Mutex(0)
+        // The first check's answer is cut as well.
+        let checks = Mutex(0)
         let server = try CutServer { line in
             guard line.hasPrefix("GET") else { return .cut(cut) }
-            let number = looks.withLock { looks in
-                looks += 1
-                return looks
+            let number = checks.withLock { checks in
+                checks += 1
+                return checks
             }
             return number == 1 ? .cut(cut) : .whole(status)
         }
         defer { server.stop() }
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let client = try HTTPClient(baseURL: "http://127.0.0.1:\(server.port)")
-        let store = LiveStoreCalls(client: try Self.client(client, authority, world))
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
+        let store = LiveStoreCalls(client: try Self.client(client, authority, harness))
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
 
-        _ = try await world.scheduler(calls: store).round()
-        let sent = try await world.changes()
-        let first = try await Self.reconcile(world, store)
-        let between = try await world.changes()
-        let second = try await Self.reconcile(world, store)
+        _ = try await harness.scheduler(calls: store).round()
+        let sent = try await harness.changes()
+        let first = try await Self.reconcile(harness, store)
+        let between = try await harness.changes()
+        let second = try await Self.reconcile(harness, store)
 
         #expect(sent.count == 1 && sent[0].hasPrefix("A unknown "), "\(sent)")
         #expect(first == [1, 0])
         #expect(between.count == 1 && between[0].hasPrefix("A unknown"), "\(between)")
         #expect(second == [1, 1])
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(try await world.requestStates() == ["answered"])
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates() == ["answered"])
         #expect(server.requests.map { $0.prefix(4) } == ["POST", "GET ", "GET "])
         client.close()
-        await world.close()
+        await harness.close()
     }
 
     /// Looked at and settled.
     private static func reconcile(
-        _ world: World, _ store: LiveStoreCalls
+        _ harness: Harness, _ store: LiveStoreCalls
     ) async throws -> [Int] {
-        world.realClock.advance(by: .seconds(15))
-        let result = try await world.reconciler(
+        harness.realClock.advance(by: .seconds(15))
+        let result = try await harness.reconciler(
             ScriptedHistory(), ScriptedDoor(), store: store
         ).runOnce()
         let (summary, failure) = try #require(result)
         #expect(failure == nil)
-        return [summary.unknownLooked, summary.unknownSettled]
+        return [summary.unknownChecked, summary.unknownSettled]
     }
 
     private static func client(
-        _ http: HTTPClient, _ authority: CertificateAuthority, _ world: World
+        _ http: HTTPClient, _ authority: CertificateAuthority, _ harness: Harness
     ) throws -> AppStoreClient {
         AppStoreClient(
             http: http,
             token: BearerToken(
                 key: try .generate(), keyID: "KEY", issuerID: "ISSUER", bundleID: bundle,
-                clock: world.clock),
-            clock: world.clock,
+                clock: harness.clock),
+            clock: harness.clock,
             verifier: try JWSVerifier(roots: authority.trustedRoots()),
             bundleID: bundle, environment: .production)
     }
@@ -89,9 +90,9 @@ import Testing
         try CertificateAuthority(validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
     }
 
-    /// The status of a subscription whose item A has the increase of `World.row`.
+    /// The status of a subscription whose item A has the increase of `Harness.row`.
     private static func status(_ authority: CertificateAuthority) throws -> String {
-        let at = World.start.milliseconds + 1000
+        let at = Harness.start.milliseconds + 1000
         let signer = try authority.signer()
         let transaction = """
             {"originalTransactionId":"1","transactionId":"t-1","bundleId":"\(bundle)",

@@ -7,26 +7,26 @@ import Testing
 
 /// Cancels that a pause, a slow slot or the end of the service overtakes: none leaves late, and none is lost.
 @Suite(.database) struct CancelPauseTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     /// Two dependents of one customer, each on a subscription of its own; their parent's increase was declined.
-    private func twoDependents() async throws -> World {
-        let world = try await World.make()
-        try await world.subscribe("1", items: ["A", "B"])
-        try await world.subscribe("2", items: ["FAR"])
-        try await world.subscribe("3", items: ["NEAR"])
-        try await world.raise(dependents: ["2/FAR", "3/NEAR"])
-        world.run(to: 13)
-        try await world.tellIncrease("PENDING", on: 13)
-        world.run(to: 40)
-        try await world.tellRenewal(items: ["B"])
-        world.run(to: 41)
-        return world
+    private func twoDependents() async throws -> Harness {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1", items: ["A", "B"])
+        try await harness.subscribe("2", items: ["FAR"])
+        try await harness.subscribe("3", items: ["NEAR"])
+        try await harness.raise(dependents: ["2/FAR", "3/NEAR"])
+        harness.run(to: 13)
+        try await harness.tellIncrease("PENDING", on: 13)
+        harness.run(to: 40)
+        try await harness.tellRenewal(items: ["B"])
+        harness.run(to: 41)
+        return harness
     }
 
-    /// `NEXT_STEP attempts/looks` of every intent that is open.
-    private func open(_ world: World) async throws -> [String] {
-        try await world.service.withConnection { connection in
+    /// `NEXT_STEP attempts/checks` of every intent that is open.
+    private func open(_ harness: Harness) async throws -> [String] {
+        try await harness.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT next_step || ' ' || attempts || '/' || checks AS said
@@ -37,61 +37,61 @@ import Testing
     }
 
     @Test(arguments: ["batch", "all"])
-    func cancel_pausedWhileAnotherIsLookedAt_isNotSentUntilResumed(what: String) async throws {
-        let world = try await twoDependents()
-        // One is to be looked at, the other to be sent once more.
-        let store = world.cancellingStore(
+    func cancel_pausedWhileAnotherIsChecked_isNotSentUntilResumed(what: String) async throws {
+        let harness = try await twoDependents()
+        // One is to be checked, the other to be sent once more.
+        let store = harness.cancellingStore(
             [.hollow, .unavailable], items: ["1": ["B"], "2": ["FAR"], "3": ["NEAR"]])
-        try await world.run(world.canceller(store))
-        #expect(try await open(world) == ["check 1/0", "send 1/0"])
-        let batch = try await world.service.withConnection { connection in
+        try await harness.run(harness.canceller(store))
+        #expect(try await open(harness) == ["check 1/0", "send 1/0"])
+        let batch = try await harness.service.withConnection { connection in
             try await connection.query("SELECT batch_id::text FROM repricer.batches").one()
                 .text("batch_id")
         }
         let paused = what == "all" ? nil : batch
-        let slow = InterruptedStore(store) { try await world.setPause(paused, true) }
+        let slow = InterruptedStore(store) { try await harness.setPause(paused, true) }
 
         // The permit of the other one comes late: by then everything waits.
-        try await world.run(world.canceller(store, looks: slow, leavesWithin: .zero))
-        try await world.run(world.canceller(store), rounds: 2)
+        try await harness.run(harness.canceller(store, checks: slow, leavesWithin: .zero))
+        try await harness.run(harness.canceller(store), rounds: 2)
         let whilePaused = store.calls
-        try await world.setPause(paused, false)
-        try await world.run(world.canceller(store), rounds: 2)
+        try await harness.setPause(paused, false)
+        try await harness.run(harness.canceller(store), rounds: 2)
 
         #expect(whilePaused.count == 2)
         #expect(store.calls.count == 3)
         #expect(Set(store.calls.map(\.requestReferenceID)).count == 2)
-        await world.close()
+        await harness.close()
     }
 
     @Test func cancel_withoutASlotInTime_isJudgedAnew() async throws {
-        let world = try await World.declined()
-        let store = world.cancellingStore()
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore()
 
-        try await world.run(world.canceller(store, leavesWithin: .zero))
+        try await harness.run(harness.canceller(store, leavesWithin: .zero))
         #expect(store.calls.isEmpty)
-        #expect(try await world.dependents() == ["2/FAR requested"])
-        try await world.run(world.canceller(store), rounds: 2)
+        #expect(try await harness.dependents() == ["2/FAR requested"])
+        try await harness.run(harness.canceller(store), rounds: 2)
 
         #expect(store.calls.count == 1)
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
-        await world.close()
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
     }
 
     @Test func retryOfACancel_withoutASlotInTime_countsAsNotMadeAndKeepsItsID() async throws {
-        let world = try await World.declined()
-        let store = world.cancellingStore([.unavailable])
-        try await world.run(world.canceller(store))
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.unavailable])
+        try await harness.run(harness.canceller(store))
 
-        try await world.run(world.canceller(store, leavesWithin: .zero), rounds: 3)
+        try await harness.run(harness.canceller(store, leavesWithin: .zero), rounds: 3)
         #expect(store.calls.count == 1)
-        #expect(try await open(world) == ["send 1/0"])
-        try await world.run(world.canceller(store), rounds: 2)
+        #expect(try await open(harness) == ["send 1/0"])
+        try await harness.run(harness.canceller(store), rounds: 2)
 
         #expect(store.calls.count == 2)
         #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
-        await world.close()
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
     }
 
     @Test func limits_ofCallsThatChange_letNoneLeaveASecondAfterItsClaim() {
@@ -99,11 +99,11 @@ import Testing
     }
 
     @Test func service_toldToStopWithACallOut_endsWithoutItsAnswer() async throws {
-        let world = try await World.declined()
-        let store = world.cancellingStore([.dies])
-        let pool = try await world.mortalPool()
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.dies])
+        let pool = try await harness.mortalPool()
         let group = ServiceGroup(
-            [world.canceller(store, pool: pool, drainFor: .milliseconds(20))], log: .silent,
+            [harness.canceller(store, pool: pool, drainFor: .milliseconds(20))], log: .silent,
             stopDeadline: .seconds(5))
         let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
         let running = Task { try await group.run(until: stop) }
@@ -114,10 +114,10 @@ import Testing
         await pool.close()
 
         // Its lease brings it to another.
-        world.realClock.advance(by: .seconds(11))
-        try await world.run(world.canceller(store), rounds: 2)
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        harness.realClock.advance(by: .seconds(11))
+        try await harness.run(harness.canceller(store), rounds: 2)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
         #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
-        await world.close()
+        await harness.close()
     }
 }

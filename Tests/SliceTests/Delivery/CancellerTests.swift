@@ -2,70 +2,72 @@ import Calls
 import Dependents
 import Postgres
 import PriceChanges
-import Pricing
 import ServiceKit
 import TestSupport
 import Testing
 
+@testable import Pricing
+
 @Suite(.database) struct CancellerTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     @Test(arguments: [
-        StoreAnswer.notSent(reason: "away"), .throttled(until: World.start, StoreReply()),
+        StoreAnswer.notSent(reason: "away"), .throttled(until: Harness.start, StoreReply()),
         .unknown(reason: "500", StoreReply()),
     ])
     func canceller_statusNeverAnswered_saysNothingOfTheDependent(answer: StoreAnswer) async throws {
-        let world = try await World.declined()
-        let canceller = world.canceller(LookingStore { _ in answer })
+        let harness = try await Harness.declined()
+        let canceller = harness.canceller(CheckingStore { _ in answer })
 
         for _ in 0..<8 {
             _ = try await canceller.round()
-            world.realClock.advance(by: .seconds(31))
+            harness.realClock.advance(by: .seconds(31))
         }
 
-        #expect(try await world.cancellations() == ["B requested"])
-        await world.close()
+        #expect(try await harness.cancellations() == ["B requested"])
+        await harness.close()
     }
 
     @Test func canceller_throttled_isSilentUntilTheInstant() async throws {
-        let world = try await World.declined()
-        let until = Instant(milliseconds: world.clock.nowMilliseconds() + 60_000)
-        let canceller = world.canceller(
-            LookingStore { _ in .throttled(until: until, StoreReply(httpStatus: 429)) })
+        let harness = try await Harness.declined()
+        let until = Instant(milliseconds: harness.clock.nowMilliseconds() + 60_000)
+        let canceller = harness.canceller(
+            CheckingStore { _ in .throttled(until: until, StoreReply(httpStatus: 429)) })
 
         #expect(try await canceller.round() == 1)
-        world.realClock.advance(by: .seconds(31))
+        harness.realClock.advance(by: .seconds(31))
         #expect(try await canceller.round() == 0)
-        world.clock.set(until.milliseconds)
+        harness.clock.set(until.milliseconds)
         #expect(try await canceller.round() == 1)
-        await world.close()
+        await harness.close()
     }
 
     @Test func canceller_stillListed_isADiscrepancy_untilALaterStatementProvesIt() async throws {
-        let world = try await World.declined()
-        let canceller = world.canceller(
-            LookingStore { id in
-                .answered([World.listing(id, ["B"], at: world.now)], StoreReply(httpStatus: 200))
+        let harness = try await Harness.declined()
+        let canceller = harness.canceller(
+            CheckingStore { id in
+                .answered(
+                    [Harness.listing(id, ["B"], at: harness.now)], StoreReply(httpStatus: 200))
             })
         for _ in 0..<5 {
             _ = try await canceller.round()
-            world.realClock.advance(by: .seconds(31))
-            world.clock.advance(by: .seconds(31))
+            harness.realClock.advance(by: .seconds(31))
+            harness.clock.advance(by: .seconds(31))
         }
-        #expect(try await world.cancellations() == ["B discrepancy"])
+        #expect(try await harness.cancellations() == ["B discrepancy"])
 
-        try await world.tell(World.listing("1", ["B"], at: world.now))
-        #expect(try await world.cancellations() == ["B discrepancy"])
-        world.clock.advance(by: .seconds(1))
-        try await world.tell(World.listing("1", ["C"], at: world.now))
+        try await harness.tell(Harness.listing("1", ["B"], at: harness.now))
+        #expect(try await harness.cancellations() == ["B discrepancy"])
+        harness.clock.advance(by: .seconds(1))
+        try await harness.tell(Harness.listing("1", ["C"], at: harness.now))
 
-        #expect(try await world.cancellations() == ["B confirmed"])
-        await world.close()
+        #expect(try await harness.cancellations() == ["B confirmed"])
+        await harness.close()
     }
 }
 
-/// Only looks, as the test says.
-private struct LookingStore: StoreCalls, CancelCalls {
+/// Only checks, as the test says.
+private struct CheckingStore: StoreCalls, CancelCalls {
     let answer: @Sendable (String) -> StoreAnswer
 
     func changePrice(
@@ -74,7 +76,7 @@ private struct LookingStore: StoreCalls, CancelCalls {
         .notSent(reason: "the canceller changes no price")
     }
 
-    func look(transactionID: String) async -> StoreAnswer { answer(transactionID) }
+    func checkStatus(transactionID: String) async -> StoreAnswer { answer(transactionID) }
 
     func cancel(
         _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
@@ -83,21 +85,22 @@ private struct LookingStore: StoreCalls, CancelCalls {
     }
 }
 
-extension DeliveryWorld {
+extension DeliveryHarness {
     /// A subscription whose item A was declined; whether its dependent B is gone, nobody said.
-    fileprivate static func declined() async throws -> DeliveryWorld {
-        let world = try await make()
+    fileprivate static func declined() async throws -> DeliveryHarness {
+        let harness = try await make()
         let renewal = start.advanced(by: 40 * 86_400_000)
-        try await world.subscribe("1")
-        try await world.submitAndApprove([row("1", dependents: ["B"])])
-        try await world.deliver(world.scheduler())
-        try await world.tell(scheduled("1", status: "PENDING", at: start.advanced(by: 86_400_000)))
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([row("1", dependents: ["B"])])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(
+            scheduled("1", status: "PENDING", at: start.advanced(by: 86_400_000)))
         var renewed = renewed("1", at: renewal, items: ["B"])
         renewed.renewal = nil
-        try await world.tell(renewed)
-        world.clock.set(renewal.milliseconds + 1000)
-        #expect(try await world.cancellations() == ["B requested"])
-        return world
+        try await harness.tell(renewed)
+        harness.clock.set(renewal.milliseconds + 1000)
+        #expect(try await harness.cancellations() == ["B requested"])
+        return harness
     }
 
     /// A status that lists what is set to renew.
@@ -109,10 +112,10 @@ extension DeliveryWorld {
             originalTransactionID: id, status: 1,
             renewal: RenewalStatement(
                 autoRenewStatus: 1,
-                items: skus.map { RenewalStatement.Item(sku: $0, price: 9990) }))
+                items: skus.map { StatementItem(sku: $0, price: 9990) }))
     }
 
-    fileprivate func canceller(_ store: LookingStore) -> Canceller {
+    fileprivate func canceller(_ store: CheckingStore) -> Canceller {
         Canceller(engine(), store: store, cancels: store, wait: { _ in })
     }
 

@@ -5,27 +5,28 @@ import Testing
 
 /// Dependents that several subscriptions name, in a batch and over open changes.
 @Suite(.database) struct ClaimTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     private static let shared = "dependent_shared: 3/FAR also depends on "
 
     @Test func dependent_namedByTwoSubscriptionsOfABatch_refusesBoth() async throws {
-        let world = try await World.household()
+        let harness = try await Harness.household()
 
-        let faults = try await world.faults([
-            World.row("1", dependents: ["3/FAR"]), World.row("2", line: 3, dependents: ["3/FAR"]),
+        let faults = try await harness.faults([
+            Harness.row("1", dependents: ["3/FAR"]),
+            Harness.row("2", line: 3, dependents: ["3/FAR"]),
         ])
 
         #expect(faults == [Self.shared + "2/A (line 3)", Self.shared + "1/A (line 2)"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func ownDependent_claimedByAnotherSubscriptionOfTheBatch_refusesBoth() async throws {
-        let world = try await World.household()
+        let harness = try await Harness.household()
 
-        let faults = try await world.faults([
-            World.row("1", dependents: ["3/NEAR"]),
-            World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
+        let faults = try await harness.faults([
+            Harness.row("1", dependents: ["3/NEAR"]),
+            Harness.row("3", "FAR", line: 3, dependents: ["NEAR"]),
         ])
 
         #expect(
@@ -33,15 +34,15 @@ import Testing
                 "dependent_shared: 3/NEAR depends on an item of its own subscription already",
                 "dependent_shared: NEAR also depends on 1/A (line 2)",
             ])
-        await world.close()
+        await harness.close()
     }
 
     @Test func chain_overTwoSubscriptionsOfABatch_refusesBoth() async throws {
-        let world = try await World.household()
+        let harness = try await Harness.household()
 
-        let faults = try await world.faults([
-            World.row("1", dependents: ["3/FAR"]),
-            World.row("3", "FAR", line: 3, dependents: ["NEAR"]),
+        let faults = try await harness.faults([
+            Harness.row("1", dependents: ["3/FAR"]),
+            Harness.row("3", "FAR", line: 3, dependents: ["NEAR"]),
         ])
 
         #expect(
@@ -49,135 +50,136 @@ import Testing
                 "dependent_chained: dependents form a chain A → 3/FAR → NEAR",
                 "dependent_chained: dependents form a chain 1/A (line 2) → FAR → NEAR",
             ])
-        await world.close()
+        await harness.close()
     }
 
     @Test func dependents_claimedByAnOpenChangeElsewhere_areRefusedUntilItEnds() async throws {
-        let world = try await World.household()
-        let open = try await world.submit([World.row("1", dependents: ["3/FAR"])])
-        let second = [World.row("2", dependents: ["3/FAR"])]
-        let chain = [World.row("3", "FAR", dependents: ["NEAR"])]
-        let own = [World.row("3", "NEAR", dependents: ["FAR"])]
+        let harness = try await Harness.household()
+        let open = try await harness.submit([Harness.row("1", dependents: ["3/FAR"])])
+        let second = [Harness.row("2", dependents: ["3/FAR"])]
+        let chain = [Harness.row("3", "FAR", dependents: ["NEAR"])]
+        let own = [Harness.row("3", "NEAR", dependents: ["FAR"])]
 
-        #expect(try await world.faults(second) == [Self.shared + "1/A (an open change)"])
+        #expect(try await harness.faults(second) == [Self.shared + "1/A (an open change)"])
         #expect(
-            try await world.faults(chain) == [
+            try await harness.faults(chain) == [
                 "dependent_chained: dependents form a chain 1/A (an open change) → FAR → NEAR"
             ])
         #expect(
-            try await world.faults(own) == [
+            try await harness.faults(own) == [
                 "dependent_shared: FAR also depends on 1/A (an open change)"
             ])
         // Its own increase is no fault: it falls with its parent all the same.
-        #expect(try await world.faults([World.row("3", "FAR")]) == [""])
+        #expect(try await harness.faults([Harness.row("3", "FAR")]) == [""])
 
-        try await world.abort(open)
-        for rows in [second, chain, own] { #expect(try await world.faults(rows) == [""]) }
-        await world.close()
+        try await harness.abort(open)
+        for rows in [second, chain, own] { #expect(try await harness.faults(rows) == [""]) }
+        await harness.close()
     }
 
     @Test func chain_throughAnOpenChangeOfTheCarrier_isRefused() async throws {
-        let world = try await World.household()
-        try await world.submit([World.row("3", "FAR", dependents: ["NEAR"])])
+        let harness = try await Harness.household()
+        try await harness.submit([Harness.row("3", "FAR", dependents: ["NEAR"])])
 
-        let faults = try await world.faults([World.row("1", dependents: ["3/FAR"])])
+        let faults = try await harness.faults([Harness.row("1", dependents: ["3/FAR"])])
 
         #expect(
             faults == ["dependent_chained: dependents form a chain A → 3/FAR → NEAR"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func dependent_onAForeignCustomersSubscription_isRefused() async throws {
-        let world = try await World.household()
-        try await world.subscribe("4", items: ["FAR"], customer: "another")
+        let harness = try await Harness.household()
+        try await harness.subscribe("4", items: ["FAR"], customer: "another")
 
-        let faults = try await world.faults([World.row("1", dependents: ["4/FAR"])])
+        let faults = try await harness.faults([Harness.row("1", dependents: ["4/FAR"])])
 
         #expect(
             faults == ["dependent_unknown: 4/FAR is on the subscription of another customer"])
-        await world.close()
+        await harness.close()
     }
 
     /// The stranger's row is refused, and takes FAR from nobody.
     @Test func dependent_thatAForeignCustomersRowNames_isStillItsOwners() async throws {
-        let world = try await World.household()
-        try await world.subscribe("4", items: ["A"], customer: "another")
-        let theirs = World.row("4", line: 3, dependents: ["3/FAR"])
+        let harness = try await Harness.household()
+        try await harness.subscribe("4", items: ["A"], customer: "another")
+        let theirs = Harness.row("4", line: 3, dependents: ["3/FAR"])
 
         for ours in [
-            World.row("1", dependents: ["3/FAR"]), World.row("3", "NEAR", dependents: ["FAR"]),
-            World.row("3", "FAR", dependents: ["NEAR"]),
+            Harness.row("1", dependents: ["3/FAR"]),
+            Harness.row("3", "NEAR", dependents: ["FAR"]),
+            Harness.row("3", "FAR", dependents: ["NEAR"]),
         ] {
             #expect(
-                try await world.faults([ours, theirs]) == [
+                try await harness.faults([ours, theirs]) == [
                     "", "dependent_unknown: 3/FAR is on the subscription of another customer",
                 ])
         }
-        await world.close()
+        await harness.close()
     }
 
     /// Whoever names FAR in an open change means the same item under its new name.
     @Test func dependent_renamedWhereItLives_isStillClaimed() async throws {
-        let world = try await World.household()
-        try await world.submit([World.row("1", dependents: ["3/FAR"])])
-        try await world.rename("3", "FAR", to: "FAR2", besides: ["NEAR"], on: 5)
+        let harness = try await Harness.household()
+        try await harness.submit([Harness.row("1", dependents: ["3/FAR"])])
+        try await harness.rename("3", "FAR", to: "FAR2", besides: ["NEAR"], on: 5)
 
         #expect(
-            try await world.faults([World.row("2", dependents: ["3/FAR2"])]) == [
+            try await harness.faults([Harness.row("2", dependents: ["3/FAR2"])]) == [
                 "dependent_shared: 3/FAR2 also depends on 1/A (an open change)"
             ])
         #expect(
-            try await world.faults([World.row("3", "FAR2", dependents: ["NEAR"])]) == [
+            try await harness.faults([Harness.row("3", "FAR2", dependents: ["NEAR"])]) == [
                 "dependent_chained: dependents form a chain 1/A (an open change) → FAR2 → NEAR"
             ])
-        await world.close()
+        await harness.close()
     }
 
     // MARK: What the database refuses
 
     /// Two people plan at the same moment: neither plan knows of the other.
     @Test func approval_ofAnItemThatTwoBatchesName_isRefusedUntilOneIsGone() async throws {
-        let world = try await World.household()
-        let first = try await world.planned([World.row("1", dependents: ["3/FAR"])])
-        let second = try await world.planned([World.row("2", dependents: ["3/FAR"])])
+        let harness = try await Harness.household()
+        let first = try await harness.planned([Harness.row("1", dependents: ["3/FAR"])])
+        let second = try await harness.planned([Harness.row("2", dependents: ["3/FAR"])])
         let batches = [
-            try await world.store(first, "first"), try await world.store(second, "second"),
+            try await harness.store(first, "first"), try await harness.store(second, "second"),
         ]
 
         #expect(
-            try await world.refusal(batches[0])?.hasPrefix(
+            try await harness.refusal(batches[0])?.hasPrefix(
                 "line 2: 3/FAR also depends on an open change of 2") == true)
-        try await world.abort(batches[1])
+        try await harness.abort(batches[1])
 
-        #expect(try await world.refusal(batches[0]) == nil)
-        await world.close()
+        #expect(try await harness.refusal(batches[0]) == nil)
+        await harness.close()
     }
 
     @Test func approval_ofAChainOverTwoBatches_isRefusedFromEitherSide() async throws {
-        let world = try await World.household()
-        let far = try await world.planned([World.row("1", dependents: ["3/FAR"])])
-        let near = try await world.planned([World.row("3", "FAR", dependents: ["NEAR"])])
-        let batches = [try await world.store(far, "far"), try await world.store(near, "near")]
+        let harness = try await Harness.household()
+        let far = try await harness.planned([Harness.row("1", dependents: ["3/FAR"])])
+        let near = try await harness.planned([Harness.row("3", "FAR", dependents: ["NEAR"])])
+        let batches = [try await harness.store(far, "far"), try await harness.store(near, "near")]
 
         #expect(
-            try await world.refusal(batches[0])?.hasPrefix(
+            try await harness.refusal(batches[0])?.hasPrefix(
                 "line 2: dependents form a chain A → 3/FAR → NEAR") == true)
         #expect(
-            try await world.refusal(batches[1])?.hasPrefix(
+            try await harness.refusal(batches[1])?.hasPrefix(
                 "line 2: dependents form a chain 1/A → FAR → NEAR") == true)
-        await world.close()
+        await harness.close()
     }
 
     @Test func approval_ofADependentWhoseClaimIsMissing_isRefused() async throws {
-        let world = try await World.household()
-        let batchID = try await world.submit([World.row("1", dependents: ["3/FAR"])])
+        let harness = try await Harness.household()
+        let batchID = try await harness.submit([Harness.row("1", dependents: ["3/FAR"])])
         let owner = try await TestDatabase.connect()
         try await owner.script("DELETE FROM repricer.dependent_claims")
         await owner.close()
 
         #expect(
-            try await world.refusal(batchID)?.hasPrefix(
+            try await harness.refusal(batchID)?.hasPrefix(
                 "line 2: 3/FAR is not recorded in dependent_claims") == true)
-        await world.close()
+        await harness.close()
     }
 }

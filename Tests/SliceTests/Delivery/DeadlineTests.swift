@@ -1,10 +1,11 @@
-import Pricing
 import TestSupport
 import Testing
 
+@testable import Pricing
+
 /// Changes whose renewal went by, and what is most urgent.
 @Suite(.database) struct DeadlineTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     @Test(arguments: [
         (days: 1, end: "A ineligible not_active"), (days: 60, end: "A missed not_active"),
@@ -12,82 +13,82 @@ import Testing
     func change_ofAnEndedSubscription_isMissedOnlyAfterItsDeadline(
         days: Int64, end: String
     ) async throws {
-        let world = try await World.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        world.clock.advance(by: .seconds(days * 86_400))
-        try await world.tell(
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        harness.clock.advance(by: .seconds(days * 86_400))
+        try await harness.tell(
             SubscriptionEvent(
-                key: .init(signedAt: world.now, evidenceID: "ended"), source: .notification,
+                key: .init(signedAt: harness.now, evidenceID: "ended"), source: .notification,
                 originalTransactionID: "1", type: "EXPIRED", subtype: "VOLUNTARY", status: 2))
 
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes() == [end])
-        #expect(world.store.calls.isEmpty)
-        await world.close()
+        #expect(try await harness.changes() == [end])
+        #expect(harness.store.calls.isEmpty)
+        await harness.close()
     }
 
     /// Sent once more, it would take effect a renewal later than the ledger says.
-    @Test func retry_pastTheLastInstant_isLookedAtAndJudgedAnewForTheNextRenewal() async throws {
-        let world = try await World.make([.unavailable])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        let first = try #require(world.store.calls.first?.requestReferenceID)
-        let due = try await world.dueEffectiveAt()
-        world.clock.advance(by: .seconds(14 * 86_400))
+    @Test func retry_pastTheLastInstant_isCheckedAndJudgedAnewForTheNextRenewal() async throws {
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        let first = try #require(harness.store.calls.first?.requestReferenceID)
+        let due = try await harness.dueEffectiveAt()
+        harness.clock.advance(by: .seconds(14 * 86_400))
 
         for _ in 0..<8 {
-            world.realClock.advance(by: .seconds(70))
-            world.clock.advance(by: .seconds(1))
-            try await world.deliver(world.scheduler())
+            harness.realClock.advance(by: .seconds(70))
+            harness.clock.advance(by: .seconds(1))
+            try await harness.deliver(harness.scheduler())
         }
 
-        #expect(world.store.calls.count { $0.requestReferenceID == first } == 1)
-        #expect(world.store.calls.count == 2)
-        #expect(world.store.looks >= 3, "not given up before it was looked for")
-        #expect(try await world.changes() == ["A scheduled"])
-        let later = try await world.dueEffectiveAt()
+        #expect(harness.store.calls.count { $0.requestReferenceID == first } == 1)
+        #expect(harness.store.calls.count == 2)
+        #expect(harness.store.checks >= 3, "not given up before it was looked for")
+        #expect(try await harness.changes() == ["A scheduled"])
+        let later = try await harness.dueEffectiveAt()
         #expect(later > due)
-        await world.close()
+        await harness.close()
     }
 
     @Test func changes_ofAPausedBatch_holdUpNoOther() async throws {
-        let world = try await World.make()
-        for id in ["1", "2"] { try await world.subscribe(id) }
-        let paused = try await world.submitAndApprove([World.row("1")])
-        try await world.setPause(paused, true)
-        let other = try await world.submit([World.row("2")], content: "other")
-        try await world.approve(other)
+        let harness = try await Harness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        let paused = try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.setPause(paused, true)
+        let other = try await harness.submit([Harness.row("2")], content: "other")
+        try await harness.approve(other)
 
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.map(\.originalTransactionID) == ["2"])
-        await world.close()
+        #expect(harness.store.calls.map(\.originalTransactionID) == ["2"])
+        await harness.close()
     }
 
     @Test func answers_ofOneLane_areStoredTogetherEachByItsOwnMeaning() async throws {
-        let world = try await World.make([
+        let harness = try await Harness.make([
             .applied, .refused(.reject, code: 4_000_006), .unavailable, .notSent,
         ])
-        for id in 1...8 { try await world.subscribe("\(id)") }
-        try await world.submitAndApprove((1...8).map { World.row("\($0)", line: $0 + 1) })
-        try await world.deliver(world.scheduler())
-        let states = try await world.changes().map { $0.split(separator: " ")[1] }
+        for id in 1...8 { try await harness.subscribe("\(id)") }
+        try await harness.submitAndApprove((1...8).map { Harness.row("\($0)", line: $0 + 1) })
+        try await harness.deliver(harness.scheduler())
+        let states = try await harness.changes().map { $0.split(separator: " ")[1] }
         let first = Dictionary(grouping: states) { String($0) }.mapValues(\.count)
 
         for _ in 0..<3 {
-            world.realClock.advance(by: .seconds(5))
-            try await world.deliver(world.scheduler())
+            harness.realClock.advance(by: .seconds(5))
+            try await harness.deliver(harness.scheduler())
         }
 
         #expect(first["rejected"] == 1)
         #expect(first["unknown"] == 1)
         #expect(first["queued", default: 0] + first["scheduled", default: 0] == 6)
-        let last = try await world.changes().map { $0.split(separator: " ")[1] }
+        let last = try await harness.changes().map { $0.split(separator: " ")[1] }
         #expect(last.count { $0 == "scheduled" } == 7)
-        #expect(world.store.applied.count == 7, "each applied once")
-        await world.close()
+        #expect(harness.store.applied.count == 7, "each applied once")
+        await harness.close()
     }
 }

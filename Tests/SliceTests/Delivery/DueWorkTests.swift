@@ -10,11 +10,12 @@ import Testing
 
 /// What is found to do, in which order, and at what cost.
 @Suite(.database) struct DueWorkTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     /// One that a slow machine does not make hold back its calls.
     private func scheduler(
-        _ world: World, _ store: SilentStore, drainFor: Duration = CallEngine.Limits().drainFor,
+        _ harness: Harness, _ store: SilentStore,
+        drainFor: Duration = CallEngine.Limits().drainFor,
         _ change: (inout Scheduler.Limits) -> Void
     ) -> Scheduler {
         var limits = Scheduler.Limits()
@@ -24,13 +25,13 @@ import Testing
         engine.leaseFor = .seconds(90)
         engine.callsPerClaim = limits.requestsPerClaim
         engine.drainFor = drainFor
-        return Scheduler(world.engine(engine), store: store, limits: limits, wait: { _ in })
+        return Scheduler(harness.engine(engine), store: store, limits: limits, wait: { _ in })
     }
 
     private func due(_ bucket: Int, _ hours: Int64) -> DueQueries.Due {
         DueQueries.Due(
             .init(bucket: bucket, batchID: "batch"),
-            sendBy: World.start.milliseconds + hours * 3_600_000)
+            sendBy: Harness.start.milliseconds + hours * 3_600_000)
     }
 
     @Test(arguments: [
@@ -42,7 +43,7 @@ import Testing
     func turns_beginWithWhatIsMostUrgent(hours: [Int64], urgent: Int) {
         let all = hours.enumerated().map { due($0.offset, $0.element) }
 
-        let turns = DueOrder.turns(all, now: World.start.milliseconds, place: 1)
+        let turns = DueOrder.turns(all, now: Harness.start.milliseconds, place: 1)
 
         #expect(turns.count { $0.until != nil } == urgent)
         #expect(turns.count == urgent + hours.count, "what is less urgent follows")
@@ -58,7 +59,8 @@ import Testing
 
         let firsts = (0..<lanes).compactMap { lane in
             DueOrder.turns(
-                all, now: World.start.milliseconds, place: 50 + lane * DueOrder.places / lanes
+                all, now: Harness.start.milliseconds,
+                place: 50 + lane * DueOrder.places / lanes
             ).first?.due.first?.queue.bucket
         }
 
@@ -72,7 +74,7 @@ import Testing
         let all = (0..<64).map { due($0, 0) }
 
         for place in [0, 31, 63] {
-            let turns = DueOrder.turns(all, now: World.start.milliseconds, place: place)
+            let turns = DueOrder.turns(all, now: Harness.start.milliseconds, place: place)
             #expect(turns.first?.due.first?.queue.bucket == 0)
         }
     }
@@ -83,54 +85,54 @@ import Testing
 
     /// A handshake for each: a process that begins on a busy machine would be long about them before its first call.
     @Test func connections_areMadeForTheCallsThatARateAllows_notForAWholeClaim() async throws {
-        let world = try await World.make()
-        try await world.subscribe("1")
-        try await world.approve(try await world.submit([World.row("1")]))
-        let store = SilentStore(to: [], others: world.store)
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.approve(try await harness.submit([Harness.row("1")]))
+        let store = SilentStore(to: [], others: harness.store)
 
-        _ = try await scheduler(world, store) { $0.changePricePerSecond = 4 }.round()
+        _ = try await scheduler(harness, store) { $0.changePricePerSecond = 4 }.round()
 
         #expect(store.prepared == [4])
-        await world.close()
+        await harness.close()
     }
 
     @Test func calls_ofTwoBatches_leaveInTheOrderOfTheirDeadlines() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let ids = (1...40).map { "\($0)" }
-        for id in ids { try await world.subscribe(id) }
+        for id in ids { try await harness.subscribe(id) }
         // Sent to with 40 days to go, the later half may wait four weeks less.
-        let late = try await world.submit(
-            ids.prefix(30).map { World.row($0, line: 2) }, content: "late")
-        let early = try await world.submit(
-            ids.suffix(10).map { World.row($0, line: 2) }, content: "early")
-        try await world.approve(late)
-        try await world.approve(early)
-        try await world.service.withConnection { connection in
+        let late = try await harness.submit(
+            ids.prefix(30).map { Harness.row($0, line: 2) }, content: "late")
+        let early = try await harness.submit(
+            ids.suffix(10).map { Harness.row($0, line: 2) }, content: "early")
+        try await harness.approve(late)
+        try await harness.approve(early)
+        try await harness.service.withConnection { connection in
             _ = try await connection.execute(
                 """
-                UPDATE repricer.price_changes SET send_by = \(timestamp: World.start.milliseconds)::timestamptz
+                UPDATE repricer.price_changes SET send_by = \(timestamp: Harness.start.milliseconds)::timestamptz
                     + CASE WHEN batch_id = \(uuid: early) THEN interval '2 days' ELSE interval '9 days' END
                 """)
         }
 
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
 
-        let order = world.store.calls.map(\.originalTransactionID)
+        let order = harness.store.calls.map(\.originalTransactionID)
         #expect(order.count == 40)
         #expect(Set(order.prefix(10)) == Set(ids.suffix(10)))
-        await world.close()
+        await harness.close()
     }
 
     @Test func changesOfAPausedBatch_howeverMany_areNotRead() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let ids = (1...80).map { "\($0)" }
-        for id in ids { try await world.subscribe(id) }
-        let paused = try await world.submitAndApprove(ids.map { World.row($0) })
-        try await world.setPause(paused, true)
+        for id in ids { try await harness.subscribe(id) }
+        let paused = try await harness.submitAndApprove(ids.map { Harness.row($0) })
+        try await harness.setPause(paused, true)
 
-        let read = try await world.service.withTransaction { connection in
+        let read = try await harness.service.withTransaction { connection in
             let due = try connection.ask(
-                DueQueries.earliest(realNow: world.realClock.nowMilliseconds()))
+                DueQueries.earliest(realNow: harness.realClock.nowMilliseconds()))
             let rows = try connection.query(
                 """
                 SELECT pg_stat_get_xact_tuples_fetched('repricer.price_changes'::regclass)
@@ -142,7 +144,7 @@ import Testing
 
         #expect(read.due == 0)
         #expect(read.rows <= 68, "one a queue")
-        await world.close()
+        await harness.close()
     }
 
     /// A retry says what the first call said.
@@ -166,40 +168,40 @@ import Testing
 
     /// The next claim does not wait for the calls of the one before.
     @Test func callWithoutAnAnswer_holdsUpNoOther() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let ids = (1...40).map { "\($0)" }
-        for id in ids { try await world.subscribe(id) }
-        try await world.submitAndApprove(ids.map { World.row($0) })
-        let store = SilentStore(to: ["1", "2", "3", "4", "5"], others: world.store)
-        let scheduler = scheduler(world, store) { _ in }
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(ids.map { Harness.row($0) })
+        let store = SilentStore(to: ["1", "2", "3", "4", "5"], others: harness.store)
+        let scheduler = scheduler(harness, store) { _ in }
         let service = Task { try await scheduler.run() }
 
         // One not yet sent when the service ends is put back: all have to be out.
-        while world.store.calls.count < 35 || store.asked < 5 { await Task.yield() }
+        while harness.store.calls.count < 35 || store.asked < 5 { await Task.yield() }
         service.cancel()
         store.answer()
         _ = try? await service.value
 
-        #expect(Set(world.store.applied.values.map(\.originalTransactionID)) == Set(ids))
-        #expect(try await world.changes() == ids.map { _ in "A scheduled" })
-        await world.close()
+        #expect(Set(harness.store.applied.values.map(\.originalTransactionID)) == Set(ids))
+        #expect(try await harness.changes() == ids.map { _ in "A scheduled" })
+        await harness.close()
     }
 
     @Test func callWithoutAnAnswer_whenTheServiceEnds_isLeftToWhoTakesItOver() async throws {
-        let world = try await World.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        let store = SilentStore(to: ["1"], others: world.store)
-        let scheduler = scheduler(world, store, drainFor: .milliseconds(50)) { _ in }
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let store = SilentStore(to: ["1"], others: harness.store)
+        let scheduler = scheduler(harness, store, drainFor: .milliseconds(50)) { _ in }
         let service = Task { try await scheduler.run() }
         while store.asked == 0 { await Task.yield() }
 
         service.cancel()
         _ = try? await service.value
 
-        #expect(try await world.changes() == ["A sending"])
-        #expect(try await world.requestStates() == ["sending"])
+        #expect(try await harness.changes() == ["A sending"])
+        #expect(try await harness.requestStates() == ["sending"])
         store.answer()
-        await world.close()
+        await harness.close()
     }
 }

@@ -6,95 +6,95 @@ import Testing
 
 /// What the one engine promises for calls of every kind. Each of these once held for price changes alone.
 @Suite(.database) struct EveryKindTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     // MARK: A call that may still land is not abandoned
 
     /// The first attempt is lost, the retry refused, and checks show nothing; then the first one lands.
     @Test func cancel_refusedWhileItsFirstAttemptMayLand_isCheckedUntilItDoes() async throws {
-        let world = try await World.declined()
-        let store = world.cancellingStore([.unavailable, .refused(.reject, code: 4_000_135)])
-        let canceller = world.canceller(store)
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.unavailable, .refused(.reject, code: 4_000_135)])
+        let canceller = harness.canceller(store)
 
         for _ in 0..<12 {
             _ = try await canceller.round()
-            world.pass(.seconds(5))
+            harness.pass(.seconds(5))
         }
-        let meanwhile = try await world.dependents()
+        let meanwhile = try await harness.dependents()
         store.applyLate()
-        try await world.run(canceller, rounds: 2)
+        try await harness.run(canceller, rounds: 2)
 
         #expect(meanwhile == ["2/FAR cancel_sent"])
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
         #expect(store.calls.count == 2)
         #expect(Set(store.calls.map(\.requestReferenceID)).count == 1)
-        await world.close()
+        await harness.close()
     }
 
     /// Nobody knows for sure: should it land after all, the renewal is off by us and not by the customer.
     @Test func cancel_abandonedWithoutProof_isStillOneOfOurs() async throws {
-        let world = try await World.declined()
-        let store = world.cancellingStore([.unavailable, .refused(.reject, code: 4_000_135)])
-        let canceller = world.canceller(store)
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.unavailable, .refused(.reject, code: 4_000_135)])
+        let canceller = harness.canceller(store)
 
         for _ in 0..<30 {
             _ = try await canceller.round()
-            world.pass(.seconds(10))
+            harness.pass(.seconds(10))
         }
 
-        #expect(try await world.dependents() == ["2/FAR discrepancy"])
-        let known = try await world.service.read {
+        #expect(try await harness.dependents() == ["2/FAR discrepancy"])
+        let known = try await harness.service.read {
             try $0.ask(FoldQueries.knowing(of: ["2"]))
         }
         #expect(
             known.ownCancels["2"]?.map(\.requestReferenceID) == [store.calls[0].requestReferenceID])
-        await world.close()
+        await harness.close()
     }
 
     // MARK: An answer that can't be stored is quarantined
 
     @Test func cancel_whoseAnswerCantBeStored_isCheckedAndNeverSentAgain() async throws {
-        let world = try await World.declined()
-        let store = world.cancellingStore()
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore()
         let poisoned = PoisonedCancels(store)
-        let canceller = world.canceller(store, looks: poisoned, cancels: poisoned)
+        let canceller = harness.canceller(store, checks: poisoned, cancels: poisoned)
 
-        try await world.run(canceller, rounds: 6)
-        let open = try await callSteps(world)
+        try await harness.run(canceller, rounds: 6)
+        let open = try await callSteps(harness)
         poisoned.heal()
-        try await world.run(canceller, rounds: 6)
+        try await harness.run(canceller, rounds: 6)
 
         #expect(store.calls.count == 1)
         #expect(open == ["check"])
-        #expect(try await world.dependents() == ["2/FAR confirmed"])
-        await world.close()
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
     }
 
     @Test func extension_whoseStatusCantBeStored_isCheckedAndNeverSentAgain() async throws {
-        let world = ExtensionWorld(
-            delivery: try await World.make(),
+        let harness = ExtensionHarness(
+            delivery: try await Harness.make(),
             calls: ScriptedExtensions([.lost, .refused(4_030_005)]))
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        let poisoned = PoisonedCancels(world.delivery.store)
-        let extender = world.extender(statuses: poisoned)
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let poisoned = PoisonedCancels(harness.delivery.store)
+        let extender = harness.extender(statuses: poisoned)
 
-        try await world.passUntilChecked(extender)
-        let (calls, open) = (world.calls.calls.count, try await callSteps(world.delivery))
+        try await harness.passUntilChecked(extender)
+        let (calls, open) = (harness.calls.calls.count, try await callSteps(harness.delivery))
         poisoned.heal()
-        try await world.passUntilChecked(extender)
+        try await harness.passUntilChecked(extender)
 
         #expect(calls == 2)
         #expect(open == ["check"])
-        #expect(world.calls.calls.count == 2)
+        #expect(harness.calls.calls.count == 2)
         #expect(
-            try await world.callStates() == ["refused by answer SubscriptionMaxExtensionError"])
-        await world.delivery.close()
+            try await harness.callStates() == ["refused by answer SubscriptionMaxExtensionError"])
+        await harness.delivery.close()
     }
 
     /// The next step of every call that is open.
-    private func callSteps(_ world: World) async throws -> [String] {
-        try await world.service.withConnection { connection in
+    private func callSteps(_ harness: Harness) async throws -> [String] {
+        try await harness.service.withConnection { connection in
             try await connection.query(
                 "SELECT next_step FROM repricer.store_calls WHERE settled_at IS NULL"
             ).map { try $0.text("next_step") }
@@ -104,18 +104,18 @@ import Testing
     // MARK: After a 429 nothing leaves by the permits of before
 
     @Test func extensions_claimedTogether_areSilentOnceOneIsThrottled() async throws {
-        let until = World.start.advanced(by: 600_000)
-        let world = ExtensionWorld(
-            delivery: try await World.make(),
+        let until = Harness.start.advanced(by: 600_000)
+        let harness = ExtensionHarness(
+            delivery: try await Harness.make(),
             calls: ScriptedExtensions([.throttled(until: until)]))
-        let ids = try await neighbours(world.delivery, 5)
+        let ids = try await neighbours(harness.delivery, 5)
         for (number, id) in ids.enumerated() {
-            try await world.subscribe(id)
-            try await world.requestOne(id, number)
+            try await harness.subscribe(id)
+            try await harness.requestOne(id, number)
         }
         // Each permit but the first comes once a call was answered.
         let isFirst = ManualClock(0)
-        let extender = world.extender(wait: { [calls = world.calls] _ in
+        let extender = harness.extender(wait: { [calls = harness.calls] _ in
             isFirst.advance(by: .milliseconds(1))
             guard isFirst.nowMilliseconds() > 1 else { return }
             while calls.calls.isEmpty { await Task.yield() }
@@ -124,14 +124,14 @@ import Testing
 
         _ = try await extender.round()
 
-        #expect(world.calls.calls.count == 1)
-        #expect(try await world.callStates() == Array(repeating: "queued", count: 5))
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 1)
+        #expect(try await harness.callStates() == Array(repeating: "queued", count: 5))
+        await harness.delivery.close()
     }
 
     /// Subscription ids of one bucket.
-    private func neighbours(_ world: World, _ count: Int) async throws -> [String] {
-        try await world.service.withConnection { connection in
+    private func neighbours(_ harness: Harness, _ count: Int) async throws -> [String] {
+        try await harness.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT i::text AS id FROM generate_series(1, 100000) i

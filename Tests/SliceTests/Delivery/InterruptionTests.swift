@@ -8,211 +8,212 @@ import Testing
 
 /// What happens between a claim and its settlement: people decide, notifications arrive, Apple is slow.
 @Suite(.database) struct InterruptionTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     @Test(arguments: [
-        ScriptedStore.Reply.notSent, .throttled(until: World.start),
+        ScriptedStore.Reply.notSent, .throttled(until: Harness.start),
         .refused(.refresh, code: 4_000_082),
     ])
     func delivery_abortedWhileInFlight_isNotSentAgain(reply: ScriptedStore.Reply) async throws {
-        let world = try await World.make([reply])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1", dependents: ["B"])])
-        let interrupted = InterruptedStore(world.store) { try await world.abort(batchID) }
+        let harness = try await Harness.make([reply])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1", dependents: ["B"])])
+        let interrupted = InterruptedStore(harness.store) { try await harness.abort(batchID) }
 
-        _ = try await world.scheduler(calls: interrupted).round()
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
+        _ = try await harness.scheduler(calls: interrupted).round()
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.count == 1)
-        #expect(try await world.changes() == ["A aborted aborted"])
-        #expect(try await world.count("dependency_roles") == 0)
-        await world.close()
+        #expect(harness.store.calls.count == 1)
+        #expect(try await harness.changes() == ["A aborted aborted"])
+        #expect(try await harness.count("dependency_roles") == 0)
+        await harness.close()
     }
 
-    @Test func delivery_abortedWhileUnknown_looksAndNeverSendsAgain() async throws {
-        let world = try await World.make([.unavailable])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        try await world.abort(batchID)
+    @Test func delivery_abortedWhileUnknown_checksAndNeverSendsAgain() async throws {
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        try await harness.abort(batchID)
 
         for _ in 0..<5 {
-            world.realClock.advance(by: .seconds(50))
-            try await world.deliver(world.scheduler())
+            harness.realClock.advance(by: .seconds(50))
+            try await harness.deliver(harness.scheduler())
         }
 
-        #expect(world.store.calls.count == 1)
-        #expect(world.store.looks == 3)
-        #expect(try await world.changes() == ["A aborted aborted"])
-        await world.close()
+        #expect(harness.store.calls.count == 1)
+        #expect(harness.store.checks == 3)
+        #expect(try await harness.changes() == ["A aborted aborted"])
+        await harness.close()
     }
 
     @Test func delivery_abortedWhileUnknownButApplied_staysWithApple() async throws {
-        let world = try await World.make([.lost])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        try await world.abort(batchID)
+        let harness = try await Harness.make([.lost])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        try await harness.abort(batchID)
 
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.count == 1)
-        #expect(try await world.changes() == ["A scheduled"])
-        await world.close()
+        #expect(harness.store.calls.count == 1)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
     }
 
     @Test(arguments: ["batch", "all"])
     func delivery_pausedWhileUnknown_isNotSentUntilResumed(what: String) async throws {
-        let world = try await World.make([.unavailable])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
         let paused = what == "all" ? nil : batchID
-        try await world.setPause(paused, true)
+        try await harness.setPause(paused, true)
 
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
-        #expect(world.store.calls.count == 1)
-        try await world.setPause(paused, false)
-        try await world.deliver(world.scheduler())
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.count == 1)
+        try await harness.setPause(paused, false)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.count == 2)
-        #expect(try await world.changes() == ["A scheduled"])
-        await world.close()
+        #expect(harness.store.calls.count == 2)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
     }
 
     /// Each round asks the database: the pause holds from the next one on, on every replica and after a restart.
     @Test(arguments: ["batch", "all"])
     func delivery_pausedOnTwoReplicas_stopsBothUntilResumed(what: String) async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         // More than two claims take.
         let ids = (1...60).map(String.init)
-        for id in ids { try await world.subscribe(id) }
-        let batchID = try await world.submitAndApprove(
-            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
-        let replicas = [world.scheduler(), world.scheduler()]
+        for id in ids { try await harness.subscribe(id) }
+        let batchID = try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
+        let replicas = [harness.scheduler(), harness.scheduler()]
         for replica in replicas { _ = try await replica.round() }
-        let sent = world.store.calls.count
+        let sent = harness.store.calls.count
         #expect((2..<60).contains(sent))
 
         let paused = what == "all" ? nil : batchID
-        try await world.setPause(paused, true)
-        for replica in replicas + [world.scheduler()] { try await world.deliver(replica) }
-        #expect(world.store.calls.count == sent)
-        try await world.setPause(paused, false)
+        try await harness.setPause(paused, true)
+        for replica in replicas + [harness.scheduler()] { try await harness.deliver(replica) }
+        #expect(harness.store.calls.count == sent)
+        try await harness.setPause(paused, false)
         // The first second's calls are made.
-        world.clock.advance(by: .seconds(2))
-        for replica in replicas { try await world.deliver(replica) }
+        harness.clock.advance(by: .seconds(2))
+        for replica in replicas { try await harness.deliver(replica) }
 
-        #expect(world.store.calls.count == 60)
-        #expect(try await world.changes() == [String](repeating: "A scheduled", count: 60))
-        await world.close()
+        #expect(harness.store.calls.count == 60)
+        #expect(try await harness.changes() == [String](repeating: "A scheduled", count: 60))
+        await harness.close()
     }
 
     @Test func delivery_retries_waitForTheRateAndForSilence() async throws {
-        let until = World.start.advanced(by: 60_000)
-        let world = try await World.make([.unavailable, .throttled(until: until)])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
-        #expect(world.store.calls.count == 2)
+        let until = Harness.start.advanced(by: 60_000)
+        let harness = try await Harness.make([.unavailable, .throttled(until: until)])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.count == 2)
 
-        world.clock.set(until.milliseconds)
-        try await world.deliver(world.scheduler())
+        harness.clock.set(until.milliseconds)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.count == 3)
-        #expect(try await world.changes() == ["A scheduled"])
-        await world.close()
+        #expect(harness.store.calls.count == 3)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
     }
 
     @Test func delivery_notificationBeforeALostAnswer_needsNoFurtherCall() async throws {
-        let world = try await World.make([.lost])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        let interrupted = InterruptedStore(world.store) {
-            try await world.tell(World.scheduled("1"))
+        let harness = try await Harness.make([.lost])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let interrupted = InterruptedStore(harness.store) {
+            try await harness.tell(Harness.scheduled("1"))
         }
 
-        _ = try await world.scheduler(calls: interrupted).round()
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
+        _ = try await harness.scheduler(calls: interrupted).round()
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.count == 1)
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(try await world.requestStates() == ["answered"])
-        #expect(try await world.history() == ["queued", "sending", "scheduled"])
-        await world.close()
+        #expect(harness.store.calls.count == 1)
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates() == ["answered"])
+        #expect(try await harness.history() == ["queued", "sending", "scheduled"])
+        await harness.close()
     }
 
     @Test func delivery_notificationDuringARetry_leavesTheOneCallInFlight() async throws {
-        let world = try await World.make([.unavailable])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([
-            World.row("1", to: 19990), World.row("1", "B", to: 19990, line: 3),
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([
+            Harness.row("1", to: 19990), Harness.row("1", "B", to: 19990, line: 3),
         ])
-        try await world.deliver(world.scheduler())
-        world.realClock.advance(by: .seconds(5))
-        let sku = world.store.calls[0].items[0].sku
-        let interrupted = InterruptedStore(world.store) {
-            try await world.tell(World.scheduled("1", sku, to: 19990))
-            _ = try await world.scheduler().round()
-            #expect(world.store.calls.count == 1, "the retry has not come back yet")
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(5))
+        let sku = harness.store.calls[0].items[0].sku
+        let interrupted = InterruptedStore(harness.store) {
+            try await harness.tell(Harness.scheduled("1", sku, to: 19990))
+            _ = try await harness.scheduler().round()
+            #expect(harness.store.calls.count == 1, "the retry has not come back yet")
         }
 
-        _ = try await world.scheduler(calls: interrupted).round()
+        _ = try await harness.scheduler(calls: interrupted).round()
 
-        #expect(world.store.calls.count >= 2)
-        await world.close()
+        #expect(harness.store.calls.count >= 2)
+        await harness.close()
     }
 
     @Test func delivery_staleToken_isSentAgainWithTheTokenOfTheStatus() async throws {
-        let world = try await World.make([.refused(.refresh, code: 4_000_082)])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(world.scheduler())
+        let harness = try await Harness.make([.refused(.refresh, code: 4_000_082)])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.looks == 1)
-        #expect(world.store.calls.map(\.consistencyToken) == ["first", "of the status"])
-        await world.close()
+        #expect(harness.store.checks == 1)
+        #expect(harness.store.calls.map(\.consistencyToken) == ["first", "of the status"])
+        await harness.close()
     }
 
-    @Test func delivery_staleTokenWhileLooksAreSilenced_isStoredWithoutWaitingItOut() async throws {
-        let until = World.start.advanced(by: 3_600_000)
-        let world = try await World.make([.refused(.refresh, code: 4_000_082)])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        let looks = CallBudget(
-            pool: world.service, endpoint: "status", perSecond: 50, clock: world.clock)
+    @Test func delivery_staleTokenWhileChecksAreSilenced_isStoredWithoutWaitingItOut() async throws
+    {
+        let until = Harness.start.advanced(by: 3_600_000)
+        let harness = try await Harness.make([.refused(.refresh, code: 4_000_082)])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let checks = CallPermitSource(
+            pool: harness.service, endpoint: "status", perSecond: 50, clock: harness.clock)
         // Its row is made by the first lease.
-        _ = try await looks.lease(1)
-        try await looks.block(until: until)
-        let clock = world.clock
+        _ = try await checks.lease(1)
+        try await checks.block(until: until)
+        let clock = harness.clock
 
-        _ = try await world.scheduler(wait: { clock.advance(by: $0) }).round()
+        _ = try await harness.scheduler(wait: { clock.advance(by: $0) }).round()
 
-        #expect(world.store.looks == 0)
-        #expect(world.now < until)
-        #expect(try await world.changes().first?.hasPrefix("A queued") == true)
-        await world.close()
+        #expect(harness.store.checks == 0)
+        #expect(harness.now < until)
+        #expect(try await harness.changes().first?.hasPrefix("A queued") == true)
+        await harness.close()
     }
 
     @Test func service_toldToStop_putsBackWhatHasNotLeft() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let ids = (1...20).map(String.init)
-        for id in ids { try await world.subscribe(id) }
-        try await world.submitAndApprove(
-            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
         let running = Mutex<Task<Void, any Error>?>(nil)
         // The first call that waits for its slot finds the service told to stop.
-        let scheduler = world.scheduler(wait: { _ in
+        let scheduler = harness.scheduler(wait: { _ in
             while running.withLock({ $0 == nil }) { await Task.yield() }
             running.withLock { $0?.cancel() }
         })
@@ -221,31 +222,32 @@ import Testing
 
         try await task.value
 
-        let called = world.store.calls.count
+        let called = harness.store.calls.count
         #expect(called < 5)
-        #expect(try await world.changes().count { $0.hasPrefix("A queued") } == 20 - called)
-        await world.close()
+        #expect(try await harness.changes().count { $0.hasPrefix("A queued") } == 20 - called)
+        await harness.close()
     }
 
-    @Test func delivery_staleTokenAndALookThrottled_silencesTheLooksOfEveryReplica() async throws {
-        let until = World.start.advanced(by: 3_600_000)
-        let world = try await World.make([.refused(.refresh, code: 4_000_082)])
-        world.store.throttleLooks(until: until)
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
+    @Test func delivery_staleTokenAndACheckThrottled_silencesTheChecksOfEveryReplica() async throws
+    {
+        let until = Harness.start.advanced(by: 3_600_000)
+        let harness = try await Harness.make([.refused(.refresh, code: 4_000_082)])
+        harness.store.throttleChecks(until: until)
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
 
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
 
-        let looks = CallBudget(
-            pool: world.service, endpoint: "status", perSecond: 50, clock: world.clock)
-        #expect(world.store.looks == 1)
-        #expect(try await looks.lease(1).lease.blockedUntil == until.milliseconds)
-        #expect(try await world.changes().first?.hasPrefix("A queued") == true)
-        await world.close()
+        let checks = CallPermitSource(
+            pool: harness.service, endpoint: "status", perSecond: 50, clock: harness.clock)
+        #expect(harness.store.checks == 1)
+        #expect(try await checks.lease(1).lease.blockedUntil == until.milliseconds)
+        #expect(try await harness.changes().first?.hasPrefix("A queued") == true)
+        await harness.close()
     }
 }
 
-/// Lets something happen while the first call, or the first look, is on its way.
+/// Lets something happen while the first call, or the first check, is on its way.
 actor InterruptedStore: StoreCalls {
     private let store: any StoreCalls
     private var meanwhile: (@Sendable () async throws -> Void)?
@@ -262,9 +264,9 @@ actor InterruptedStore: StoreCalls {
         return await store.changePrice(intent, leavingBefore: leavingBefore)
     }
 
-    func look(transactionID: String) async -> StoreAnswer {
+    func checkStatus(transactionID: String) async -> StoreAnswer {
         await interrupt()
-        return await store.look(transactionID: transactionID)
+        return await store.checkStatus(transactionID: transactionID)
     }
 
     private func interrupt() async {

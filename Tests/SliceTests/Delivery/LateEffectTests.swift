@@ -9,31 +9,36 @@ import Testing
 
 /// Calls without an answer that the App Store applies late: after the client gave up, and after the row did.
 @Suite(.database) struct LateEffectTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
-    /// A world whose only call got no answer, and whose batch was aborted then.
-    private static func aborted(dependents: [String] = []) async throws -> (World, batchID: String)
-    {
-        let world = try await World.make([.unavailable])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1", dependents: dependents)])
-        try await world.deliver(world.scheduler())
-        try await world.abort(batchID)
-        return (world, batchID)
+    /// A harness whose only call got no answer, and whose batch was aborted then.
+    private static func aborted(dependents: [String] = []) async throws -> (
+        Harness, batchID: String
+    ) {
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([
+            Harness.row("1", dependents: dependents)
+        ])
+        try await harness.deliver(harness.scheduler())
+        try await harness.abort(batchID)
+        return (harness, batchID)
     }
 
     /// Looks as often as the back-off allows until so much real time has passed.
-    private static func pass(_ seconds: Int, in world: World) async throws {
+    private static func pass(_ seconds: Int, in harness: Harness) async throws {
         for _ in 0..<(seconds / 5) {
-            world.realClock.advance(by: .seconds(5))
-            world.clock.advance(by: .seconds(5))
-            try await world.deliver(world.scheduler())
+            harness.realClock.advance(by: .seconds(5))
+            harness.clock.advance(by: .seconds(5))
+            try await harness.deliver(harness.scheduler())
         }
     }
 
-    private static func obstacles(_ world: World, _ batchID: String) async throws -> [String] {
-        let at = world.now.milliseconds
-        return try await world.submitter.withTransaction { connection in
+    private static func obstacles(_ harness: Harness, _ batchID: String) async throws
+        -> [String]
+    {
+        let at = harness.now.milliseconds
+        return try await harness.submitter.withTransaction { connection in
             try UndoQueries.refused(
                 UndoQueries.Scope(batchID: batchID), by: batchID, at: at, limit: 100, on: connection
             ).map { "\($0.obstacle)" }
@@ -53,235 +58,246 @@ import Testing
         return found
     }
 
-    /// A world whose only call got no answer. A statement signed shortly before it, by a clock behind ours, shows its very
+    /// A harness whose only call got no answer. A statement signed shortly before it, by a clock behind ours, shows its very
     /// price.
-    private static func proved() async throws -> World {
-        let world = try await World.make([.unavailable])
-        try await world.subscribe("1", before: 600_000)
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        try await world.tell(World.scheduled("1", at: World.start.advanced(by: -60_000)))
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(try await world.requestStates() == ["answered"])
-        return world
+    private static func proved() async throws -> Harness {
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1", before: 600_000)
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(
+            Harness.scheduled("1", at: Harness.start.advanced(by: -60_000)))
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates() == ["answered"])
+        return harness
     }
 
     /// The price was there long before the call: nobody knows what became of that.
-    private static func takeProofAway(in world: World) async throws {
-        try await world.tell(World.scheduled("1", at: World.start.advanced(by: -360_000)))
-        #expect(try await world.changes().first == "A sending")
+    private static func takeProofAway(in harness: Harness) async throws {
+        try await harness.tell(
+            Harness.scheduled("1", at: Harness.start.advanced(by: -360_000)))
+        #expect(try await harness.changes().first == "A sending")
     }
 
-    @Test func call_whoseProofALateStatementTakesAway_isLookedAtAgain() async throws {
-        let world = try await Self.proved()
+    @Test func call_whoseProofALateStatementTakesAway_isCheckedAgain() async throws {
+        let harness = try await Self.proved()
 
-        try await Self.takeProofAway(in: world)
+        try await Self.takeProofAway(in: harness)
 
-        #expect(try await world.requestStates() == ["unknown"])
-        let calls = world.store.calls.count
-        try await Self.pass(60, in: world)
-        #expect(world.store.looks > 1)
-        world.store.applyLate()
-        try await Self.pass(15, in: world)
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(try await world.requestStates() == ["answered"])
-        #expect(world.store.calls.count == calls)
-        await world.close()
+        #expect(try await harness.requestStates() == ["unknown"])
+        let calls = harness.store.calls.count
+        try await Self.pass(60, in: harness)
+        #expect(harness.store.checks > 1)
+        harness.store.applyLate()
+        try await Self.pass(15, in: harness)
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates() == ["answered"])
+        #expect(harness.store.calls.count == calls)
+        await harness.close()
     }
 
     /// What was true when the call was written may be long past, so it is never sent again as it stands.
     @Test func call_openedAgainAndNeverSeenApplied_isJudgedAnew() async throws {
-        let world = try await Self.proved()
+        let harness = try await Self.proved()
 
-        try await Self.takeProofAway(in: world)
-        try await Self.pass(95, in: world)
-        #expect(world.store.calls.count == 1)
-        try await Self.pass(30, in: world)
+        try await Self.takeProofAway(in: harness)
+        try await Self.pass(95, in: harness)
+        #expect(harness.store.calls.count == 1)
+        try await Self.pass(30, in: harness)
 
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(try await world.requestStates().sorted() == ["answered", "refused"])
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 2)
-        #expect(world.store.applied.count == 1)
-        await world.close()
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates().sorted() == ["answered", "refused"])
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 2)
+        #expect(harness.store.applied.count == 1)
+        await harness.close()
     }
 
-    /// Never two calls in flight: the look waits for the end of the other call, however that ends.
+    /// Never two calls in flight: the check waits for the end of the other call, however that ends.
     @Test(arguments: ["answered", "refused", "proved"])
-    func call_whoseProofIsTakenAwayBesideAnother_isLookedAtAfterIt(end: String) async throws {
-        let world = try await Self.proved()
-        let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
-        try await world.approve(batch)
-        let other = try await world.claim()
+    func call_whoseProofIsTakenAwayBesideAnother_isCheckedAfterIt(end: String) async throws {
+        let harness = try await Self.proved()
+        let batch = try await harness.submit(
+            [Harness.row("1", "B", line: 3)], content: "second")
+        try await harness.approve(batch)
+        let other = try await harness.claim()
 
-        try await Self.takeProofAway(in: world)
-        #expect(try await world.requestStates().sorted() == ["answered", "sending"])
+        try await Self.takeProofAway(in: harness)
+        #expect(try await harness.requestStates().sorted() == ["answered", "sending"])
         switch end {
-        case "answered": try await world.settle(other, "B", .applied)
-        case "refused": try await world.settle(other, "B", .refused)
+        case "answered": try await harness.settle(other, "B", .applied)
+        case "refused": try await harness.settle(other, "B", .refused)
         default:
             // A notification tells it, and the answer is lost.
-            try await world.tell(World.scheduled("1", "B", at: world.now.advanced(by: 5)))
-            try await world.settle(other, "B", .lost)
+            try await harness.tell(
+                Harness.scheduled("1", "B", at: harness.now.advanced(by: 5)))
+            try await harness.settle(other, "B", .lost)
         }
 
         let ended = end == "refused" ? "refused" : "answered"
-        #expect(try await world.requestStates().sorted() == [ended, "unknown"])
-        world.store.applyLate()
-        try await Self.pass(15, in: world)
-        #expect(try await world.changes().first == "A scheduled")
-        await world.close()
+        #expect(try await harness.requestStates().sorted() == [ended, "unknown"])
+        harness.store.applyLate()
+        try await Self.pass(15, in: harness)
+        #expect(try await harness.changes().first == "A scheduled")
+        await harness.close()
     }
 
-    /// What one batch waits for is no reason for another to wait: the call that is held back is looked at, and ends.
+    /// What one batch waits for is no reason for another to wait: the call that is held back is checked, and ends.
     @Test func call_whoseProofIsTakenAwayBesideAPausedBatch_doesNotWaitForIt() async throws {
-        let world = try await Self.proved()
-        let batch = try await world.submit([World.row("1", "B", line: 3)], content: "second")
-        try await world.approve(batch)
-        let other = try await world.claim()
-        try await world.settle(other, "B", .lost)
-        try await world.setPause(batch, true)
+        let harness = try await Self.proved()
+        let batch = try await harness.submit(
+            [Harness.row("1", "B", line: 3)], content: "second")
+        try await harness.approve(batch)
+        let other = try await harness.claim()
+        try await harness.settle(other, "B", .lost)
+        try await harness.setPause(batch, true)
 
-        try await Self.takeProofAway(in: world)
-        world.store.applyLate()
-        try await Self.pass(150, in: world)
+        try await Self.takeProofAway(in: harness)
+        harness.store.applyLate()
+        try await Self.pass(150, in: harness)
 
-        #expect(try await world.changes().first == "A scheduled")
-        await world.close()
+        #expect(try await harness.changes().first == "A scheduled")
+        await harness.close()
     }
 
     /// The price was there, so the App Store refused the call; then its proof goes.
     @Test func refusedCall_whoseProofALateStatementTakesAway_endsAsRefused() async throws {
-        let world = try await World.make()
-        try await world.subscribe("1", before: 600_000)
-        try await world.submitAndApprove([World.row("1")])
-        let claim = try await world.claim()
-        try await world.tell(World.scheduled("1", at: World.start.advanced(by: -60_000)))
-        try await world.settle(claim, "A", .refused)
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(try await world.requestStates() == ["refused"])
+        let harness = try await Harness.make()
+        try await harness.subscribe("1", before: 600_000)
+        try await harness.submitAndApprove([Harness.row("1")])
+        let claim = try await harness.claim()
+        try await harness.tell(
+            Harness.scheduled("1", at: Harness.start.advanced(by: -60_000)))
+        try await harness.settle(claim, "A", .refused)
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates() == ["refused"])
 
-        try await Self.takeProofAway(in: world)
-        try await Self.pass(120, in: world)
+        try await Self.takeProofAway(in: harness)
+        try await Self.pass(120, in: harness)
 
-        #expect(try await world.changes().first?.hasPrefix("A rejected") == true)
-        #expect(world.store.calls.isEmpty)
-        await world.close()
+        #expect(try await harness.changes().first?.hasPrefix("A rejected") == true)
+        #expect(harness.store.calls.isEmpty)
+        await harness.close()
     }
 
     /// 10 s of its lease, 30 s of its client's patience, 60 s for the App Store.
-    @Test func call_ofAnAbortedBatch_isLookedForUntilItCannotBeOnItsWay() async throws {
-        let (world, _) = try await Self.aborted()
+    @Test func call_ofAnAbortedBatch_isCheckedUntilItCannotBeOnItsWay() async throws {
+        let (harness, _) = try await Self.aborted()
 
-        try await Self.pass(95, in: world)
-        #expect(try await world.changes().first?.hasPrefix("A unknown") == true)
-        try await Self.pass(15, in: world)
+        try await Self.pass(95, in: harness)
+        #expect(try await harness.changes().first?.hasPrefix("A unknown") == true)
+        try await Self.pass(15, in: harness)
 
-        #expect(try await world.changes() == ["A aborted aborted"])
-        #expect(world.store.calls.count == 1)
-        #expect(world.store.looks > 3)
-        await world.close()
+        #expect(try await harness.changes() == ["A aborted aborted"])
+        #expect(harness.store.calls.count == 1)
+        #expect(harness.store.checks > 3)
+        await harness.close()
     }
 
-    @Test func call_appliedAfterItsClientsDeadline_isFoundByALook() async throws {
-        let (world, _) = try await Self.aborted()
-        try await Self.pass(45, in: world)
-        world.store.applyLate()
+    @Test func call_appliedAfterItsClientsDeadline_isFoundByACheck() async throws {
+        let (harness, _) = try await Self.aborted()
+        try await Self.pass(45, in: harness)
+        harness.store.applyLate()
 
-        try await Self.pass(10, in: world)
+        try await Self.pass(10, in: harness)
 
-        #expect(try await world.changes() == ["A scheduled"])
-        #expect(world.store.calls.count == 1)
-        await world.close()
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
     }
 
     @Test func change_givenUpAndAppliedLater_goesOnAndCanBeUndone() async throws {
-        let (world, batchID) = try await Self.aborted(dependents: ["B"])
-        try await Self.pass(120, in: world)
-        #expect(try await world.changes() == ["A aborted aborted"])
-        #expect(try await world.count("dependency_roles") == 0)
-        #expect(try await Self.obstacles(world, batchID).count == 1)
+        let (harness, batchID) = try await Self.aborted(dependents: ["B"])
+        try await Self.pass(120, in: harness)
+        #expect(try await harness.changes() == ["A aborted aborted"])
+        #expect(try await harness.count("dependency_roles") == 0)
+        #expect(try await Self.obstacles(harness, batchID).count == 1)
 
-        try await world.tell(World.scheduled("1", at: world.now))
+        try await harness.tell(Harness.scheduled("1", at: harness.now))
 
-        #expect(try await world.changes() == ["A scheduled applied_after_all"])
-        #expect(try await world.count("dependency_roles") == 2)
-        #expect(try await Self.obstacles(world, batchID).isEmpty)
+        #expect(try await harness.changes() == ["A scheduled applied_after_all"])
+        #expect(try await harness.count("dependency_roles") == 2)
+        #expect(try await Self.obstacles(harness, batchID).isEmpty)
         #expect(try await Self.findings().isEmpty)
         #expect(
-            try await Set(world.history())
+            try await Set(harness.history())
                 == ["queued", "sending", "unknown", "scheduled", "aborted"])
-        try await world.tell(World.scheduled("1", status: "PENDING", at: world.now.advanced(by: 1)))
-        #expect(try await world.changes() == ["A pending_consent"])
-        await world.close()
+        try await harness.tell(
+            Harness.scheduled("1", status: "PENDING", at: harness.now.advanced(by: 1)))
+        #expect(try await harness.changes() == ["A pending_consent"])
+        await harness.close()
     }
 
     /// Nothing follows such a row: somebody has to hear of it.
     @Test func reconciliation_endedWhileTheAppStoreHasItsPrice_isAFinding() async throws {
-        let (world, _) = try await Self.aborted()
-        try await Self.pass(120, in: world)
+        let (harness, _) = try await Self.aborted()
+        try await Self.pass(120, in: harness)
         #expect(try await Self.findings().isEmpty)
         let owner = try await TestDatabase.connect()
         _ = try await owner.execute("UPDATE repricer.price_changes SET doubtful_since = NULL")
 
-        try await world.tell(World.scheduled("1", at: world.now))
+        try await harness.tell(Harness.scheduled("1", at: harness.now))
 
-        #expect(try await world.changes() == ["A aborted aborted"])
+        #expect(try await harness.changes() == ["A aborted aborted"])
         #expect(try await Self.findings() == ["ended_yet_applied 1"])
         await owner.close()
-        await world.close()
+        await harness.close()
     }
 
     @Test func change_ofALaterBatch_yieldsToTheOneThatTheAppStoreHas() async throws {
-        let (world, _) = try await Self.aborted()
-        try await Self.pass(120, in: world)
-        let later = try await world.submit([World.row("1", to: 11990)], content: "later")
-        try await world.approve(later)
+        let (harness, _) = try await Self.aborted()
+        try await Self.pass(120, in: harness)
+        let later = try await harness.submit([Harness.row("1", to: 11990)], content: "later")
+        try await harness.approve(later)
 
-        try await world.tell(World.scheduled("1", at: world.now))
-        try await world.deliver(world.scheduler())
+        try await harness.tell(Harness.scheduled("1", at: harness.now))
+        try await harness.deliver(harness.scheduler())
 
         #expect(
-            try await world.changes().sorted() == [
+            try await harness.changes().sorted() == [
                 "A ineligible conflict_open_change", "A scheduled applied_after_all",
             ])
-        #expect(world.store.calls.count == 1)
-        await world.close()
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
     }
 
     @Test func retry_refusedForItsToken_getsANewIDOnlyOnceTheFirstCannotBeOnItsWay() async throws {
-        let world = try await World.make([.unavailable, .refused(.refresh, code: 4_000_082)])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
+        let harness = try await Harness.make([
+            .unavailable, .refused(.refresh, code: 4_000_082),
+        ])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
 
-        try await Self.pass(90, in: world)
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 1)
-        try await Self.pass(30, in: world)
+        try await Self.pass(90, in: harness)
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 1)
+        try await Self.pass(30, in: harness)
 
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 2)
-        #expect(world.store.calls.last?.consistencyToken == "of the status")
-        #expect(try await world.changes() == ["A scheduled"])
-        await world.close()
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 2)
+        #expect(harness.store.calls.last?.consistencyToken == "of the status")
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
     }
 
     /// One row, one outcome: the first call's effect ends the wait for a second.
     @Test func change_waitingForASecondCall_isNotSentOnceTheFirstIsSeenApplied() async throws {
-        let world = try await World.make([.unavailable, .refused(.refresh, code: 4_000_082)])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        try await Self.pass(10, in: world)
-        try await world.setPause(batchID, true)
-        try await Self.pass(120, in: world)
-        #expect(try await world.changes() == ["A queued stale_token"])
+        let harness = try await Harness.make([
+            .unavailable, .refused(.refresh, code: 4_000_082),
+        ])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        try await Self.pass(10, in: harness)
+        try await harness.setPause(batchID, true)
+        try await Self.pass(120, in: harness)
+        #expect(try await harness.changes() == ["A queued stale_token"])
 
-        try await world.tell(World.scheduled("1", at: world.now))
-        try await world.setPause(batchID, false)
-        try await world.deliver(world.scheduler())
+        try await harness.tell(Harness.scheduled("1", at: harness.now))
+        try await harness.setPause(batchID, false)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes() == ["A scheduled applied_after_all"])
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 1)
-        await world.close()
+        #expect(try await harness.changes() == ["A scheduled applied_after_all"])
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 1)
+        await harness.close()
     }
 
     /// The second call is out, or was refused, when the App Store tells of the first.
@@ -289,37 +305,37 @@ import Testing
     func change_sentUnderTwoIDs_takesTheEffectOfTheFirstForItsOwn(
         second: ScriptedStore.Reply
     ) async throws {
-        let world = try await World.make([
+        let harness = try await Harness.make([
             .unavailable, .refused(.refresh, code: 4_000_082), second,
         ])
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        let between = world.now.advanced(by: 20_000)
-        for _ in 0..<60 where world.store.calls.count < 3 { try await Self.pass(5, in: world) }
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 2)
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        let between = harness.now.advanced(by: 20_000)
+        for _ in 0..<60 where harness.store.calls.count < 3 { try await Self.pass(5, in: harness) }
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 2)
 
-        try await world.tell(World.scheduled("1", at: between))
+        try await harness.tell(Harness.scheduled("1", at: between))
 
-        #expect(try await world.changes().first?.hasPrefix("A scheduled") == true)
-        #expect(try await world.changes().count == 1)
-        await world.close()
+        #expect(try await harness.changes().first?.hasPrefix("A scheduled") == true)
+        #expect(try await harness.changes().count == 1)
+        await harness.close()
     }
 
     @Test func flightTime_isOfTheBusinessClock() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         func time(_ environment: StoreEnvironment, _ clock: any WallClock) -> Int64 {
             CallEngine(
-                pool: world.service, environment: environment, clock: clock,
+                pool: harness.service, environment: environment, clock: clock,
                 realClock: SystemClock(), log: .silent, metrics: Metrics(),
                 limits: CallEngine.Limits()
             ).flightTime
         }
         let fast = VirtualClock(start: 0, rate: 90, origin: 0)
 
-        #expect(time(.production, world.clock) == 90_000)
-        #expect(time(.sandbox, world.clock) == 30_000)
+        #expect(time(.production, harness.clock) == 90_000)
+        #expect(time(.sandbox, harness.clock) == 30_000)
         #expect(time(.production, fast) == 1000)
-        await world.close()
+        await harness.close()
     }
 }

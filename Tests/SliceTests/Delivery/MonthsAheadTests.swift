@@ -36,7 +36,7 @@ import Testing
     @Test func run_onAHurriedClock_keepsUp() async throws {
         let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 1)
         let start = try #require(RFC3339.parse("2027-11-30T00:00:00Z"))
-        // A day in no time: the service looks again at once.
+        // A day in no time: the service checks again at once.
         let clock = JumpingClock(start)
         let months = MonthsAhead(pool: pool, clock: clock, log: .silent)
 
@@ -53,7 +53,7 @@ import Testing
     }
 }
 
-/// A month passes at each look.
+/// A month passes at each check.
 private final class JumpingClock: WallClock {
     private let clock: ManualClock
 

@@ -32,7 +32,7 @@ struct OpenCall: Sendable, CustomTestStringConvertible {
     }
 }
 
-extension DeliveryWorld {
+extension DeliveryHarness {
     func leave(_ call: OpenCall, of id: String) async throws {
         let state = call.stage == .out ? "sending" : "unknown"
         let real = realClock.nowMilliseconds()

@@ -3,41 +3,42 @@ import Foundation
 import Notifications
 import Postgres
 import PriceChanges
-import Pricing
 import ServiceKit
 import TestSupport
 import Testing
 
+@testable import Pricing
+
 /// One statement that can't be stored, or one state that can't be, stops nobody else.
 @Suite(.database) struct PoisonTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     @Test func settlement_answerThatCannotBeStored_stopsNoSiblingAndIsNotSentAgain() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let ids = ["1", "2", "3", "4", "5", "6", "7", "8"]
-        for id in ids { try await world.subscribe(id) }
-        try await world.submitAndApprove(
-            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
-        let poisoned = PoisonedStore(world.store, victim: "5")
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
+        let poisoned = PoisonedStore(harness.store, victim: "5")
 
-        for _ in 0..<20 { _ = try? await world.scheduler(calls: poisoned).round() }
-        world.realClock.advance(by: .seconds(61))
-        for _ in 0..<20 { _ = try? await world.scheduler(calls: poisoned).round() }
+        for _ in 0..<20 { _ = try? await harness.scheduler(calls: poisoned).round() }
+        harness.realClock.advance(by: .seconds(61))
+        for _ in 0..<20 { _ = try? await harness.scheduler(calls: poisoned).round() }
 
-        let changes = try await world.changes()
+        let changes = try await harness.changes()
         #expect(changes.filter { $0 == "A scheduled" }.count == 7)
         #expect(changes[4].hasPrefix("A unknown"))
-        #expect(world.store.calls.count == 8)
-        await world.close()
+        #expect(harness.store.calls.count == 8)
+        await harness.close()
     }
 
     @Test func claim_subscriptionWhoseFactsCannotBeRead_stopsNoOther() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         // All in one bucket, so that one claim meets them together.
-        let ids = try await world.idsOfOneBucket(5)
-        for id in ids { try await world.subscribe(id) }
-        try await world.submitAndApprove(
-            ids.enumerated().map { World.row($0.element, line: $0.offset + 2) })
+        let ids = try await harness.idsOfOneBucket(5)
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
         let owner = try await TestDatabase.connect()
         _ = try await owner.execute(
             """
@@ -46,89 +47,92 @@ import Testing
             """)
         await owner.close()
 
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes().filter { $0 == "A scheduled" }.count == 4)
-        #expect(try await world.changes().contains("A queued facts_unreadable"))
-        await world.close()
+        #expect(try await harness.changes().filter { $0 == "A scheduled" }.count == 4)
+        #expect(try await harness.changes().contains("A queued facts_unreadable"))
+        await harness.close()
     }
 
     @Test func projector_notificationThatCannotBeStored_isSetAsideAndStopsNoOther() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let ids = (1...40).map { "10000000\($0)" }
-        for id in ids { try await world.receive("good-\(id)", of: id) }
+        for id in ids { try await harness.receive("good-\(id)", of: id) }
         for id in ids.prefix(3) {
             // Signed in the year 20000, which is no instant that a fold could order.
-            try await world.receive("bad-\(id)", of: id, at: 568_971_820_800)
+            try await harness.receive("bad-\(id)", of: id, at: 568_971_820_800)
         }
-        for id in ids.prefix(3) { try await world.receive("later-\(id)", of: id, at: 2) }
+        for id in ids.prefix(3) { try await harness.receive("later-\(id)", of: id, at: 2) }
 
-        let projector = Projector(pool: world.service, log: .silent, metrics: Metrics())
+        let projector = Projector(pool: harness.service, log: .silent, metrics: Metrics())
         #expect(try await projector.foldOnce() == 46)
 
         #expect(try await projector.foldOnce() == 0)
-        #expect(try await world.inbox() == ids.prefix(3).map { "bad-\($0)" })
-        #expect(try await world.count("subscription_events") == 43)
-        await world.close()
+        #expect(try await harness.inbox() == ids.prefix(3).map { "bad-\($0)" })
+        #expect(try await harness.count("subscription_events") == 43)
+        await harness.close()
     }
 
     @Test func fold_lateStatementReopensAChange_theUnsentOneOfTheItemYields() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let day: Int64 = 86_400_000
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1", dependents: ["B"])])
-        try await world.deliver(world.scheduler())
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1", dependents: ["B"])])
+        try await harness.deliver(harness.scheduler())
         // Its item is gone from the renewal of day 40, so it ends, and another batch takes its place.
-        try await world.tell(
-            World.renewed("1", at: World.start.advanced(by: 40 * day), items: ["B"]))
-        try await world.tell(
-            World.renewed("1", at: World.start.advanced(by: 80 * day), items: ["A", "B"]))
-        world.clock.set(World.start.advanced(by: 81 * day).milliseconds)
-        #expect(try await world.changes() == ["A cancelled item_missing_at_renewal"])
-        try await world.submit([World.row("1", to: 11990, line: 3)], content: "second")
+        try await harness.tell(
+            Harness.renewed("1", at: Harness.start.advanced(by: 40 * day), items: ["B"]))
+        try await harness.tell(
+            Harness.renewed(
+                "1", at: Harness.start.advanced(by: 80 * day), items: ["A", "B"]))
+        harness.clock.set(Harness.start.advanced(by: 81 * day).milliseconds)
+        #expect(try await harness.changes() == ["A cancelled item_missing_at_renewal"])
+        try await harness.submit([Harness.row("1", to: 11990, line: 3)], content: "second")
 
         // A statement from before says that the subscriber only paused: the period began on day 80.
-        try await world.tell(
-            World.renewed(
-                "1", at: World.start.advanced(by: 39 * day), items: ["A", "B"],
-                purchased: World.start.advanced(by: 41 * day)))
+        try await harness.tell(
+            Harness.renewed(
+                "1", at: Harness.start.advanced(by: 39 * day), items: ["A", "B"],
+                purchased: Harness.start.advanced(by: 41 * day)))
 
         #expect(
-            try await world.changes() == ["A scheduled", "A ineligible conflict_open_change"])
-        #expect(try await world.count("dependency_roles") == 2)
-        await world.close()
+            try await harness.changes() == ["A scheduled", "A ineligible conflict_open_change"])
+        #expect(try await harness.count("dependency_roles") == 2)
+        await harness.close()
     }
 
     @Test func projector_lateStatementReopensASentChange_theLaterCallWins() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let day: Int64 = 86_400_000
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        try await world.deliver(world.scheduler())
-        try await world.tell(
-            World.renewed("1", at: World.start.advanced(by: 40 * day), items: ["B"]))
-        try await world.tell(
-            World.renewed("1", at: World.start.advanced(by: 80 * day), items: ["A", "B"]))
-        world.clock.set(World.start.advanced(by: 81 * day).milliseconds)
-        let second = try await world.submit([World.row("1", to: 11990, line: 3)], content: "2nd")
-        try await world.approve(second)
-        try await world.deliver(world.scheduler())
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(
+            Harness.renewed("1", at: Harness.start.advanced(by: 40 * day), items: ["B"]))
+        try await harness.tell(
+            Harness.renewed(
+                "1", at: Harness.start.advanced(by: 80 * day), items: ["A", "B"]))
+        harness.clock.set(Harness.start.advanced(by: 81 * day).milliseconds)
+        let second = try await harness.submit(
+            [Harness.row("1", to: 11990, line: 3)], content: "2nd")
+        try await harness.approve(second)
+        try await harness.deliver(harness.scheduler())
 
-        try await world.tell(
-            World.renewed(
-                "1", at: World.start.advanced(by: 39 * day), items: ["A", "B"],
-                purchased: World.start.advanced(by: 41 * day)))
+        try await harness.tell(
+            Harness.renewed(
+                "1", at: Harness.start.advanced(by: 39 * day), items: ["A", "B"],
+                purchased: Harness.start.advanced(by: 41 * day)))
 
         #expect(
-            try await world.changes() == [
+            try await harness.changes() == [
                 "A invalidated replaced_by_a_later_change", "A scheduled",
             ]
         )
-        await world.close()
+        await harness.close()
     }
 }
 
-extension DeliveryWorld {
+extension DeliveryHarness {
     /// What the receiver leaves behind: the evidence, and work for the projector. A `status` beyond 32 bits
     /// can't be stored.
     func receive(
@@ -173,7 +177,7 @@ extension DeliveryWorld {
         }
     }
 
-    /// The notifications set aside or waiting.
+    /// The notifications quarantined or waiting.
     func inbox() async throws -> [String] {
         try await service.withConnection { connection in
             try await connection.query(
@@ -194,10 +198,10 @@ extension DeliveryWorld {
                 transactionID: "t-\(id)-\(at.milliseconds)", purchasedAt: purchased ?? at,
                 originalPurchaseAt: start, expiresAt: next, reason: "RENEWAL", storefront: "USA",
                 currency: "USD", period: "P1M",
-                items: items.map { TransactionStatement.Item(sku: $0, price: 9990) }),
+                items: items.map { StatementItem(sku: $0, price: 9990) }),
             renewal: RenewalStatement(
                 autoRenewStatus: 1, renewalAt: next, consistencyToken: "renewed", period: "P1M",
-                items: items.map { RenewalStatement.Item(sku: $0, price: 9990) }))
+                items: items.map { StatementItem(sku: $0, price: 9990) }))
     }
 }
 
@@ -219,14 +223,14 @@ private struct PoisonedStore: StoreCalls {
             intent.originalTransactionID)
     }
 
-    func look(transactionID: String) async -> StoreAnswer {
-        poison(await store.look(transactionID: transactionID), transactionID)
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        poison(await store.checkStatus(transactionID: transactionID), transactionID)
     }
 
     private func poison(_ answer: StoreAnswer, _ id: String) -> StoreAnswer {
         guard id == victim, case .answered(var words, let reply) = answer else { return answer }
         for index in words.statements.indices {
-            words.statements[index].renewal?.items?.append(RenewalStatement.Item(sku: "\u{0}"))
+            words.statements[index].renewal?.items?.append(StatementItem(sku: "\u{0}"))
         }
         return .answered(words, reply)
     }

@@ -1,7 +1,8 @@
 import Calls
 import Dependents
-import Pricing
 import Synchronization
+
+@testable import Pricing
 
 /// An App Store whose statements can't be stored until it is healed: an item has a name that PostgreSQL refuses.
 final class PoisonedCancels: StatusCalls, CancelCalls {
@@ -24,8 +25,8 @@ final class PoisonedCancels: StatusCalls, CancelCalls {
     /// The first status is read before the call, and is sound.
     private let sound = Mutex(1)
 
-    func look(transactionID: String) async -> StoreAnswer {
-        let answer = await statuses.look(transactionID: transactionID)
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        let answer = await statuses.checkStatus(transactionID: transactionID)
         let isSound =
             cancels != nil
             && sound.withLock { sound in
@@ -47,7 +48,7 @@ final class PoisonedCancels: StatusCalls, CancelCalls {
             return answer
         }
         for index in words.statements.indices {
-            words.statements[index].renewal?.items?.append(RenewalStatement.Item(sku: "\u{0}"))
+            words.statements[index].renewal?.items?.append(StatementItem(sku: "\u{0}"))
         }
         return .answered(words, reply)
     }

@@ -9,30 +9,30 @@ import Testing
 
 /// How often the scheduler waits for the database: at 50 calls a second that is most of what it does.
 @Suite(.database) struct RoundTripTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
-    private static func trips(_ pool: LedgerPool) async throws -> Int {
+    private static func trips(_ pool: DatabasePool) async throws -> Int {
         try await pool.withConnection { await $0.tripCount }
     }
 
     /// What a repetition takes: the first time statements are prepared and rules read.
-    private func frugalPool() async throws -> LedgerPool {
-        LedgerPool(
+    private func frugalPool() async throws -> DatabasePool {
+        DatabasePool(
             conninfo: try await TestDatabase.login("frugal", memberOf: ["repricer_service"]),
             applicationName: "frugal", size: 1)
     }
 
-    @Test func look_takesOneTrip_andOneMoreWhenSomethingWoke() async throws {
-        let world = try await World.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        let work = DueWork(engine: world.engine(), kind: world.priceKind())
-        let now = World.start.milliseconds
+    @Test func search_takesOneTrip_andOneMoreWhenSomethingWoke() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let work = DueWork(engine: harness.engine(), kind: harness.priceKind())
+        let now = Harness.start.milliseconds
 
-        let (trips, found) = try await world.service.read { connection in
-            func look(on connection: isolated LedgerConnection) throws -> (trips: Int, due: Int) {
+        let (trips, found) = try await harness.service.read { connection in
+            func look(on connection: isolated DatabaseConnection) throws -> (trips: Int, due: Int) {
                 let before = connection.tripCount
-                let found = try work.look(wakes: 10, isThorough: false, on: connection)
+                let found = try work.search(wakes: 10, isThorough: false, on: connection)
                 return (connection.tripCount - before, found.due.count)
             }
             let first = try look(on: connection)
@@ -47,40 +47,40 @@ import Testing
 
         #expect(found == [1, 1, 1])
         #expect(trips[0] == 1)
-        // One more unless the look was at everything anyway.
+        // One more unless the check was at everything anyway.
         #expect(trips[1] <= 2)
-        await world.close()
+        await harness.close()
     }
 
-    @Test func look_whilePausedAndAfter_findsWhatIsDueOnceItGoesOn() async throws {
-        let world = try await World.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
-        let work = DueWork(engine: world.engine(), kind: world.priceKind())
+    @Test func search_whilePausedAndAfter_findsWhatIsDueOnceItGoesOn() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let work = DueWork(engine: harness.engine(), kind: harness.priceKind())
         func due() async throws -> Int {
-            try await work.look(wakes: 10, isThorough: false).due.count
+            try await work.search(wakes: 10, isThorough: false).due.count
         }
 
         let before = try await due()
-        try await world.setPause(nil, true)
+        try await harness.setPause(nil, true)
         let paused = try await [due(), due()]
-        try await world.setPause(nil, false)
+        try await harness.setPause(nil, false)
         let after = try await [due(), due()]
 
         #expect(before == 1)
         #expect(paused == [0, 0])
         #expect(after == [1, 1])
-        await world.close()
+        await harness.close()
     }
 
     @Test func claimAndSettlement_takeThreeTripsEach() async throws {
-        let world = try await World.make()
-        for id in ["1", "2"] { try await world.subscribe(id) }
-        try await world.submitAndApprove(["1", "2"].map { World.row($0) })
+        let harness = try await Harness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(["1", "2"].map { Harness.row($0) })
         let pool = try await frugalPool()
-        let claimer = Claimer(engine: world.engine(pool: pool))
-        let settlement = CallSettlement(pool: pool, kind: world.priceKind(pool), log: .silent)
-        let realNow = World.start.milliseconds
+        let claimer = Claimer(engine: harness.engine(pool: pool))
+        let settlement = CallSettlement(pool: pool, kind: harness.priceKind(pool), log: .silent)
+        let realNow = Harness.start.milliseconds
         var taken: [[Int]] = []
 
         for _ in 0..<2 {
@@ -98,16 +98,16 @@ import Testing
                     Attempt(
                         call,
                         .answered(
-                            [World.scheduled(call.subject)], StoreReply(httpStatus: 200)))
-                ], now: world.now, realNow: realNow)
+                            [Harness.scheduled(call.subject)], StoreReply(httpStatus: 200)))
+                ], now: harness.now, realNow: realNow)
             #expect(ours == [call.callID])
             taken.append([claimed - start, try await Self.trips(pool) - claimed])
         }
 
         #expect(taken.last == [3, 3])
-        #expect(try await world.changes() == ["A scheduled", "A scheduled"])
-        #expect(try await world.requestStates() == ["answered", "answered"])
+        #expect(try await harness.changes() == ["A scheduled", "A scheduled"])
+        #expect(try await harness.requestStates() == ["answered", "answered"])
         await pool.close()
-        await world.close()
+        await harness.close()
     }
 }

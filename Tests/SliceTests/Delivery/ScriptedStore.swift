@@ -1,7 +1,8 @@
 import Calls
 import PriceChanges
-import Pricing
 import Synchronization
+
+@testable import Pricing
 
 /// An App Store that answers as the test says: the next scripted answer, else "applied".
 final class ScriptedStore: StoreCalls {
@@ -20,10 +21,16 @@ final class ScriptedStore: StoreCalls {
     struct State {
         var replies: [Reply] = []
         var calls: [PriceChangeIntent] = []
-        var looks = 0
-        var looksThrottledUntil: Instant?
+        var checks = 0
+        var checksThrottledUntil: Instant?
         /// Storefronts without a price: their calls are refused with 4000134.
         var unpriced: Set<String> = []
+        /// What calls of these subscriptions get, as long as it stands here.
+        var answers: [String: Reply] = [:]
+        /// What every other call gets.
+        var all: Reply?
+        /// The consistency token that every status shows.
+        var token: String?
         /// What a status says of these subscriptions' renewals.
         var renewals: [String: Instant] = [:]
         var applied: [String: PriceChangeIntent] = [:]
@@ -45,7 +52,7 @@ final class ScriptedStore: StoreCalls {
     }
 
     var calls: [PriceChangeIntent] { state.withLock { $0.calls } }
-    var looks: Int { state.withLock { $0.looks } }
+    var checks: Int { state.withLock { $0.checks } }
     /// Intents applied, by request id: each once, however often it was sent.
     var applied: [String: PriceChangeIntent] { state.withLock { $0.applied } }
 
@@ -57,7 +64,18 @@ final class ScriptedStore: StoreCalls {
     }
 
     /// From now on no look is answered otherwise.
-    func throttleLooks(until: Instant) { state.withLock { $0.looksThrottledUntil = until } }
+    func throttleChecks(until: Instant) { state.withLock { $0.checksThrottledUntil = until } }
+
+    /// From now on calls of these subscriptions get this answer, and all others `all` (nil: as scripted).
+    func setAnswers(_ ids: some Sequence<String>, _ reply: Reply?, all: Reply? = nil) {
+        state.withLock { state in
+            for id in ids { state.answers[id] = reply }
+            state.all = all
+        }
+    }
+
+    /// From now on every status shows this consistency token.
+    func setToken(_ token: String) { state.withLock { $0.token = token } }
 
     /// Calls for these storefronts are refused from now on.
     func setUnpriced(_ storefronts: Set<String>) { state.withLock { $0.unpriced = storefronts } }
@@ -75,6 +93,7 @@ final class ScriptedStore: StoreCalls {
             if state.unpriced.contains(intent.storefront) {
                 return Reply.refused(.haltStorefront, code: 4_000_134)
             }
+            if let answer = state.answers[intent.transactionID] ?? state.all { return answer }
             return state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()
         }
         switch reply {
@@ -102,10 +121,10 @@ final class ScriptedStore: StoreCalls {
         }
     }
 
-    func look(transactionID: String) async -> StoreAnswer {
+    func checkStatus(transactionID: String) async -> StoreAnswer {
         let (intent, until) = state.withLock { state in
-            state.looks += 1
-            return (state.latest[transactionID], state.looksThrottledUntil)
+            state.checks += 1
+            return (state.latest[transactionID], state.checksThrottledUntil)
         }
         if let until { return .throttled(until: until, StoreReply(httpStatus: 429)) }
         guard let intent else {
@@ -128,7 +147,7 @@ final class ScriptedStore: StoreCalls {
                 items: (Set(usual).isSuperset(of: asked) ? usual : asked).map { sku in
                     // The price that is paid: nothing stays scheduled.
                     let changed = intent.items.first { $0.sku == sku && $0.price != 9990 }
-                    return RenewalStatement.Item(
+                    return StatementItem(
                         sku: sku, price: changed?.price ?? 9990,
                         increaseStatus: changed == nil ? nil : "SCHEDULED",
                         increasePrice: changed?.price)
@@ -142,7 +161,7 @@ final class ScriptedStore: StoreCalls {
             source: .status, originalTransactionID: transactionID, status: 1,
             renewal: RenewalStatement(
                 autoRenewStatus: 1, renewalAt: state.withLock { $0.renewals[transactionID] },
-                consistencyToken: "of the status",
-                items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) }))
+                consistencyToken: state.withLock { $0.token } ?? "of the status",
+                items: ["A", "B"].map { StatementItem(sku: $0, price: 9990) }))
     }
 }

@@ -55,7 +55,7 @@ final class SilentStore: StoreCalls {
         return await others.changePrice(intent, leavingBefore: leavingBefore)
     }
 
-    func look(transactionID: String) async -> StoreAnswer {
-        await others.look(transactionID: transactionID)
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        await others.checkStatus(transactionID: transactionID)
     }
 }

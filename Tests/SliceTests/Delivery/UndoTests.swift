@@ -1,37 +1,38 @@
 import Batches
 import Postgres
 import PriceChanges
-import Pricing
 import ServiceKit
 import TestSupport
 import Testing
 
+@testable import Pricing
+
 /// Taking back what Apple has scheduled and nobody was told of.
 @Suite(.database) struct UndoTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
-    /// A world in which Apple has an increase of A with B as dependent, and the scheduler that sent it.
+    /// A harness in which Apple has an increase of A with B as dependent, and the scheduler that sent it.
     private static func scheduled(
         _ replies: [ScriptedStore.Reply] = []
-    ) async throws -> (World, Scheduler, batchID: String) {
-        let world = try await World.make([.applied] + replies)
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1", dependents: ["B"])])
-        let scheduler = world.scheduler()
-        try await world.deliver(scheduler)
-        world.clock.advance(by: .seconds(3600))
-        world.realClock.advance(by: .seconds(3600))
-        return (world, scheduler, batchID)
+    ) async throws -> (Harness, Scheduler, batchID: String) {
+        let harness = try await Harness.make([.applied] + replies)
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1", dependents: ["B"])])
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        harness.clock.advance(by: .seconds(3600))
+        harness.realClock.advance(by: .seconds(3600))
+        return (harness, scheduler, batchID)
     }
 
     /// Submits the undo as the submitter; returns its batch.
-    private static func undo(_ world: World, _ batchID: String, sku: String? = nil)
+    private static func undo(_ harness: Harness, _ batchID: String, sku: String? = nil)
         async throws -> String
     {
-        let at = world.now.milliseconds
+        let at = harness.now.milliseconds
         var random = SystemRandomNumberGenerator()
         let undoID = UUIDv7.make(nowMilliseconds: at, random: &random)
-        let rows = try await world.submitter.withTransaction {
+        let rows = try await harness.submitter.withTransaction {
             try UndoQueries.store(
                 UndoQueries.Scope(batchID: batchID, sku: sku), as: undoID, name: "undo", at: at,
                 on: $0)
@@ -43,10 +44,11 @@ import Testing
     private struct NothingUndone: Error {}
 
     /// Why the changes of a batch can't be undone now.
-    private static func obstacles(_ world: World, _ batchID: String) async throws -> [UndoObstacle]
+    private static func obstacles(_ harness: Harness, _ batchID: String) async throws
+        -> [UndoObstacle]
     {
-        let at = world.now.milliseconds
-        return try await world.submitter.withTransaction { connection in
+        let at = harness.now.milliseconds
+        return try await harness.submitter.withTransaction { connection in
             try UndoQueries.refused(
                 UndoQueries.Scope(batchID: batchID), by: batchID, at: at, limit: 100, on: connection
             ).map(\.obstacle)
@@ -54,8 +56,8 @@ import Testing
     }
 
     /// `state reason` of the change and of its undo.
-    private static func states(_ world: World) async throws -> [String] {
-        try await world.service.withConnection { connection in
+    private static func states(_ harness: Harness) async throws -> [String] {
+        try await harness.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT state || coalesce(' ' || reason, '') AS text FROM repricer.price_changes
@@ -66,111 +68,111 @@ import Testing
     }
 
     @Test func undo_whenAppleTakesIt_endsTheChangeAndFreesItsItems() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled()
+        let (harness, scheduler, batchID) = try await Self.scheduled()
 
-        let undoID = try await Self.undo(world, batchID)
-        try await world.deliver(scheduler)
-        #expect(try await Self.states(world) == ["scheduled", "awaiting_approval"])
-        try await world.approve(undoID)
-        try await world.deliver(scheduler)
+        let undoID = try await Self.undo(harness, batchID)
+        try await harness.deliver(scheduler)
+        #expect(try await Self.states(harness) == ["scheduled", "awaiting_approval"])
+        try await harness.approve(undoID)
+        try await harness.deliver(scheduler)
 
-        #expect(try await Self.states(world) == ["invalidated undone", "scheduled"])
-        let call = try #require(world.store.calls.last)
+        #expect(try await Self.states(harness) == ["invalidated undone", "scheduled"])
+        let call = try #require(harness.store.calls.last)
         #expect(call.items.map(\.price) == [9990])
         #expect(call.items.allSatisfy { $0.sku == "A" && $0.dependentSKUs.isEmpty })
         #expect(call.consistencyToken == "next")
-        #expect(try await world.count("dependency_roles") == 0)
-        await world.close()
+        #expect(try await harness.count("dependency_roles") == 0)
+        await harness.close()
     }
 
     @Test func undone_item_takesANewChangeAtOnce() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled()
-        try await world.approve(try await Self.undo(world, batchID))
-        try await world.deliver(scheduler)
-        world.clock.advance(by: .seconds(3600))
+        let (harness, scheduler, batchID) = try await Self.scheduled()
+        try await harness.approve(try await Self.undo(harness, batchID))
+        try await harness.deliver(scheduler)
+        harness.clock.advance(by: .seconds(3600))
 
-        let next = try await world.submit([World.row("1", to: 11_990)], content: "again")
-        try await world.approve(next)
-        try await world.deliver(scheduler)
+        let next = try await harness.submit([Harness.row("1", to: 11_990)], content: "again")
+        try await harness.approve(next)
+        try await harness.deliver(scheduler)
 
-        #expect(world.store.calls.map { $0.items.map(\.price) } == [[10_990], [9990], [11_990]])
+        #expect(harness.store.calls.map { $0.items.map(\.price) } == [[10_990], [9990], [11_990]])
         #expect(
-            try await Self.states(world) == [
+            try await Self.states(harness) == [
                 "invalidated undone", "scheduled", "invalidated replaced_by_a_later_change",
             ])
-        await world.close()
+        await harness.close()
     }
 
     @Test func undo_whenTheCustomerWasToldMeanwhile_isNotSent() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled()
-        let undoID = try await Self.undo(world, batchID)
-        try await world.tell(World.scheduled("1", status: "ACCEPTED", at: world.now))
+        let (harness, scheduler, batchID) = try await Self.scheduled()
+        let undoID = try await Self.undo(harness, batchID)
+        try await harness.tell(Harness.scheduled("1", status: "ACCEPTED", at: harness.now))
 
-        try await world.approve(undoID)
-        try await world.deliver(scheduler)
+        try await harness.approve(undoID)
+        try await harness.deliver(scheduler)
 
-        #expect(try await Self.states(world) == ["accepted", "ineligible already_communicated"])
-        #expect(world.store.calls.count == 1)
-        await world.close()
+        #expect(try await Self.states(harness) == ["accepted", "ineligible already_communicated"])
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
     }
 
     @Test func undo_whenAppleRefuses_isRejectedAndTheChangeGoesOn() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled([
+        let (harness, scheduler, batchID) = try await Self.scheduled([
             .refused(.reject, code: 4_000_205)
         ])
 
-        try await world.approve(try await Self.undo(world, batchID))
-        try await world.deliver(scheduler)
+        try await harness.approve(try await Self.undo(harness, batchID))
+        try await harness.deliver(scheduler)
 
         #expect(
-            try await Self.states(world) == ["scheduled", "rejected 4000205 code_4000205"])
-        await world.close()
+            try await Self.states(harness) == ["scheduled", "rejected 4000205 code_4000205"])
+        await harness.close()
     }
 
     @Test func undo_whenAppleAnswersAndChangesNothing_isRejected() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled([.ignored])
+        let (harness, scheduler, batchID) = try await Self.scheduled([.ignored])
 
-        try await world.approve(try await Self.undo(world, batchID))
-        try await world.deliver(scheduler)
+        try await harness.approve(try await Self.undo(harness, batchID))
+        try await harness.deliver(scheduler)
 
-        #expect(try await Self.states(world) == ["scheduled", "rejected still_scheduled"])
-        await world.close()
+        #expect(try await Self.states(harness) == ["scheduled", "rejected still_scheduled"])
+        await harness.close()
     }
 
     @Test func undo_whenItsAnswerIsLost_endsTheChangeOnceItIsSeenApplied() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled([.lost])
+        let (harness, scheduler, batchID) = try await Self.scheduled([.lost])
 
-        try await world.approve(try await Self.undo(world, batchID))
-        try await world.deliver(scheduler)
-        #expect(try await Self.states(world) == ["scheduled", "unknown timed out"])
-        world.realClock.advance(by: .seconds(5))
-        try await world.deliver(scheduler)
+        try await harness.approve(try await Self.undo(harness, batchID))
+        try await harness.deliver(scheduler)
+        #expect(try await Self.states(harness) == ["scheduled", "unknown timed out"])
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(scheduler)
 
-        #expect(try await Self.states(world) == ["invalidated undone", "scheduled"])
-        #expect(Set(world.store.calls.map(\.requestReferenceID)).count == 2)
-        await world.close()
+        #expect(try await Self.states(harness) == ["invalidated undone", "scheduled"])
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 2)
+        await harness.close()
     }
 
     /// The notification of the first call arrives after the undo's answer: the fold begins again and ends the same.
     @Test func undone_change_staysSoWhateverArrivesLate() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled()
-        let toldAt = world.now.advanced(by: -1_800_000)
-        try await world.approve(try await Self.undo(world, batchID))
-        try await world.deliver(scheduler)
+        let (harness, scheduler, batchID) = try await Self.scheduled()
+        let toldAt = harness.now.advanced(by: -1_800_000)
+        try await harness.approve(try await Self.undo(harness, batchID))
+        try await harness.deliver(scheduler)
 
-        try await world.tell(World.scheduled("1", at: toldAt))
+        try await harness.tell(Harness.scheduled("1", at: toldAt))
 
-        #expect(try await Self.states(world) == ["invalidated undone", "scheduled"])
-        await world.close()
+        #expect(try await Self.states(harness) == ["invalidated undone", "scheduled"])
+        await harness.close()
     }
 
     @Test func undo_provedByACharge_isEffectiveAndEarnsNothing() async throws {
-        let (world, scheduler, batchID) = try await Self.scheduled()
-        try await world.approve(try await Self.undo(world, batchID))
-        try await world.deliver(scheduler)
-        let renewedAt = World.start.advanced(by: 40 * 86_400_000)
+        let (harness, scheduler, batchID) = try await Self.scheduled()
+        try await harness.approve(try await Self.undo(harness, batchID))
+        try await harness.deliver(scheduler)
+        let renewedAt = Harness.start.advanced(by: 40 * 86_400_000)
 
-        try await world.tell(
+        try await harness.tell(
             SubscriptionEvent(
                 key: .init(signedAt: renewedAt, evidenceID: "renewed"), source: .notification,
                 originalTransactionID: "1", type: "DID_RENEW", status: 1,
@@ -178,67 +180,67 @@ import Testing
                     transactionID: "t-2", purchasedAt: renewedAt, storefront: "USA",
                     currency: "USD",
                     period: "P1M",
-                    items: ["A", "B"].map { TransactionStatement.Item(sku: $0, price: 9990) }),
+                    items: ["A", "B"].map { StatementItem(sku: $0, price: 9990) }),
                 renewal: RenewalStatement(
                     autoRenewStatus: 1,
-                    items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) })))
+                    items: ["A", "B"].map { StatementItem(sku: $0, price: 9990) })))
 
-        #expect(try await Self.states(world) == ["invalidated undone", "effective"])
-        #expect(try await world.count("charged_renewals") == 0)
-        await world.close()
+        #expect(try await Self.states(harness) == ["invalidated undone", "effective"])
+        #expect(try await harness.count("charged_renewals") == 0)
+        await harness.close()
     }
 
     @Test func undo_ofNothingOrTwiceOrByItsApprover_isRefused() async throws {
-        let (world, _, batchID) = try await Self.scheduled()
+        let (harness, _, batchID) = try await Self.scheduled()
 
         await #expect(throws: NothingUndone.self) {
-            try await Self.undo(world, batchID, sku: "B")
+            try await Self.undo(harness, batchID, sku: "B")
         }
-        let undoID = try await Self.undo(world, batchID)
-        await #expect(throws: NothingUndone.self) { try await Self.undo(world, batchID) }
-        #expect(try await Self.obstacles(world, batchID) == [.undoUnderWay])
-        #expect(try await Self.obstacles(world, undoID) == [.isAnUndo])
-        let at = world.now.milliseconds
+        let undoID = try await Self.undo(harness, batchID)
+        await #expect(throws: NothingUndone.self) { try await Self.undo(harness, batchID) }
+        #expect(try await Self.obstacles(harness, batchID) == [.undoUnderWay])
+        #expect(try await Self.obstacles(harness, undoID) == [.isAnUndo])
+        let at = harness.now.milliseconds
         await #expect(throws: (any Error).self) {
-            try await world.submitter.withTransaction {
+            try await harness.submitter.withTransaction {
                 try BatchQueries.approve(undoID, at: at, on: $0)
             }
         }
-        try await world.abort(undoID)
-        _ = try await Self.undo(world, batchID)
+        try await harness.abort(undoID)
+        _ = try await Self.undo(harness, batchID)
 
         #expect(
-            try await Self.states(world) == ["scheduled", "aborted aborted", "awaiting_approval"])
-        await world.close()
+            try await Self.states(harness) == ["scheduled", "aborted aborted", "awaiting_approval"])
+        await harness.close()
     }
 
     @Test func undo_afterTheCustomerIsTold_takesNothing() async throws {
-        let (world, _, batchID) = try await Self.scheduled()
+        let (harness, _, batchID) = try await Self.scheduled()
         // Announced 27 days before the renewal in 40 days.
-        world.clock.advance(by: .seconds(13 * 86_400))
+        harness.clock.advance(by: .seconds(13 * 86_400))
 
-        await #expect(throws: NothingUndone.self) { try await Self.undo(world, batchID) }
-        #expect(try await Self.obstacles(world, batchID) == [.alreadyCommunicated])
-        #expect(try await world.count("batches") == 1)
-        await world.close()
+        await #expect(throws: NothingUndone.self) { try await Self.undo(harness, batchID) }
+        #expect(try await Self.obstacles(harness, batchID) == [.alreadyCommunicated])
+        #expect(try await harness.count("batches") == 1)
+        await harness.close()
     }
 
     @Test func undo_beforeTheCallAndAfterTheEnd_saysWhyNot() async throws {
-        let world = try await World.make([])
-        try await world.subscribe("1")
-        let batchID = try await world.submitAndApprove([World.row("1")])
+        let harness = try await Harness.make([])
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1")])
 
-        #expect(try await Self.obstacles(world, batchID) == [.notSent])
-        try await world.abort(batchID)
+        #expect(try await Self.obstacles(harness, batchID) == [.notSent])
+        try await harness.abort(batchID)
 
-        #expect(try await Self.obstacles(world, batchID) == [.hasEnded])
-        await #expect(throws: NothingUndone.self) { try await Self.undo(world, batchID) }
-        await world.close()
+        #expect(try await Self.obstacles(harness, batchID) == [.hasEnded])
+        await #expect(throws: NothingUndone.self) { try await Self.undo(harness, batchID) }
+        await harness.close()
     }
 
     /// Approval limits are measured against the price that is taken back, not against the one that is paid.
     @Test func undo_aboveTheApproversPercent_needsASecondApprover() async throws {
-        let (world, _, batchID) = try await Self.scheduled()
+        let (harness, _, batchID) = try await Self.scheduled()
         let owner = try await TestDatabase.connect()
         try await owner.script(
             """
@@ -247,43 +249,43 @@ import Testing
                 WHERE rolname = '\(TestDatabase.loginName("approver"))'
             """)
         await owner.close()
-        let undoID = try await Self.undo(world, batchID)
-        let at = world.now.milliseconds
+        let undoID = try await Self.undo(harness, batchID)
+        let at = harness.now.milliseconds
 
-        let queued = try await world.approver.withTransaction {
+        let queued = try await harness.approver.withTransaction {
             try BatchQueries.approve(undoID, at: at, on: $0)
         }
 
         #expect(queued == nil)
-        await world.close()
+        await harness.close()
     }
 
     @Test func undo_whenTheRenewalIsExtended_keepsItsDistance() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        let batchID = try await world.delivery.submitAndApprove([World.row("1")])
-        try await world.delivery.deliver(world.delivery.scheduler())
-        world.pass(.seconds(3600))
-        _ = try await Self.undo(world.delivery, batchID)
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        let batchID = try await harness.delivery.submitAndApprove([Harness.row("1")])
+        try await harness.delivery.deliver(harness.delivery.scheduler())
+        harness.pass(.seconds(3600))
+        _ = try await Self.undo(harness.delivery, batchID)
         let lead =
             "SELECT due_effective_at - send_by = interval '27 days' AS lead, due_effective_at AS due"
             + " FROM repricer.price_changes ORDER BY undoes_change_id IS NOT NULL"
         func dates() async throws -> [Int64] {
-            try await world.delivery.service.withConnection { connection in
+            try await harness.delivery.service.withConnection { connection in
                 try await connection.query("\(unsafe: lead)").map { try $0.milliseconds("due") }
             }
         }
         let before = try await dates()
 
-        try await world.tellExtended("1", days: 20, at: 4_000_000)
-        world.pass(.seconds(5))
-        try await world.work(world.extender())
+        try await harness.tellExtended("1", days: 20, at: 4_000_000)
+        harness.pass(.seconds(5))
+        try await harness.work(harness.extender())
 
         #expect(try await dates() == before.map { $0 + 20 * 86_400_000 })
         #expect(
-            try await world.delivery.service.withConnection { connection in
+            try await harness.delivery.service.withConnection { connection in
                 try await connection.query("\(unsafe: lead)").last?.bool("lead")
             } == true)
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 }

@@ -1,14 +1,15 @@
 import Batches
 import Postgres
 import PriceChanges
-import Pricing
 import ServiceKit
 import TestSupport
 import Testing
 
+@testable import Pricing
+
 /// Staged batches: what waits, what releases it, and what becomes of rows that waited too long.
 @Suite(.database) struct WaveTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
 
     /// Ids whose points are below 5000 (first half) and above.
     private static let halves = split()
@@ -21,82 +22,84 @@ import Testing
         )
     }
 
-    private static func world(_ waves: String) async throws -> (World, batchID: String) {
-        let world = try await World.make()
-        try await world.subscribe(halves.first)
-        try await world.subscribe(halves.second)
-        let batchID = try await world.submit(
+    private static func harness(_ waves: String) async throws -> (Harness, batchID: String) {
+        let harness = try await Harness.make()
+        try await harness.subscribe(halves.first)
+        try await harness.subscribe(halves.second)
+        let batchID = try await harness.submit(
             [
-                World.row(halves.second), World.row(halves.first, line: 3),
-                World.row(halves.first, "B", line: 4),
+                Harness.row(halves.second), Harness.row(halves.first, line: 3),
+                Harness.row(halves.first, "B", line: 4),
             ],
             terms: BatchTerms(grouping: .item, waves: try WavePlan(waves)))
-        return (world, batchID)
+        return (harness, batchID)
     }
 
-    private static func watch(_ world: World) -> BatchWatch {
-        BatchWatch(pool: world.service, clock: world.clock, log: .silent, metrics: Metrics())
+    private static func watch(_ harness: Harness) -> BatchWatch {
+        BatchWatch(pool: harness.service, clock: harness.clock, log: .silent, metrics: Metrics())
     }
 
-    private static func release(_ world: World, _ batchID: String, through: Int? = nil)
+    private static func release(
+        _ harness: Harness, _ batchID: String, through: Int? = nil
+    )
         async throws -> Int
     {
-        let at = world.now.milliseconds
-        return try await world.approver.withTransaction {
+        let at = harness.now.milliseconds
+        return try await harness.approver.withTransaction {
             try ControlQueries.release(batchID, through: through, at: at, on: $0)
         }
     }
 
     @Test func wave_untilItIsReleased_isNeverSent() async throws {
-        let (world, batchID) = try await Self.world("50%,rest")
-        try await world.approve(batchID)
+        let (harness, batchID) = try await Self.harness("50%,rest")
+        try await harness.approve(batchID)
 
-        try await world.deliver(world.scheduler())
-        try await Self.watch(world).round()
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
+        try await Self.watch(harness).round()
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes() == ["A queued", "A scheduled", "B scheduled"])
-        #expect(Set(world.store.calls.map(\.originalTransactionID)) == [Self.halves.first])
+        #expect(try await harness.changes() == ["A queued", "A scheduled", "B scheduled"])
+        #expect(Set(harness.store.calls.map(\.originalTransactionID)) == [Self.halves.first])
 
-        #expect(try await Self.release(world, batchID) == 2)
-        try await world.deliver(world.scheduler())
+        #expect(try await Self.release(harness, batchID) == 2)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes() == ["A scheduled", "A scheduled", "B scheduled"])
-        await world.close()
+        #expect(try await harness.changes() == ["A scheduled", "A scheduled", "B scheduled"])
+        await harness.close()
     }
 
     @Test func wave_heldByHand_waitsForAPersonAfterTheApproval() async throws {
-        let (world, batchID) = try await Self.world("50%@hand,rest")
-        try await world.approve(batchID)
+        let (harness, batchID) = try await Self.harness("50%@hand,rest")
+        try await harness.approve(batchID)
 
-        try await world.deliver(world.scheduler())
-        #expect(world.store.calls.isEmpty)
-        #expect(try await Self.release(world, batchID, through: 2) == 2)
-        try await world.deliver(world.scheduler())
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.isEmpty)
+        #expect(try await Self.release(harness, batchID, through: 2) == 2)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.count == 3)
-        await world.close()
+        #expect(harness.store.calls.count == 3)
+        await harness.close()
     }
 
     @Test(arguments: ["50%,rest@+1d", "50%,rest@2026-03-02"])
     func wave_withATime_isReleasedThenAndNotWhilePaused(waves: String) async throws {
-        let (world, batchID) = try await Self.world(waves)
-        try await world.approve(batchID)
-        let watch = Self.watch(world)
+        let (harness, batchID) = try await Self.harness(waves)
+        try await harness.approve(batchID)
+        let watch = Self.watch(harness)
 
-        world.clock.advance(by: .seconds(86_399))
+        harness.clock.advance(by: .seconds(86_399))
         try await watch.round()
-        #expect(try await Self.releasedWave(world) == 1)
-        world.clock.advance(by: .seconds(1))
-        try await world.setPause(batchID, true)
+        #expect(try await Self.releasedWave(harness) == 1)
+        harness.clock.advance(by: .seconds(1))
+        try await harness.setPause(batchID, true)
         try await watch.round()
-        #expect(try await Self.releasedWave(world) == 1)
-        try await world.setPause(batchID, false)
+        #expect(try await Self.releasedWave(harness) == 1)
+        try await harness.setPause(batchID, false)
         try await watch.round()
         try await watch.round()
 
-        #expect(try await Self.releasedWave(world) == 2)
-        let lines = try await world.service.withConnection { connection in
+        #expect(try await Self.releasedWave(harness) == 2)
+        let lines = try await harness.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT action || ' ' || coalesce(details ->> 'label', '') AS line
@@ -106,42 +109,42 @@ import Testing
         }
         #expect(
             lines == ["submit ", "approve ", "release 50%", "pause ", "resume ", "release rest"])
-        await world.close()
+        await harness.close()
     }
 
-    private static func releasedWave(_ world: World) async throws -> Int {
-        try await world.service.withConnection { connection in
+    private static func releasedWave(_ harness: Harness) async throws -> Int {
+        try await harness.service.withConnection { connection in
             try await connection.query("SELECT released_wave FROM repricer.batches").one()
                 .int("released_wave")
         }
     }
 
     @Test func release_whenNothingIsLeftOrApproved_isRefused() async throws {
-        let (world, batchID) = try await Self.world("50%,rest")
+        let (harness, batchID) = try await Self.harness("50%,rest")
 
-        await #expect(throws: (any Error).self) { try await Self.release(world, batchID) }
-        try await world.approve(batchID)
+        await #expect(throws: (any Error).self) { try await Self.release(harness, batchID) }
+        try await harness.approve(batchID)
         await #expect(throws: (any Error).self) {
-            try await Self.release(world, batchID, through: 1)
+            try await Self.release(harness, batchID, through: 1)
         }
-        _ = try await Self.release(world, batchID)
-        await #expect(throws: (any Error).self) { try await Self.release(world, batchID) }
+        _ = try await Self.release(harness, batchID)
+        await #expect(throws: (any Error).self) { try await Self.release(harness, batchID) }
 
-        await world.close()
+        await harness.close()
     }
 
     /// The subscriptions renew in 40 days: an announced increase sent after day 13 takes effect a month later.
     @Test func wave_releasedAfterItsDeadline_movesToTheNextRenewal() async throws {
-        let (world, batchID) = try await Self.world("50%,rest")
-        try await world.approve(batchID)
-        try await world.deliver(world.scheduler())
+        let (harness, batchID) = try await Self.harness("50%,rest")
+        try await harness.approve(batchID)
+        try await harness.deliver(harness.scheduler())
 
-        world.clock.advance(by: .seconds(20 * 86_400))
-        _ = try await Self.release(world, batchID)
-        try await world.deliver(world.scheduler())
+        harness.clock.advance(by: .seconds(20 * 86_400))
+        _ = try await Self.release(harness, batchID)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes() == ["A scheduled", "A scheduled", "B scheduled"])
-        let reason = try await world.service.withConnection { connection in
+        #expect(try await harness.changes() == ["A scheduled", "A scheduled", "B scheduled"])
+        let reason = try await harness.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT reason FROM repricer.price_change_history
@@ -151,36 +154,36 @@ import Testing
         }
         #expect(reason.count == 1)
         #expect(reason.first?.hasPrefix("moved from the renewal of 2026-04-10") == true)
-        await world.close()
+        await harness.close()
     }
 
     @Test func wave_releasedAfterTheSubscriptionEnded_endsMissed() async throws {
-        let (world, batchID) = try await Self.world("50%,rest")
-        try await world.approve(batchID)
-        try await world.deliver(world.scheduler())
+        let (harness, batchID) = try await Self.harness("50%,rest")
+        try await harness.approve(batchID)
+        try await harness.deliver(harness.scheduler())
 
-        world.clock.advance(by: .seconds(20 * 86_400))
-        try await world.tell(
+        harness.clock.advance(by: .seconds(20 * 86_400))
+        try await harness.tell(
             SubscriptionEvent(
-                key: .init(signedAt: world.now, evidenceID: "off"), source: .notification,
+                key: .init(signedAt: harness.now, evidenceID: "off"), source: .notification,
                 originalTransactionID: Self.halves.second, type: "DID_CHANGE_RENEWAL_STATUS",
                 status: 1, renewal: RenewalStatement(autoRenewStatus: 0)))
-        _ = try await Self.release(world, batchID)
-        try await world.deliver(world.scheduler())
+        _ = try await Self.release(harness, batchID)
+        try await harness.deliver(harness.scheduler())
 
-        #expect(try await world.changes().first == "A missed auto_renew_off")
-        await world.close()
+        #expect(try await harness.changes().first == "A missed auto_renew_off")
+        await harness.close()
     }
 
     /// 20,000 rows of a paused batch and of a wave to come stand before one row that may go: it costs some probes.
     @Test func heldRows_howeverMany_areNotRead() async throws {
-        let world = try await World.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([World.row("1")])
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
         try await Self.fill(rows: 20_000)
-        let realNow = world.realClock.nowMilliseconds()
+        let realNow = harness.realClock.nowMilliseconds()
 
-        let (due, ids, read) = try await world.service.withTransaction { connection in
+        let (due, ids, read) = try await harness.service.withTransaction { connection in
             let due = try connection.ask(DueQueries.earliest(realNow: realNow))
             let ids = try connection.ask(
                 DueQueries.locking(due, until: nil, limit: 25, realNow: realNow)
@@ -197,7 +200,7 @@ import Testing
         #expect(due.count == 1)
         #expect(ids == ["1"])
         #expect(read < 1000, "\(read) rows read")
-        await world.close()
+        await harness.close()
     }
 
     private static func fill(rows: Int) async throws {
@@ -211,11 +214,11 @@ import Testing
                 CASE WHEN n = 2 THEN '[{"label":"1%"},{"label":"rest"}]'::jsonb ELSE '[]' END,
                 CASE WHEN n = 2 THEN 1 ELSE 0 END
             FROM generate_series(1, 2) n;
-            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
                 direction, currency, storefront, period, current_price_milliunits, new_price_milliunits,
                 forecast_consent, forecast_effective_at, send_by, due_effective_at, state, is_ready, wave,
                 state_since, submitted_by)
-            SELECT 'held-' || i, gen_random_uuid(), ('0190a0a0-0000-7000-8000-00000000000' || 1 + i % 2)::uuid,
+            SELECT 'held-' || i, repricer.bucket_of('held-' || i), gen_random_uuid(), ('0190a0a0-0000-7000-8000-00000000000' || 1 + i % 2)::uuid,
                 i, 'A', 'increase', 'USD', 'USA', 'P1M', 1000, 2000, 'not_required', '2026-01-02Z',
                 '2026-01-01Z', '2026-01-02Z', 'queued', true, CASE i % 2 WHEN 1 THEN 2 ELSE 0 END,
                 '2026-01-01Z', 'x'

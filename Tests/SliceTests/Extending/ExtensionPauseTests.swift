@@ -49,26 +49,26 @@ private actor InterruptedExtensions: ExtensionCalls {
 /// Extensions that a pause, a slow slot or the end of the service overtakes: none leaves late, and none is lost.
 @Suite(.database) struct ExtensionPauseTests {
     /// One request each for so many subscriptions, of different buckets.
-    private func world(
+    private func harness(
         _ count: Int, _ replies: [ScriptedExtensions.Reply] = []
-    ) async throws -> ExtensionWorld {
-        let world = try await ExtensionWorld.make(replies)
+    ) async throws -> ExtensionHarness {
+        let harness = try await ExtensionHarness.make(replies)
         for number in 1...count {
-            try await world.subscribe(String(number))
-            try await world.requestOne(String(number), number)
+            try await harness.subscribe(String(number))
+            try await harness.requestOne(String(number), number)
         }
-        let buckets = try await world.delivery.service.withConnection { connection in
+        let buckets = try await harness.delivery.service.withConnection { connection in
             try await connection.read {
                 try ExtensionCallQueries.dueBuckets(realNow: .max / 1_000_000, on: $0)
             }
         }
         try #require(buckets.count == count)
-        return world
+        return harness
     }
 
     /// `STATE attempts`, and whether it counts as called, of every call for one subscription.
-    private func calls(_ world: ExtensionWorld) async throws -> [String] {
-        try await world.delivery.service.withConnection { connection in
+    private func calls(_ harness: ExtensionHarness) async throws -> [String] {
+        try await harness.delivery.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT concat_ws(' ', q.state, coalesce(c.attempts, 0),
@@ -84,8 +84,8 @@ private actor InterruptedExtensions: ExtensionCalls {
         }
     }
 
-    private func masses(_ world: ExtensionWorld) async throws -> [String] {
-        try await world.delivery.service.withConnection { connection in
+    private func masses(_ harness: ExtensionHarness) async throws -> [String] {
+        try await harness.delivery.service.withConnection { connection in
             try await connection.query(
                 """
                 SELECT concat_ws(' ', m.state, coalesce(c.attempts, 0),
@@ -99,112 +99,112 @@ private actor InterruptedExtensions: ExtensionCalls {
     }
 
     @Test func everythingPaused_whileACallIsOut_holdsWhatIsNotClaimedYet() async throws {
-        let world = try await world(1)
-        let slow = InterruptedExtensions(world.calls) {
-            try await world.delivery.setPause(nil, true)
+        let harness = try await harness(1)
+        let slow = InterruptedExtensions(harness.calls) {
+            try await harness.delivery.setPause(nil, true)
         }
 
-        _ = try await world.extender(calls: slow).round()
+        _ = try await harness.extender(calls: slow).round()
         for number in 2...4 {
-            try await world.subscribe(String(number))
-            try await world.requestOne(String(number), number)
+            try await harness.subscribe(String(number))
+            try await harness.requestOne(String(number), number)
         }
-        try await world.work(world.extender())
-        let whilePaused = world.calls.calls.count
-        try await world.delivery.setPause(nil, false)
-        try await world.work(world.extender())
+        try await harness.work(harness.extender())
+        let whilePaused = harness.calls.calls.count
+        try await harness.delivery.setPause(nil, false)
+        try await harness.work(harness.extender())
 
         #expect(whilePaused == 1)
-        #expect(world.calls.calls.count == 4)
-        #expect(try await calls(world) == Array(repeating: "extended 1 called", count: 4))
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 4)
+        #expect(try await calls(harness) == Array(repeating: "extended 1 called", count: 4))
+        await harness.delivery.close()
     }
 
     @Test func massExtension_inASilence_isNotClaimed_andAPauseMeanwhileHoldsIt() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.requestAll()
-        let budget = CallBudget(
-            pool: world.delivery.service, endpoint: "extend_all", perSecond: 1,
-            clock: world.delivery.clock)
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.requestAll()
+        let permitSource = CallPermitSource(
+            pool: harness.delivery.service, endpoint: "extend_all", perSecond: 1,
+            clock: harness.delivery.clock)
         // Its row is made by the first lease.
-        _ = try await budget.lease(1)
-        try await budget.block(until: world.delivery.now.advanced(by: 25_000))
+        _ = try await permitSource.lease(1)
+        try await permitSource.block(until: harness.delivery.now.advanced(by: 25_000))
 
-        try await world.work(world.extender())
-        #expect(try await masses(world) == ["queued 0"])
-        try await world.delivery.setPause(nil, true)
-        world.pass(.seconds(30))
-        try await world.work(world.extender())
-        let whilePaused = world.calls.calls.count
-        try await world.delivery.setPause(nil, false)
-        try await world.work(world.extender())
+        try await harness.work(harness.extender())
+        #expect(try await masses(harness) == ["queued 0"])
+        try await harness.delivery.setPause(nil, true)
+        harness.pass(.seconds(30))
+        try await harness.work(harness.extender())
+        let whilePaused = harness.calls.calls.count
+        try await harness.delivery.setPause(nil, false)
+        try await harness.work(harness.extender())
 
         #expect(whilePaused == 0)
-        #expect(world.calls.calls.count == 1)
-        #expect(try await masses(world) == ["running 1 called"])
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 1)
+        #expect(try await masses(harness) == ["running 1 called"])
+        await harness.delivery.close()
     }
 
     @Test func call_withoutASlotInTime_countsAsNotMade() async throws {
-        let world = try await world(1)
-        try await world.requestAll()
+        let harness = try await harness(1)
+        try await harness.requestAll()
 
-        try await world.work(world.extender(leavesWithin: .zero))
-        #expect(world.calls.calls.isEmpty)
-        #expect(try await calls(world) == ["queued 0"])
-        #expect(try await masses(world) == ["queued 0"])
-        world.pass(.seconds(2))
-        try await world.work(world.extender())
+        try await harness.work(harness.extender(leavesWithin: .zero))
+        #expect(harness.calls.calls.isEmpty)
+        #expect(try await calls(harness) == ["queued 0"])
+        #expect(try await masses(harness) == ["queued 0"])
+        harness.pass(.seconds(2))
+        try await harness.work(harness.extender())
 
-        #expect(Set(world.calls.identifiers) == [ExtensionWorld.id(1), ExtensionWorld.id(9)])
-        #expect(world.calls.calls.count == 2)
-        await world.delivery.close()
+        #expect(Set(harness.calls.identifiers) == [ExtensionHarness.id(1), ExtensionHarness.id(9)])
+        #expect(harness.calls.calls.count == 2)
+        await harness.delivery.close()
     }
 
     @Test func retry_withoutASlotInTime_staysUnknownUnderItsIdentifier() async throws {
-        let world = try await world(1, [.lost, .lost])
-        try await world.requestAll()
-        try await world.work(world.extender())
-        #expect(world.calls.calls.count == 2)
+        let harness = try await harness(1, [.lost, .lost])
+        try await harness.requestAll()
+        try await harness.work(harness.extender())
+        #expect(harness.calls.calls.count == 2)
 
-        world.pass(.seconds(2))
-        try await world.work(world.extender(leavesWithin: .zero))
-        #expect(world.calls.calls.count == 2)
-        #expect(try await calls(world) == ["unknown 1 called"])
-        #expect(try await masses(world) == ["unknown 1 called"])
-        world.pass(.seconds(2))
-        try await world.work(world.extender())
+        harness.pass(.seconds(2))
+        try await harness.work(harness.extender(leavesWithin: .zero))
+        #expect(harness.calls.calls.count == 2)
+        #expect(try await calls(harness) == ["unknown 1 called"])
+        #expect(try await masses(harness) == ["unknown 1 called"])
+        harness.pass(.seconds(2))
+        try await harness.work(harness.extender())
 
-        #expect(world.calls.calls.count == 4)
-        #expect(Set(world.calls.identifiers) == [ExtensionWorld.id(1), ExtensionWorld.id(9)])
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 4)
+        #expect(Set(harness.calls.identifiers) == [ExtensionHarness.id(1), ExtensionHarness.id(9)])
+        await harness.delivery.close()
     }
 
-    @Test func refusalOfARetry_whileLooksAreSilenced_isStoredWithoutWaitingItOut() async throws {
-        let world = try await world(1, [.lost, .refused(4_030_005)])
-        try await world.work(world.extender())
-        let until = world.delivery.now.advanced(by: 3_600_000)
-        let looks = CallBudget(
-            pool: world.delivery.service, endpoint: "status", perSecond: 50,
-            clock: world.delivery.clock)
+    @Test func refusalOfARetry_whileChecksAreSilenced_isStoredWithoutWaitingItOut() async throws {
+        let harness = try await harness(1, [.lost, .refused(4_030_005)])
+        try await harness.work(harness.extender())
+        let until = harness.delivery.now.advanced(by: 3_600_000)
+        let checks = CallPermitSource(
+            pool: harness.delivery.service, endpoint: "status", perSecond: 50,
+            clock: harness.delivery.clock)
         // Its row is made by the first lease.
-        _ = try await looks.lease(1)
-        try await looks.block(until: until)
-        world.pass(.seconds(2))
+        _ = try await checks.lease(1)
+        try await checks.block(until: until)
+        harness.pass(.seconds(2))
 
-        try await world.work(world.extender())
+        try await harness.work(harness.extender())
 
-        #expect(world.delivery.now < until)
-        #expect(world.delivery.store.looks == 0)
-        #expect(try await calls(world) == ["unknown 2 called"])
-        await world.delivery.close()
+        #expect(harness.delivery.now < until)
+        #expect(harness.delivery.store.checks == 0)
+        #expect(try await calls(harness) == ["unknown 2 called"])
+        await harness.delivery.close()
     }
 
     @Test func service_toldToStop_settlesTheCallThatIsOutAndBeginsNoOther() async throws {
-        let world = try await world(3)
+        let harness = try await harness(3)
         let held = HeldExtensions()
-        let extender = world.extender(calls: held)
+        let extender = harness.extender(calls: held)
         let running = Task { try await extender.run() }
         for await _ in held.arrived { break }
 
@@ -214,21 +214,25 @@ private actor InterruptedExtensions: ExtensionCalls {
 
         let begun = held.count
         #expect(
-            try await calls(world).sorted()
+            try await calls(harness).sorted()
                 == Array(repeating: "queued 0", count: 3 - begun)
                 + Array(repeating: "unknown 1 called", count: begun))
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 
     @Test(arguments: ["one", "all"])
     func service_toldToStopWithACallOut_endsWithoutItsAnswer(what: String) async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        if what == "one" { try await world.requestOne("1") } else { try await world.requestAll() }
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        if what == "one" {
+            try await harness.requestOne("1")
+        } else {
+            try await harness.requestAll()
+        }
         let held = HeldExtensions()
-        let pool = try await world.delivery.mortalPool()
+        let pool = try await harness.delivery.mortalPool()
         let group = ServiceGroup(
-            [world.extender(calls: held, pool: pool, drainFor: .milliseconds(20))], log: .silent,
+            [harness.extender(calls: held, pool: pool, drainFor: .milliseconds(20))], log: .silent,
             stopDeadline: .seconds(5))
         let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
         let running = Task { try await group.run(until: stop) }
@@ -240,9 +244,9 @@ private actor InterruptedExtensions: ExtensionCalls {
         held.letGo()
 
         // Its lease brings it to another.
-        world.pass(.seconds(28))
-        try await world.work(world.extender())
-        #expect(world.calls.identifiers == [ExtensionWorld.id(what == "one" ? 1 : 9)])
-        await world.delivery.close()
+        harness.pass(.seconds(28))
+        try await harness.work(harness.extender())
+        #expect(harness.calls.identifiers == [ExtensionHarness.id(what == "one" ? 1 : 9)])
+        await harness.delivery.close()
     }
 }

@@ -8,7 +8,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// An App Store that holds every call until it is let go: its caller looks like a dead one to others.
+/// An App Store that holds every call until it is let go: its caller checks like a dead one to others.
 final class HeldExtensions: ExtensionCalls {
     let arrived: AsyncStream<Void>
     private let arrive: AsyncStream<Void>.Continuation
@@ -57,25 +57,25 @@ final class HeldExtensions: ExtensionCalls {
 @Suite(.database) struct ExtensionTakeoverTests {
     /// One holder calls and is silent; returns what another one has called this long after.
     private func calledByAnother(
-        after pause: Duration, _ request: (ExtensionWorld) async throws -> Void
+        after pause: Duration, _ request: (ExtensionHarness) async throws -> Void
     ) async throws -> [String] {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await request(world)
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await request(harness)
         let held = HeldExtensions()
-        let pool = try await world.delivery.mortalPool()
-        let silent = world.extender(calls: held, pool: pool)
+        let pool = try await harness.delivery.mortalPool()
+        let silent = harness.extender(calls: held, pool: pool)
         let first = Task { try await silent.round() }
         for await _ in held.arrived { break }
         await pool.close()
 
-        world.pass(pause)
-        try await world.work(world.extender())
-        let called = world.calls.identifiers
+        harness.pass(pause)
+        try await harness.work(harness.extender())
+        let called = harness.calls.identifiers
         held.letGo()
         // What it heard at last it can write down no more.
         await #expect(throws: (any Error).self) { try await first.value }
-        await world.delivery.close()
+        await harness.delivery.close()
         return called
     }
 
@@ -83,14 +83,14 @@ final class HeldExtensions: ExtensionCalls {
         async throws
     {
         let called = try await calledByAnother(after: .seconds(28)) { try await $0.requestOne("1") }
-        #expect(called == [ExtensionWorld.id(1)])
+        #expect(called == [ExtensionHarness.id(1)])
     }
 
     @Test func massExtension_ofAHolderThatIsSilent_isCalledUnderItsIdentifierWithinThirtySeconds()
         async throws
     {
         let called = try await calledByAnother(after: .seconds(28)) { try await $0.requestAll() }
-        #expect(called == [ExtensionWorld.id(9)])
+        #expect(called == [ExtensionHarness.id(9)])
     }
 
     @Test func extension_whileItsLeaseLasts_isNobodyElses() async throws {

@@ -12,8 +12,8 @@ import Testing
         var isReady: Bool
     }
 
-    private func dates(_ world: ExtensionWorld) async throws -> Dates {
-        try await world.delivery.service.withConnection { connection in
+    private func dates(_ harness: ExtensionHarness) async throws -> Dates {
+        try await harness.delivery.service.withConnection { connection in
             let row = try await connection.query(
                 "SELECT send_by, due_effective_at, is_ready FROM repricer.price_changes"
             ).one()
@@ -27,60 +27,60 @@ import Testing
     private static let day: Int64 = 86_400_000
 
     @Test func unsentChange_whenRenewalIsExtended_isDatedAnew() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.delivery.submitAndApprove([DeliveryWorld.row("1")])
-        let before = try await dates(world)
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.delivery.submitAndApprove([DeliveryHarness.row("1")])
+        let before = try await dates(harness)
 
-        try await world.tellExtended("1", days: 20, at: 1000)
-        world.pass(.seconds(5))
-        try await world.work(world.extender())
+        try await harness.tellExtended("1", days: 20, at: 1000)
+        harness.pass(.seconds(5))
+        try await harness.work(harness.extender())
 
-        let after = try await dates(world)
-        #expect(before.effectiveAt == ExtensionWorld.renewal.milliseconds)
+        let after = try await dates(harness)
+        #expect(before.effectiveAt == ExtensionHarness.renewal.milliseconds)
         #expect(after.effectiveAt == before.effectiveAt + 20 * Self.day)
         #expect(after.sendBy == before.sendBy + 20 * Self.day)
         #expect(after.isReady)
-        #expect(try await world.delivery.count("moved_renewals") == 0)
+        #expect(try await harness.delivery.count("moved_renewals") == 0)
         #expect(
-            try await world.delivery.service.withConnection { connection in
+            try await harness.delivery.service.withConnection { connection in
                 try await connection.query(
                     "SELECT 1 FROM repricer.price_change_history WHERE reason LIKE 'renewal_extended%'"
                 ).count
             } == 1)
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 
     @Test func sentChange_whenRenewalIsExtended_movesWithIt() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.delivery.submitAndApprove([DeliveryWorld.row("1")])
-        try await world.delivery.deliver(world.delivery.scheduler())
-        try await world.delivery.tell(
-            DeliveryWorld.scheduled("1", at: DeliveryWorld.start.advanced(by: 500)))
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.delivery.submitAndApprove([DeliveryHarness.row("1")])
+        try await harness.delivery.deliver(harness.delivery.scheduler())
+        try await harness.delivery.tell(
+            DeliveryHarness.scheduled("1", at: DeliveryHarness.start.advanced(by: 500)))
 
-        try await world.tellExtended("1", days: 45, at: 1000)
+        try await harness.tellExtended("1", days: 45, at: 1000)
 
-        let after = try await dates(world)
-        #expect(after.effectiveAt == ExtensionWorld.renewal.milliseconds + 45 * Self.day)
-        let lines = try await world.delivery.service.withTransaction {
+        let after = try await dates(harness)
+        #expect(after.effectiveAt == ExtensionHarness.renewal.milliseconds + 45 * Self.day)
+        let lines = try await harness.delivery.service.withTransaction {
             try TimelineQueries.lines(of: "1", on: $0)
         }
         #expect(lines.contains { $0.what == "renewal extended" })
         #expect(lines.contains { $0.detail?.contains("renewal_extended") == true })
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 
     @Test func planOfANewBatch_afterAnExtension_knowsTheNewRenewal() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.tellExtended("1", days: 7, at: 1000)
-        world.pass(.seconds(5))
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.tellExtended("1", days: 7, at: 1000)
+        harness.pass(.seconds(5))
 
-        try await world.delivery.submitAndApprove([DeliveryWorld.row("1")])
+        try await harness.delivery.submitAndApprove([DeliveryHarness.row("1")])
 
-        let after = try await dates(world)
-        #expect(after.effectiveAt == ExtensionWorld.renewal.milliseconds + 7 * Self.day)
-        await world.delivery.close()
+        let after = try await dates(harness)
+        #expect(after.effectiveAt == ExtensionHarness.renewal.milliseconds + 7 * Self.day)
+        await harness.delivery.close()
     }
 }

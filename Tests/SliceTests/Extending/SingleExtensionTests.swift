@@ -6,56 +6,56 @@ import Testing
 
 @Suite(.database) struct SingleExtensionTests {
     @Test func extension_whenAnswered_isSettledAndTold() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.requestOne("1")
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
 
-        try await world.work(world.extender())
-        let before = try await world.report()
-        try await world.tellExtended("1", days: 30, at: 1000)
+        try await harness.work(harness.extender())
+        let before = try await harness.report()
+        try await harness.tellExtended("1", days: 30, at: 1000)
 
-        #expect(world.calls.calls == ["1 +30"])
-        #expect(world.calls.identifiers == [ExtensionWorld.id(1)])
-        #expect(try await world.callStates() == ["extended by answer"])
+        #expect(harness.calls.calls == ["1 +30"])
+        #expect(harness.calls.identifiers == [ExtensionHarness.id(1)])
+        #expect(try await harness.callStates() == ["extended by answer"])
         #expect(before == ["one extended 0/0 1/0 open"])
-        #expect(try await world.report() == ["one extended 1/0 1/0 clean"])
-        await world.delivery.close()
+        #expect(try await harness.report() == ["one extended 1/0 1/0 clean"])
+        await harness.delivery.close()
     }
 
     @Test func extension_whenAnswerIsLost_isRepeatedUnderTheSameIdentifier() async throws {
-        let world = try await ExtensionWorld.make([.lost, .lost])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        let extender = world.extender()
+        let harness = try await ExtensionHarness.make([.lost, .lost])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let extender = harness.extender()
 
-        try await world.work(extender)
-        let lost = try await world.callStates()
-        world.pass(.seconds(2))
-        try await world.work(extender)
-        world.pass(.seconds(2))
-        try await world.work(extender)
+        try await harness.work(extender)
+        let lost = try await harness.callStates()
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
 
         #expect(lost == ["unknown"])
-        #expect(world.calls.identifiers == Array(repeating: ExtensionWorld.id(1), count: 3))
-        #expect(world.calls.taken.count == 1)
-        #expect(try await world.callStates() == ["extended by answer"])
-        await world.delivery.close()
+        #expect(harness.calls.identifiers == Array(repeating: ExtensionHarness.id(1), count: 3))
+        #expect(harness.calls.taken.count == 1)
+        #expect(try await harness.callStates() == ["extended by answer"])
+        await harness.delivery.close()
     }
 
     @Test func extension_whenAnswerIsLostAndTold_needsNoFurtherCall() async throws {
-        let world = try await ExtensionWorld.make([.lost])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        let extender = world.extender()
+        let harness = try await ExtensionHarness.make([.lost])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let extender = harness.extender()
 
-        try await world.work(extender)
-        try await world.tellExtended("1", days: 30, at: 1000)
-        world.pass(.seconds(2))
-        try await world.work(extender)
+        try await harness.work(extender)
+        try await harness.tellExtended("1", days: 30, at: 1000)
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
 
-        #expect(world.calls.calls.count == 1)
-        #expect(try await world.callStates() == ["extended by notification"])
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 1)
+        #expect(try await harness.callStates() == ["extended by notification"])
+        await harness.delivery.close()
     }
 
     /// The notification may be the mass extension's; the repeated call tells.
@@ -66,64 +66,64 @@ import Testing
     func lostAnswer_whileAMassExtensionMovesTheRenewal_isAskedForAgain(
         second: ScriptedExtensions.Reply, end: String
     ) async throws {
-        let world = try await ExtensionWorld.make([.unavailable])
-        try await world.subscribe("1")
-        try await world.requestOne("1", days: 10)
-        let extender = world.extender()
-        try await world.work(extender)
-        #expect(try await world.callStates() == ["unknown"])
+        let harness = try await ExtensionHarness.make([.unavailable])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1", days: 10)
+        let extender = harness.extender()
+        try await harness.work(extender)
+        #expect(try await harness.callStates() == ["unknown"])
 
-        try await world.requestAll(days: 10)
-        try await world.work(extender)
-        try await world.tellExtended("1", days: 10, at: 60_000)
-        let told = try await world.report().filter { $0.hasPrefix("all") }
-        world.calls.with { $0.replies = [second] }
-        try await world.passUntilChecked(extender)
+        try await harness.requestAll(days: 10)
+        try await harness.work(extender)
+        try await harness.tellExtended("1", days: 10, at: 60_000)
+        let told = try await harness.report().filter { $0.hasPrefix("all") }
+        harness.calls.with { $0.replies = [second] }
+        try await harness.passUntilChecked(extender)
 
         #expect(told == ["all running 1/0 - open"])
         #expect(
-            world.calls.identifiers
-                == [ExtensionWorld.id(1), ExtensionWorld.id(9), ExtensionWorld.id(1)])
-        #expect(try await world.callStates() == [end])
-        await world.delivery.close()
+            harness.calls.identifiers
+                == [ExtensionHarness.id(1), ExtensionHarness.id(9), ExtensionHarness.id(1)])
+        #expect(try await harness.callStates() == [end])
+        await harness.delivery.close()
     }
 
     /// Another program's extension is no answer to a call of ours.
     @Test func lostAnswer_whenTheRenewalMovedByOtherDays_isAskedForAgain() async throws {
-        let world = try await ExtensionWorld.make([.unavailable])
-        try await world.subscribe("1")
-        try await world.requestOne("1", days: 10)
-        let extender = world.extender()
+        let harness = try await ExtensionHarness.make([.unavailable])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1", days: 10)
+        let extender = harness.extender()
 
-        try await world.work(extender)
-        try await world.tellExtended("1", days: 7, at: 1000)
-        world.pass(.seconds(2))
-        try await world.work(extender)
+        try await harness.work(extender)
+        try await harness.tellExtended("1", days: 7, at: 1000)
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
 
-        #expect(world.calls.calls.count == 2)
-        #expect(try await world.callStates() == ["extended by answer"])
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 2)
+        #expect(try await harness.callStates() == ["extended by answer"])
+        await harness.delivery.close()
     }
 
     @Test func refusal_ofARetry_isBelievedOnlyAfterTheStatus() async throws {
-        let world = try await ExtensionWorld.make([.lost, .refused(4_030_005)])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        let extender = world.extender()
+        let harness = try await ExtensionHarness.make([.lost, .refused(4_030_005)])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let extender = harness.extender()
 
-        try await world.work(extender)
-        world.pass(.seconds(2))
-        try await world.work(extender)
-        world.pass(.seconds(2))
-        try await world.work(extender)
-        let checkedOnce = (world.delivery.store.looks, try await world.callStates())
-        try await world.passUntilChecked(extender)
+        try await harness.work(extender)
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
+        let checkedOnce = (harness.delivery.store.checks, try await harness.callStates())
+        try await harness.passUntilChecked(extender)
 
         // The scripted status knows no later renewal. While the first call may be on its way, nobody believes that.
         #expect(checkedOnce == (1, ["unknown"]))
         #expect(
-            try await world.callStates() == ["refused by answer SubscriptionMaxExtensionError"])
-        await world.delivery.close()
+            try await harness.callStates() == ["refused by answer SubscriptionMaxExtensionError"])
+        await harness.delivery.close()
     }
 
     /// Days of mass extensions, days by which the renewal moved, whether that proves ten days of our own.
@@ -134,57 +134,61 @@ import Testing
     func refusal_ofARetry_whileTheRenewalMoved_isBelievedUnlessItsOwnDaysExplainIt(
         masses: [Int], moved: Int64, isProved: Bool
     ) async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        let extender = world.extender()
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        let extender = harness.extender()
         for (number, days) in masses.enumerated() {
-            try await world.requestAll(20 + number, days: days)
-            try await world.work(extender)
-            try await world.receiveSummary(
+            try await harness.requestAll(20 + number, days: days)
+            try await harness.work(extender)
+            try await harness.receiveSummary(
                 20 + number, succeeded: 1, failed: 0, uuid: "summary-\(number)")
-            try await world.work(extender)
+            try await harness.work(extender)
         }
-        try await world.requestOne("1", days: 10)
-        world.calls.with { $0.replies = [.unavailable, .refused(4_030_005)] }
-        try await world.work(extender)
-        let lost = try await world.callStates()
+        try await harness.requestOne("1", days: 10)
+        harness.calls.with { $0.replies = [.unavailable, .refused(4_030_005)] }
+        try await harness.work(extender)
+        let lost = try await harness.callStates()
 
-        world.delivery.store.setRenewal(
-            "1", at: ExtensionWorld.renewal.advanced(by: moved * 86_400_000))
-        try await world.passUntilChecked(extender)
+        harness.delivery.store.setRenewal(
+            "1", at: ExtensionHarness.renewal.advanced(by: moved * 86_400_000))
+        try await harness.passUntilChecked(extender)
 
         #expect(lost == ["unknown"])
         #expect(
-            try await world.callStates() == [
+            try await harness.callStates() == [
                 isProved ? "extended by status" : "refused by answer SubscriptionMaxExtensionError"
             ])
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 
-    /// Once the key is refused one call a minute asks for all.
-    @Test func refusedKey_ofAnExtension_haltsTheServiceUntilACallIsHeard() async throws {
-        let world = try await ExtensionWorld.make([.refused(4_010_000), .refused(4_010_000)])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        let extender = world.extender()
+    /// Once the key is refused to several one call a minute asks for all.
+    @Test func refusedKey_ofExtensions_haltsTheServiceUntilACallIsHeard() async throws {
+        let harness = try await ExtensionHarness.make(
+            Array(repeating: .refused(4_010_000), count: 3))
+        for (number, id) in ["1", "2", "3"].enumerated() {
+            try await harness.subscribe(id)
+            try await harness.requestOne(id, number + 1)
+        }
+        let extender = harness.extender()
         func halt() async throws -> String? {
-            try await world.delivery.service.withConnection { connection in
+            try await harness.delivery.service.withConnection { connection in
                 try await connection.query("SELECT halted_reason FROM repricer.service_controls")
                     .one().textOrNil("halted_reason")
             }
         }
 
-        try await world.work(extender)
-        #expect(try await halt() == "4010000 UnauthorizedError")
-        for _ in 0..<2 {
-            world.pass(.seconds(61))
-            try await world.work(extender)
+        try await harness.work(extender)
+        #expect(try await halt()?.hasPrefix("4010000 UnauthorizedError: several") == true)
+        for _ in 0..<6 {
+            harness.pass(.seconds(121))
+            try await harness.work(extender)
         }
 
         #expect(try await halt() == nil)
-        #expect(world.calls.calls.count == 3)
-        #expect(try await world.callStates() == ["extended by answer"])
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 6)
+        #expect(
+            try await harness.callStates() == Array(repeating: "extended by answer", count: 3))
+        await harness.delivery.close()
     }
 
     /// Two of the customer's other subscription are used up; a stranger's count for nothing.
@@ -192,142 +196,142 @@ import Testing
     func extension_afterTwoOfAnotherSubscription_isRefusedForTheSameCustomerOnly(
         owner: String, refusal: String?
     ) async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1") { $0.transaction?.appAccountToken = "jo" }
-        try await world.subscribe("2") { $0.transaction?.appAccountToken = owner }
-        try await world.tellExtended("2", days: 5, at: 1000)
-        try await world.tellExtended("2", days: 10, at: 2000)
-        world.pass(.seconds(60))
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1") { $0.transaction?.appAccountToken = "jo" }
+        try await harness.subscribe("2") { $0.transaction?.appAccountToken = owner }
+        try await harness.tellExtended("2", days: 5, at: 1000)
+        try await harness.tellExtended("2", days: 10, at: 2000)
+        harness.pass(.seconds(60))
 
         let forecast = try await ExtensionForecast.obstacle(
-            of: "1", now: Instant(milliseconds: world.delivery.clock.nowMilliseconds()),
-            pool: world.delivery.service)
-        try await world.requestOne("1")
-        try await world.work(world.extender())
+            of: "1", now: Instant(milliseconds: harness.delivery.clock.nowMilliseconds()),
+            pool: harness.delivery.service)
+        try await harness.requestOne("1")
+        try await harness.work(harness.extender())
 
         #expect(forecast?.rawValue == refusal)
-        #expect(world.calls.calls == (refusal == nil ? ["1 +30"] : []))
+        #expect(harness.calls.calls == (refusal == nil ? ["1 +30"] : []))
         #expect(
-            try await world.callStates()
+            try await harness.callStates()
                 == [refusal.map { "ineligible by judgement \($0)" } ?? "extended by answer"])
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 
     @Test func refusal_ofAFirstCall_isFinal() async throws {
-        let world = try await ExtensionWorld.make([.refused(4_030_004)])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
+        let harness = try await ExtensionHarness.make([.refused(4_030_004)])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
 
-        try await world.work(world.extender())
+        try await harness.work(harness.extender())
 
-        #expect(world.delivery.store.looks == 0)
+        #expect(harness.delivery.store.checks == 0)
         #expect(
-            try await world.report()
+            try await harness.report()
                 == ["one refused 0/0 0/0 ended SubscriptionExtensionIneligibleError"])
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 
     @Test func extension_whenThrottledOrOutOfReach_goesLaterAndOnce() async throws {
-        let world = try await ExtensionWorld.make([
-            .throttled(until: DeliveryWorld.start.advanced(by: 5000)), .notSent,
+        let harness = try await ExtensionHarness.make([
+            .throttled(until: DeliveryHarness.start.advanced(by: 5000)), .notSent,
         ])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        let extender = world.extender()
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let extender = harness.extender()
 
-        try await world.work(extender)
+        try await harness.work(extender)
         for _ in 0..<4 {
-            world.pass(.seconds(3))
-            try await world.work(extender)
+            harness.pass(.seconds(3))
+            try await harness.work(extender)
         }
 
-        #expect(world.calls.calls.count == 3)
-        #expect(world.calls.taken.values.map { $0 } == [1])
-        #expect(try await world.callStates() == ["extended by answer"])
-        await world.delivery.close()
+        #expect(harness.calls.calls.count == 3)
+        #expect(harness.calls.taken.values.map { $0 } == [1])
+        #expect(try await harness.callStates() == ["extended by answer"])
+        await harness.delivery.close()
     }
 
     @Test func extension_whenItsProcessDied_isRepeatedByAnother() async throws {
-        let world = try await ExtensionWorld.make([.lost])
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        try await world.work(world.extender())
+        let harness = try await ExtensionHarness.make([.lost])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        try await harness.work(harness.extender())
         // As a process leaves it that dies between its call and the settlement.
-        try await world.delivery.service.withConnection { connection in
+        try await harness.delivery.service.withConnection { connection in
             _ = try await connection.execute(
                 "UPDATE repricer.extension_requests SET state = 'sending'")
         }
 
-        world.pass(.seconds(200))
-        try await world.work(world.extender())
+        harness.pass(.seconds(200))
+        try await harness.work(harness.extender())
 
-        #expect(world.calls.identifiers == Array(repeating: ExtensionWorld.id(1), count: 2))
-        #expect(try await world.callStates() == ["extended by answer"])
-        await world.delivery.close()
+        #expect(harness.calls.identifiers == Array(repeating: ExtensionHarness.id(1), count: 2))
+        #expect(try await harness.callStates() == ["extended by answer"])
+        await harness.delivery.close()
     }
 
     @Test func extension_whenFactsChangeBeforeItsCall_isJudgedAgain() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        var failed = world.said("1", "DID_FAIL_TO_RENEW", at: 10)
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        var failed = harness.said("1", "DID_FAIL_TO_RENEW", at: 10)
         failed.status = 3
-        try await world.delivery.tell(failed)
+        try await harness.delivery.tell(failed)
 
-        try await world.work(world.extender())
+        try await harness.work(harness.extender())
 
-        #expect(world.calls.calls.isEmpty)
-        #expect(try await world.callStates() == ["ineligible by judgement billing_retry"])
-        await world.delivery.close()
+        #expect(harness.calls.calls.isEmpty)
+        #expect(try await harness.callStates() == ["ineligible by judgement billing_retry"])
+        await harness.delivery.close()
     }
 
     @Test func extension_whileEverythingIsPaused_waits() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.requestOne("1")
-        try await world.delivery.setPause(nil, true)
-        let extender = world.extender()
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        try await harness.delivery.setPause(nil, true)
+        let extender = harness.extender()
 
-        try await world.work(extender)
-        let paused = world.calls.calls.count
-        try await world.delivery.setPause(nil, false)
-        try await world.work(extender)
+        try await harness.work(extender)
+        let paused = harness.calls.calls.count
+        try await harness.delivery.setPause(nil, false)
+        try await harness.work(extender)
 
         #expect(paused == 0)
-        #expect(world.calls.calls == ["1 +30"])
-        await world.delivery.close()
+        #expect(harness.calls.calls == ["1 +30"])
+        await harness.delivery.close()
     }
 
     @Test func request_madeTwice_changesNothingAndOtherTermsAreRefused() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.subscribe("2")
-        try await world.requestOne("1")
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.subscribe("2")
+        try await harness.requestOne("1")
 
-        try await world.requestOne("1")
-        await #expect(throws: PostgresError.self) { try await world.requestOne("1", days: 31) }
-        await #expect(throws: PostgresError.self) { try await world.requestOne("2") }
-        await #expect(throws: PostgresError.self) { try await world.requestOne("1", 2) }
-        await #expect(throws: PostgresError.self) { try await world.requestOne("77", 3) }
+        try await harness.requestOne("1")
+        await #expect(throws: PostgresError.self) { try await harness.requestOne("1", days: 31) }
+        await #expect(throws: PostgresError.self) { try await harness.requestOne("2") }
+        await #expect(throws: PostgresError.self) { try await harness.requestOne("1", 2) }
+        await #expect(throws: PostgresError.self) { try await harness.requestOne("77", 3) }
 
-        #expect(try await world.delivery.count("extension_requests") == 1)
-        await world.delivery.close()
+        #expect(try await harness.delivery.count("extension_requests") == 1)
+        await harness.delivery.close()
     }
 
     @Test func third_withinAYear_isNotEligible() async throws {
-        let world = try await ExtensionWorld.make()
-        try await world.subscribe("1")
-        try await world.tellExtended("1", days: 5, at: 100)
-        try await world.tellExtended("1", days: 9, at: 200)
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.tellExtended("1", days: 5, at: 100)
+        try await harness.tellExtended("1", days: 9, at: 200)
 
         let now = try await ExtensionForecast.obstacle(
-            of: "1", now: world.delivery.now.advanced(by: 300), pool: world.delivery.submitter)
+            of: "1", now: harness.delivery.now.advanced(by: 300), pool: harness.delivery.submitter)
         let later = try await ExtensionForecast.obstacle(
-            of: "1", now: world.delivery.now.advanced(by: 366 * 86_400_000),
-            pool: world.delivery.submitter)
+            of: "1", now: harness.delivery.now.advanced(by: 366 * 86_400_000),
+            pool: harness.delivery.submitter)
 
         #expect(now == .twoWithinAYear)
         #expect(later == nil)
-        await world.delivery.close()
+        await harness.delivery.close()
     }
 }

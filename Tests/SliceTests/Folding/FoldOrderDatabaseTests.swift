@@ -13,7 +13,7 @@ import Testing
 
     @Test func folder_randomPiecesFromSeveralConnections_endAsTheOrderedStories() async throws {
         let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
-        let pool = LedgerPool(conninfo: conninfo, applicationName: "service", size: 3)
+        let pool = DatabasePool(conninfo: conninfo, applicationName: "service", size: 3)
         let stories = (1...Self.subscriptions).map { number in
             RandomStory(
                 seed: UInt64(7000 + number), id: String(number), steps: 4 + number % 9
@@ -57,7 +57,7 @@ import Testing
     /// it came last.
     @Test func folder_ofStatementsNewestFirst_namesTheFirstThatAskedForADependent() async throws {
         let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
-        let pool = LedgerPool(conninfo: conninfo, applicationName: "service", size: 1)
+        let pool = DatabasePool(conninfo: conninfo, applicationName: "service", size: 1)
         let owner = try await TestDatabase.connect()
         let story = RandomStory(seed: 576_199_590, steps: 10).withOneChange()
         try await Self.submit(story, on: owner)
@@ -69,7 +69,7 @@ import Testing
             try await owner.query(
                 """
                 SELECT 1 FROM repricer.dependent_cancellations
-                WHERE state = 'requested' AND is_elsewhere
+                WHERE state = 'requested' AND is_cross_subscription
                     AND requested_by_evidence = \(story.changes.first?.requestReferenceID ?? "none")
                 """
             ).count == 1)
@@ -82,7 +82,7 @@ import Testing
         await pool.close()
     }
 
-    private static func fold(_ piece: [SubscriptionEvent], _ pool: LedgerPool) async throws {
+    private static func fold(_ piece: [SubscriptionEvent], _ pool: DatabasePool) async throws {
         guard let id = piece.first?.originalTransactionID else { return }
         try await pool.withTransaction { connection in
             try SubscriptionQueries.create([id], on: connection)
@@ -106,12 +106,12 @@ import Testing
                     \(timestamp: sentAt.milliseconds), 1, \(timestamp: sentAt.milliseconds))
                 RETURNING batch_id
             )
-            INSERT INTO repricer.price_changes (original_transaction_id, change_id, batch_id, line, sku,
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
                 direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, dependent_skus, forecast_consent, forecast_effective_at, send_by,
                 due_effective_at, request_reference_id, state, reason, sent_at, doubtful_since, ended_at,
                 state_since)
-            SELECT \(id), \(uuid: change.changeID), batch_id, 1, \(change.sku),
+            SELECT \(id), repricer.bucket_of(\(id)), \(uuid: change.changeID), batch_id, 1, \(change.sku),
                 \(change.isIncrease ? "increase" : "decrease"), 'USD', 'USA', 'P1M',
                 \(change.oldPrice), \(change.newPrice), \(change.dependentSKUs)::text[],
                 \(change.isIncrease ? "required" : "none"), \(timestamp: due), \(timestamp: due),
@@ -126,7 +126,7 @@ import Testing
     }
 
     private static func compare(
-        _ story: RandomStory, _ pool: LedgerPool, _ owner: PostgresConnection
+        _ story: RandomStory, _ pool: DatabasePool, _ owner: PostgresConnection
     ) async throws {
         guard let id = story.events.first?.originalTransactionID else { return }
         var ordered = StoredSubscription(id: id, changes: story.changes)

@@ -1,7 +1,8 @@
 import Facts
-import Pricing
 import TestSupport
 import Testing
+
+@testable import Pricing
 
 /// Thousands of statements on one subscription, each piece older than all before: the worst order that there is.
 @Suite(.database) struct LateFloodTests {
@@ -10,31 +11,31 @@ import Testing
 
     @Test(.timeLimit(.minutes(5)))
     func folder_thousandsOfLateStatements_endAsInOrderWithinBounds() async throws {
-        let world = try await DeliveryWorld.make()
+        let harness = try await DeliveryHarness.make()
         let events = (0..<Self.count).map(Self.statement)
         var ordered = SubscriptionState(originalTransactionID: "1", changes: [])
         _ = Lifecycle.fold(events, into: &ordered)
 
         for start in stride(from: Self.count - Self.piece, through: 0, by: -Self.piece) {
-            try await Self.tell(Array(events[start..<(start + Self.piece)]), world)
+            try await Self.tell(Array(events[start..<(start + Self.piece)]), harness)
         }
         // Singles after that: each reads all the others anew.
-        for late in [7, 1500] { try await Self.tell([Self.again(events[late])], world) }
+        for late in [7, 1500] { try await Self.tell([Self.again(events[late])], harness) }
 
-        let stored = try await world.service.withTransaction {
+        let stored = try await harness.service.withTransaction {
             try SubscriptionQueries.load(["1"], on: $0)["1"]
         }
         #expect(stored?.facts == ordered.facts)
         #expect(stored?.foldedThrough == ordered.foldedThrough)
-        #expect(try await world.count("subscription_events") == Self.count + 2)
-        #expect(try await world.count("charges") == ordered.charges.count)
-        await world.close()
+        #expect(try await harness.count("subscription_events") == Self.count + 2)
+        #expect(try await harness.count("charges") == ordered.charges.count)
+        await harness.close()
     }
 
     private static func tell(
-        _ events: [SubscriptionEvent], _ world: DeliveryWorld
+        _ events: [SubscriptionEvent], _ harness: DeliveryHarness
     ) async throws {
-        try await world.service.withTransaction { connection in
+        try await harness.service.withTransaction { connection in
             try SubscriptionQueries.create(["1"], on: connection)
             try SubscriptionQueries.lock(["1"], on: connection)
             try SubscriptionFolder.fold(events, on: connection)
@@ -43,8 +44,8 @@ import Testing
 
     /// Renewal switched on and off ten times a period.
     private static func statement(_ number: Int) -> SubscriptionEvent {
-        let at = DeliveryWorld.start.advanced(by: Int64(number) * 86_400_000)
-        let bought = DeliveryWorld.start.advanced(by: Int64(number / 10 * 10) * 86_400_000)
+        let at = DeliveryHarness.start.advanced(by: Int64(number) * 86_400_000)
+        let bought = DeliveryHarness.start.advanced(by: Int64(number / 10 * 10) * 86_400_000)
         return SubscriptionEvent(
             key: .init(signedAt: at, evidenceID: "n\(number)"), source: .notification,
             originalTransactionID: "1",
@@ -53,11 +54,11 @@ import Testing
                 transactionID: "t\(number / 10)", purchasedAt: bought,
                 expiresAt: bought.advanced(by: 10 * 86_400_000), storefront: "USA",
                 currency: "USD", period: "P1M",
-                items: ["A", "B"].map { TransactionStatement.Item(sku: $0, price: 9990) }),
+                items: ["A", "B"].map { StatementItem(sku: $0, price: 9990) }),
             renewal: RenewalStatement(
                 autoRenewStatus: number.isMultiple(of: 2) ? 1 : 0,
                 renewalAt: bought.advanced(by: 10 * 86_400_000), period: "P1M",
-                items: ["A", "B"].map { RenewalStatement.Item(sku: $0, price: 9990) }))
+                items: ["A", "B"].map { StatementItem(sku: $0, price: 9990) }))
     }
 
     /// The same, told once more under another id.

@@ -1,59 +1,60 @@
 import Postgres
-import Pricing
 import TestSupport
 import Testing
+
+@testable import Pricing
 
 /// Items that METADATA_UPDATE or MIGRATION renames before, during and after our call, through PostgreSQL.
 @Suite(.database) struct RenamedItemTests {
     @Test func unsentChange_itemRenamed_isCalledForByItsNewName() async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([DeliveryWorld.row("1", to: 14990, dependents: ["B"])])
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990, dependents: ["B"])])
 
-        try await world.tell(Self.renamed("A", "A2", 9990, 10))
-        try await world.deliver(world.scheduler())
+        try await harness.tell(Self.renamed("A", "A2", 9990, 10))
+        try await harness.deliver(harness.scheduler())
 
-        #expect(world.store.calls.map { $0.items.map(\.sku) } == [["A2"]])
+        #expect(harness.store.calls.map { $0.items.map(\.sku) } == [["A2"]])
         #expect(try await Self.names() == ["A A2 A2 -"])
         #expect(
             try await Self.lines("reason LIKE 'renamed%'") == ["queued renamed from A to A2"])
         #expect(
             try await Self.roles() == ["A2 parent", "B dependent"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func changeRenamedBeforeItsCall_whenALateStatementComes_keepsItsStateAndName()
         async throws
     {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([DeliveryWorld.row("1", to: 14990)])
-        try await world.tell(Self.renamed("A", "A2", 9990, 10))
-        world.clock.advance(by: .seconds(60))
-        try await world.deliver(world.scheduler())
-        try await world.tell(Self.increase("A2", "PENDING", 120))
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990)])
+        try await harness.tell(Self.renamed("A", "A2", 9990, 10))
+        harness.clock.advance(by: .seconds(60))
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.increase("A2", "PENDING", 120))
         let before = try await Self.changes()
 
         // Older than all that is folded: the fold begins again.
-        try await world.tell(Self.late(-500))
+        try await harness.tell(Self.late(-500))
 
         #expect(before == ["A A2 pending_consent"])
         #expect(try await Self.changes() == before)
-        await world.close()
+        await harness.close()
     }
 
     @Test(arguments: ["METADATA_UPDATE", "MIGRATION", "MIGRATE"])
     func reconciliation_chargedUnderANameInBetween_isOK(type: String) async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([DeliveryWorld.row("1", to: 14990)])
-        try await world.deliver(world.scheduler())
-        try await world.tell(Self.renamed("A", "A2", 9990, 100, type, status: "SCHEDULED"))
-        try await world.tell(Self.increase("A2", "ACCEPTED", 120))
-        try await world.tell(Self.charged("A2", 40 * 86_400))
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990)])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.renamed("A", "A2", 9990, 100, type, status: "SCHEDULED"))
+        try await harness.tell(Self.increase("A2", "ACCEPTED", 120))
+        try await harness.tell(Self.charged("A2", 40 * 86_400))
         let once = try await Self.problems()
 
-        try await world.tell(Self.renamed("A2", "A3", 14990, 41 * 86_400, type))
+        try await harness.tell(Self.renamed("A2", "A3", 14990, 41 * 86_400, type))
         let twice = try await Self.problems()
         // A charge that no name of it bears is still missed.
         try await Self.run("UPDATE repricer.charges SET sku = 'OTHER' WHERE sku = 'A2'")
@@ -63,19 +64,19 @@ import Testing
         #expect(once == [])
         #expect(twice == [])
         #expect(none == ["effective_without_charge 1"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func chargedRenewals_underEachNameOfTheItem_countAlike() async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([DeliveryWorld.row("1", to: 14990)])
-        try await world.deliver(world.scheduler())
-        try await world.tell(Self.increase("A", "ACCEPTED", 100))
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990)])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.increase("A", "ACCEPTED", 100))
         for (period, name, next) in [(0, "A", "A2"), (1, "A2", "A3"), (2, "A3", "A4")] {
             let day = Int64(40 + 31 * period) * 86_400
-            try await world.tell(Self.charged(name, day))
-            try await world.tell(Self.renamed(name, next, 14990, day + 60))
+            try await harness.tell(Self.charged(name, day))
+            try await harness.tell(Self.renamed(name, next, 14990, day + 60))
         }
 
         let renewals = try await Self.texts(
@@ -83,36 +84,36 @@ import Testing
 
         #expect(renewals == ["3"])
         #expect(try await Self.changes() == ["A A4 effective"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func dependentOfADecliner_renamedBeforeItFell_isNotMissed() async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([DeliveryWorld.row("1", to: 14990, dependents: ["B"])])
-        try await world.deliver(world.scheduler())
-        try await world.tell(Self.renamed("B", "B2", 9990, 100, keeping: "A"))
-        try await world.tell(Self.increase("A", "PENDING", 120, other: "B2"))
-        try await world.tell(Self.expired(40 * 86_400))
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990, dependents: ["B"])])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.renamed("B", "B2", 9990, 100, keeping: "A"))
+        try await harness.tell(Self.increase("A", "PENDING", 120, other: "B2"))
+        try await harness.tell(Self.expired(40 * 86_400))
 
         #expect(try await Self.changes() == ["A A declined"])
         #expect(
             try await Self.texts(
                 "SELECT dependent_sku AS text FROM repricer.dependent_cancellations") == ["B2"])
         #expect(try await Self.problems().filter { $0.hasPrefix("dependents_not_recorded") } == [])
-        await world.close()
+        await harness.close()
     }
 }
 
 extension RenamedItemTests {
     private static func event(
         _ type: String, _ seconds: Int64, status: Int = 1,
-        transaction: TransactionStatement? = nil, items: [RenewalStatement.Item]?,
+        transaction: TransactionStatement? = nil, items: [StatementItem]?,
         intent: Int? = nil
     ) -> SubscriptionEvent {
         SubscriptionEvent(
             key: .init(
-                signedAt: DeliveryWorld.start.advanced(by: seconds * 1000),
+                signedAt: DeliveryHarness.start.advanced(by: seconds * 1000),
                 evidenceID: "\(type)-\(seconds)"),
             source: .notification, originalTransactionID: "1", type: type, status: status,
             transaction: transaction,
@@ -128,8 +129,8 @@ extension RenamedItemTests {
         event(
             type, seconds,
             items: [
-                RenewalStatement.Item(sku: other, price: 9990),
-                RenewalStatement.Item(
+                StatementItem(sku: other, price: 9990),
+                StatementItem(
                     sku: to, price: price, increaseStatus: status,
                     increasePrice: status == nil ? nil : 14990),
             ])
@@ -141,14 +142,14 @@ extension RenamedItemTests {
         event(
             "PRICE_INCREASE", seconds,
             items: [
-                RenewalStatement.Item(
+                StatementItem(
                     sku: sku, price: 14990, increaseStatus: status, increasePrice: 14990),
-                RenewalStatement.Item(sku: other, price: 9990),
+                StatementItem(sku: other, price: 9990),
             ])
     }
 
     private static func charged(_ sku: String, _ seconds: Int64) -> SubscriptionEvent {
-        let at = DeliveryWorld.start.advanced(by: seconds * 1000)
+        let at = DeliveryHarness.start.advanced(by: seconds * 1000)
         let items = [(sku, Int64(14990)), ("B", 9990)]
         return event(
             "DID_RENEW", seconds,
@@ -156,8 +157,8 @@ extension RenamedItemTests {
                 transactionID: "t-\(seconds)", purchasedAt: at,
                 expiresAt: at.advanced(by: 31 * 86_400_000), reason: "RENEWAL", storefront: "USA",
                 currency: "USD", period: "P1M",
-                items: items.map { TransactionStatement.Item(sku: $0.0, price: $0.1) }),
-            items: items.map { RenewalStatement.Item(sku: $0.0, price: $0.1) })
+                items: items.map { StatementItem(sku: $0.0, price: $0.1) }),
+            items: items.map { StatementItem(sku: $0.0, price: $0.1) })
     }
 
     private static func expired(_ seconds: Int64) -> SubscriptionEvent {

@@ -1,20 +1,21 @@
-import Pricing
 import Reports
 import TestSupport
 import Testing
 
+@testable import Pricing
+
 @Suite(.database) struct SubscriptionTimelineTests {
     @Test func timeline_valuesLeftOut_areNamedBesideTheirEvidence() async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        var odd = DeliveryWorld.scheduled("1", to: -5)
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        var odd = DeliveryHarness.scheduled("1", to: -5)
         odd.transaction = TransactionStatement(
             transactionID: "t2", expiresAt: Instant(milliseconds: -1),
-            items: [TransactionStatement.Item(sku: "A", price: -1)])
+            items: [StatementItem(sku: "A", price: -1)])
 
-        try await world.tell(odd)
+        try await harness.tell(odd)
 
-        let lines = try await Self.lines(world)
+        let lines = try await Self.lines(harness)
         #expect(
             lines.filter { $0.detail != nil && $0.evidenceID == odd.key.evidenceID }.map(\.detail)
                 == [
@@ -24,7 +25,7 @@ import Testing
         #expect(
             lines.filter { $0.kind == "notification" && $0.evidenceID != odd.key.evidenceID }
                 .map(\.detail) == [nil])
-        await world.close()
+        await harness.close()
     }
 
     @Test(arguments: [
@@ -34,71 +35,73 @@ import Testing
     func timeline_increaseThatIsNotOurs_isToldFromAskingToCharge(
         storefront: String, charged: Int64, kind: String
     ) async throws {
-        let world = try await DeliveryWorld.make()
+        let harness = try await DeliveryHarness.make()
         let isConversion = storefront == "KOR"
         let price: Int64 = isConversion ? 9990 : 12990
-        try await world.tell(Self.told("SUBSCRIBED", 0, storefront, offer: isConversion))
-        try await world.tell(
+        try await harness.tell(Self.told("SUBSCRIBED", 0, storefront, offer: isConversion))
+        try await harness.tell(
             Self.told("PRICE_INCREASE", 1, storefront, offer: isConversion, "PENDING", price))
-        try await world.tell(
+        try await harness.tell(
             Self.told("PRICE_INCREASE", 2, storefront, offer: isConversion, "ACCEPTED", price))
-        try await world.tell(Self.told("DID_RENEW", 31, storefront, offer: false, at: price))
+        try await harness.tell(Self.told("DID_RENEW", 31, storefront, offer: false, at: price))
 
-        let lines = try await Self.lines(world).filter { $0.kind == "increase" }
+        let lines = try await Self.lines(harness).filter { $0.kind == "increase" }
 
         #expect(lines.map(\.what) == ["customer asked", "accepted", "charged"].map { kind + $0 })
         #expect(lines.map(\.evidenceID) == ["told-1", "told-2", "t31"])
         #expect(Set(lines.map(\.detail)) == ["\(price) USD milliunits"])
         #expect(Set(lines.map(\.sku)) == ["A"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func timeline_conversionRefused_saysSo() async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.tell(Self.told("SUBSCRIBED", 0, "KOR", offer: true))
-        try await world.tell(Self.told("PRICE_INCREASE", 1, "KOR", offer: true, "PENDING", 9990))
+        let harness = try await DeliveryHarness.make()
+        try await harness.tell(Self.told("SUBSCRIBED", 0, "KOR", offer: true))
+        try await harness.tell(Self.told("PRICE_INCREASE", 1, "KOR", offer: true, "PENDING", 9990))
         var expired = Self.told("EXPIRED", 31, "KOR", offer: true)
         expired.status = 2
         expired.transaction = nil
 
-        try await world.tell(expired)
+        try await harness.tell(expired)
 
-        let lines = try await Self.lines(world).filter { $0.kind == "increase" }
+        let lines = try await Self.lines(harness).filter { $0.kind == "increase" }
         #expect(
             lines.map(\.what)
                 == ["customer asked", "refused"].map {
                     "offer turns into the standard price: " + $0
                 })
         #expect(lines.map(\.evidenceID) == ["told-1", "told-31"])
-        await world.close()
+        await harness.close()
     }
 
     @Test func timeline_increaseOfOurs_isToldByItsChangeAlone() async throws {
-        let world = try await DeliveryWorld.make()
-        try await world.subscribe("1")
-        try await world.submitAndApprove([DeliveryWorld.row("1", to: 14990)])
-        try await world.deliver(world.scheduler())
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990)])
+        try await harness.deliver(harness.scheduler())
 
-        try await world.tell(
-            DeliveryWorld.scheduled(
-                "1", to: 14990, status: "PENDING", at: DeliveryWorld.start.advanced(by: 9000)))
+        try await harness.tell(
+            DeliveryHarness.scheduled(
+                "1", to: 14990, status: "PENDING", at: DeliveryHarness.start.advanced(by: 9000)))
 
-        let lines = try await Self.lines(world)
+        let lines = try await Self.lines(harness)
         #expect(lines.map(\.what).contains("change is pending_consent"))
         #expect(lines.filter { $0.kind == "increase" } == [])
-        await world.close()
+        await harness.close()
     }
 
-    private static func lines(_ world: DeliveryWorld) async throws -> [TimelineQueries.Line] {
-        try await world.service.withTransaction { try TimelineQueries.lines(of: "1", on: $0) }
+    private static func lines(_ harness: DeliveryHarness) async throws -> [TimelineQueries
+        .Line]
+    {
+        try await harness.service.withTransaction { try TimelineQueries.lines(of: "1", on: $0) }
     }
 
     private static func told(
         _ type: String, _ day: Int64, _ storefront: String, offer isInOffer: Bool,
         _ status: String? = nil, _ increase: Int64? = nil, at price: Int64 = 9990
     ) -> SubscriptionEvent {
-        let at = DeliveryWorld.start.advanced(by: day * 86_400_000)
-        let bought = day < 31 ? DeliveryWorld.start : at
+        let at = DeliveryHarness.start.advanced(by: day * 86_400_000)
+        let bought = day < 31 ? DeliveryHarness.start : at
         return SubscriptionEvent(
             key: .init(signedAt: at, evidenceID: "told-\(day)"), source: .notification,
             originalTransactionID: "1", type: type, status: 1,
@@ -107,14 +110,14 @@ import Testing
                 expiresAt: bought.advanced(by: 31 * 86_400_000), storefront: storefront,
                 currency: "USD", period: "P1M",
                 items: [
-                    TransactionStatement.Item(
+                    StatementItem(
                         sku: "A", price: price, offerPrice: isInOffer ? 990 : nil,
                         offerReason: isInOffer ? "ACQUISITION" : nil)
                 ]),
             renewal: RenewalStatement(
                 autoRenewStatus: 1, renewalAt: bought.advanced(by: 31 * 86_400_000), period: "P1M",
                 items: [
-                    RenewalStatement.Item(
+                    StatementItem(
                         sku: "A", price: increase ?? price, increaseStatus: status,
                         increasePrice: increase)
                 ]))

@@ -7,10 +7,10 @@ import TestSupport
 import Testing
 
 @Suite(.database) struct HistoryReadingTests {
-    private typealias World = DeliveryWorld
+    private typealias Harness = DeliveryHarness
     private static let hour: Int64 = 3_600_000
     private static let day = 24 * hour
-    private static let now = DeliveryWorld.start.milliseconds
+    private static let now = DeliveryHarness.start.milliseconds
 
     /// `count` notifications, one an hour, the newest an hour ago; every third has failed.
     private static func entries(_ count: Int) -> [ScriptedHistory.Entry] {
@@ -22,21 +22,22 @@ import Testing
     }
 
     private func run(
-        _ world: World, _ history: ScriptedHistory, _ door: ScriptedDoor, since: Int64? = nil
+        _ harness: Harness, _ history: ScriptedHistory, _ door: ScriptedDoor,
+        since: Int64? = nil
     ) async throws -> (history: HistorySummary, failure: String?) {
-        let result = try await world.reconciler(history, door).runOnce(
+        let result = try await harness.reconciler(history, door).runOnce(
             since: since.map { Instant(milliseconds: $0) })
         let (summary, failure) = try #require(result)
         return (summary.history, failure.map { "\($0)" })
     }
 
     @Test func history_isReadFailuresFirst_andOnce() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(Self.entries(100))
         let door = ScriptedDoor()
 
-        let first = try await run(world, history, door, since: Self.now - 5 * Self.day)
-        let second = try await run(world, history, door, since: Self.now - 5 * Self.day)
+        let first = try await run(harness, history, door, since: Self.now - 5 * Self.day)
+        let second = try await run(harness, history, door, since: Self.now - 5 * Self.day)
 
         #expect(first.failure == nil)
         #expect(Array(door.stored.prefix(34)).allSatisfy { (Int($0.dropFirst()) ?? 1) % 3 == 0 })
@@ -44,29 +45,29 @@ import Testing
         #expect(first.history.new == 100)
         #expect(second.history.new == 0)
         #expect(second.history.duplicate == second.history.seen)
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_withoutSince_goesOnWhereItEnded() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(Self.entries(5))
         let door = ScriptedDoor()
 
-        _ = try await run(world, history, door)
+        _ = try await run(harness, history, door)
         let before = history.asked.count
-        world.clock.advance(by: .seconds(600))
+        harness.clock.advance(by: .seconds(600))
         history.add(.init(payload: "late", at: Self.now + 1000))
-        let again = try await run(world, history, door)
+        let again = try await run(harness, history, door)
 
         #expect(again.history.new == 1)
         #expect(history.asked.first?.request.startAt.milliseconds ?? 0 < Self.now - 179 * Self.day)
         #expect(history.asked[before].request.startAt.milliseconds == Self.now - Self.hour)
-        await world.close()
+        await harness.close()
     }
 
     @Test(arguments: [true, false])
     func history_atTheEdgesOfSlices_losesNothing(countsEdges: Bool) async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let start = Self.now - 3 * Self.day
         let edges = (1...2).flatMap { number in
             (-2...2).map { start + Int64(number) * Self.day + Int64($0) }
@@ -75,24 +76,24 @@ import Testing
             edges.map { .init(payload: "at \($0)", at: $0) }, countsEdges: countsEdges)
         let door = ScriptedDoor()
 
-        _ = try await run(world, history, door, since: start)
+        _ = try await run(harness, history, door, since: start)
 
         #expect(Set(door.stored) == Set(edges.map { "at \($0)" }))
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_stoppedInItsMiddle_goesOnAtThePage() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(
             (0..<90).map { .init(payload: "n\($0)", at: Self.now - Self.hour + Int64($0)) })
         let door = ScriptedDoor()
         door.close(after: 50)
 
-        let first = try await run(world, history, door, since: Self.now - 2 * Self.hour)
+        let first = try await run(harness, history, door, since: Self.now - 2 * Self.hour)
         let asked = history.asked.count
         door.close(after: .max)
-        world.clock.advance(by: .seconds(5))
-        let second = try await run(world, history, door, since: Self.now - 2 * Self.hour)
+        harness.clock.advance(by: .seconds(5))
+        let second = try await run(harness, history, door, since: Self.now - 2 * Self.hour)
 
         #expect(first.failure?.contains("not stored") == true)
         let next = history.asked[asked]
@@ -101,23 +102,23 @@ import Testing
         #expect(next.request == history.asked[asked - 1].request)
         #expect(second.failure == nil)
         #expect(Set(door.stored).count == 90)
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_withAnExpiredToken_readsTheSliceAnew() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(
             (0..<70).map { .init(payload: "n\($0)", at: Self.now - Self.hour + Int64($0)) },
             faults: [3: .expiredToken])
         let door = ScriptedDoor()
 
-        let read = try await run(world, history, door, since: Self.now - 2 * Self.hour)
+        let read = try await run(harness, history, door, since: Self.now - 2 * Self.hour)
 
         #expect(read.failure == nil)
         #expect(read.history.restarts == 1)
         #expect(Set(door.stored).count == 70)
         #expect(history.asked[4].token == nil)
-        await world.close()
+        await harness.close()
     }
 
     @Test(arguments: [
@@ -127,161 +128,161 @@ import Testing
     func history_leadingNowhere_endsAndSaysSo(
         _ fault: ScriptedHistory.Fault, _ why: String
     ) async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(Self.entries(3), faults: [1: fault, 2: fault, 3: fault])
         let door = ScriptedDoor()
 
-        let read = try await run(world, history, door, since: Self.now - Self.day)
+        let read = try await run(harness, history, door, since: Self.now - Self.day)
 
         #expect(read.failure?.contains(why) == true)
         #expect(history.asked.count <= 4)
-        #expect(try await world.position().readThrough == nil)
-        await world.close()
+        #expect(try await harness.position().readThrough == nil)
+        await harness.close()
     }
 
     @Test func history_withAForgedPayload_countsItAndGoesOn() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         var entries = Self.entries(30)
         entries[7].payload = "forged"
         let door = ScriptedDoor()
 
         let read = try await run(
-            world, ScriptedHistory(entries), door, since: Self.now - 2 * Self.day)
+            harness, ScriptedHistory(entries), door, since: Self.now - 2 * Self.day)
 
         #expect(read.failure == nil)
         #expect(read.history.refused == ["jws_chain": 1])
         #expect(Set(door.stored).count == 29)
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_ofAClockThatIsAhead_isFoundByTheNextRun() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory()
         let door = ScriptedDoor()
-        _ = try await run(world, history, door)
+        _ = try await run(harness, history, door)
 
         // Our clock said "now" five minutes early: Apple signs these before what we take as read.
         history.add(.init(payload: "behind", at: Self.now - 300_000))
         history.add(.init(payload: "ahead", at: Self.now + 300_000))
-        world.clock.advance(by: .seconds(900))
-        let second = try await run(world, history, door)
+        harness.clock.advance(by: .seconds(900))
+        let second = try await run(harness, history, door)
 
         #expect(second.history.new == 2)
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_sinceLongAgo_isCutAtWhatAppleKeeps() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory([.init(payload: "old", at: Self.now - 179 * Self.day)])
         let door = ScriptedDoor()
 
-        let read = try await run(world, history, door, since: Self.now - 400 * Self.day)
+        let read = try await run(harness, history, door, since: Self.now - 400 * Self.day)
 
         #expect(read.failure == nil)
         #expect(read.history.isCutShort)
         #expect(door.stored == ["old"])
         let first = history.asked.map(\.request.startAt.milliseconds).min() ?? 0
         #expect(first >= Self.now - 180 * Self.day)
-        #expect(try await world.position().readThrough == Self.now)
-        await world.close()
+        #expect(try await harness.position().readThrough == Self.now)
+        await harness.close()
     }
 
     @Test func history_ofAnAppleWhoseClockIsAhead_beginsLaterUntilItIsTaken() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(
             Self.entries(3), faults: [0: .refused(4_000_012), 1: .refused(4_000_012)])
         let door = ScriptedDoor()
 
-        let read = try await run(world, history, door)
+        let read = try await run(harness, history, door)
 
         #expect(read.failure == nil)
         #expect(door.stored.count == 3)
         let starts = history.asked.prefix(3).map(\.request.startAt.milliseconds)
         #expect(starts == [0, 1, 2].map { (starts.first ?? 0) + $0 * Self.hour })
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_sinceYesterday_doesNotClaimTheDaysBefore() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
 
         let read = try await run(
-            world, ScriptedHistory(), ScriptedDoor(), since: Self.now - Self.day)
+            harness, ScriptedHistory(), ScriptedDoor(), since: Self.now - Self.day)
 
         #expect(read.failure == nil)
-        #expect(try await world.position().readThrough == nil)
-        #expect(try await world.position().window == nil)
-        await world.close()
+        #expect(try await harness.position().readThrough == nil)
+        #expect(try await harness.position().window == nil)
+        await harness.close()
     }
 
     @Test func history_ofAStoreThatIsAway_isTriedFiveTimes() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let faults = Dictionary(
             uniqueKeysWithValues: (1..<9).map { ($0, ScriptedHistory.Fault.away) })
         let history = ScriptedHistory(Self.entries(3), faults: faults)
         let door = ScriptedDoor()
 
-        let read = try await run(world, history, door, since: Self.now - Self.day)
+        let read = try await run(harness, history, door, since: Self.now - Self.day)
 
         #expect(read.failure?.contains("the App Store is away: connection refused") == true)
         #expect(history.asked.count == 6)
         #expect(read.history.new == 1)
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_throttled_waitsForAShortSilenceAndEndsForALongOne() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let soon = Instant(milliseconds: Self.now + 20_000)
         let late = Instant(milliseconds: Self.now + 20 * Self.hour)
         let history = ScriptedHistory(
             Self.entries(3), faults: [0: .throttled(until: soon), 2: .throttled(until: late)])
 
-        let read = try await run(world, history, ScriptedDoor(), since: Self.now - Self.day)
+        let read = try await run(harness, history, ScriptedDoor(), since: Self.now - Self.day)
 
         #expect(read.history.pages == 1)
         #expect(read.failure?.contains("asked for silence until \(late.text)") == true)
         #expect(history.asked.count == 3)
-        await world.close()
+        await harness.close()
     }
 
     @Test func history_refusedForTheKey_saysWhatTheCodeMeans() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory(faults: [0: .refused(4_010_000)])
 
-        let read = try await run(world, history, ScriptedDoor(), since: Self.now - Self.day)
+        let read = try await run(harness, history, ScriptedDoor(), since: Self.now - Self.day)
 
         #expect(read.failure?.contains("refuses our key") == true)
         #expect(history.asked.count == 1)
-        await world.close()
+        await harness.close()
     }
 
     @Test func reconciling_byTwoAtOnce_isDoneByOne() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory()
-        let inside = world.reconciler(ScriptedHistory(), ScriptedDoor())
+        let inside = harness.reconciler(ScriptedHistory(), ScriptedDoor())
         let interrupted = InterruptingHistory(history) {
             let isBusy = try await inside.runOnce() == nil
             #expect(isBusy, "the other one is at it")
         }
 
-        let result = try await world.reconciler(interrupted, ScriptedDoor()).runOnce()
+        let result = try await harness.reconciler(interrupted, ScriptedDoor()).runOnce()
 
         #expect(try #require(result).failure == nil)
         let later = try await inside.runOnce()
         #expect(try #require(later).failure == nil)
-        await world.close()
+        await harness.close()
     }
 
     @Test func schedule_overAllReplicas_runsOnceAnInterval() async throws {
-        let world = try await World.make()
+        let harness = try await Harness.make()
         let history = ScriptedHistory()
         let services = (0..<2).map { _ in
             ReconcileService(
-                world.reconciler(history, ScriptedDoor()), every: .seconds(900))
+                harness.reconciler(history, ScriptedDoor()), every: .seconds(900))
         }
 
         var ran: [Bool] = []
         for step in 0..<4 {
-            if step == 2 { world.clock.advance(by: .seconds(900)) }
+            if step == 2 { harness.clock.advance(by: .seconds(900)) }
             if case .ran = try await services[step % 2].runIfDue() {
                 ran.append(true)
             } else {
@@ -290,7 +291,7 @@ import Testing
         }
 
         #expect(ran == [true, false, true, false])
-        await world.close()
+        await harness.close()
     }
 }
 

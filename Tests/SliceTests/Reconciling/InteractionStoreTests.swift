@@ -185,19 +185,19 @@ import Testing
 
     @Test(arguments: cells + consented)
     func interaction_playedByTheStore_movesOurChange(cell: Cell) async throws {
-        let world = try await DeliveryWorld.make()
-        let store = try await LossyStore.open(for: world, subscriptions: [Self.subscription()])
+        let harness = try await DeliveryHarness.make()
+        let store = try await LossyStore.open(for: harness, subscriptions: [Self.subscription()])
         defer { store.close() }
-        let door = StoreDoor(world, store.verifier)
+        let door = StoreDoor(harness, store.verifier)
         for payload in store.firstPayloads { _ = await door.take(payload) }
-        let projector = Projector(pool: world.service, log: .silent, metrics: Metrics())
+        let projector = Projector(pool: harness.service, log: .silent, metrics: Metrics())
         while try await projector.foldOnce() > 0 {}
         let calls = LiveStoreCalls(client: store.client)
-        let reconciler = world.reconciler(store.client, door, store: calls)
-        try await world.submitAndApprove([DeliveryWorld.row("\(Self.id)", to: Self.high)])
-        try await world.deliver(world.scheduler(calls: calls))
+        let reconciler = harness.reconciler(store.client, door, store: calls)
+        try await harness.submitAndApprove([DeliveryHarness.row("\(Self.id)", to: Self.high)])
+        try await harness.deliver(harness.scheduler(calls: calls))
 
-        world.clock.advance(by: .seconds(cell.day * 86_400))
+        harness.clock.advance(by: .seconds(cell.day * 86_400))
         var refusal: StoreError?
         for kind in cell.actions {
             let outcome = try await store.keeper.act(
@@ -205,20 +205,20 @@ import Testing
             if case .refused(let error, _) = outcome { refusal = error }
         }
         #expect(refusal == cell.refusal)
-        world.clock.advance(by: .seconds(60))
+        harness.clock.advance(by: .seconds(60))
         #expect(try await reconciler.runOnce()?.failure == nil)
-        #expect(try await world.changes() == ["A \(cell.then)"])
+        #expect(try await harness.changes() == ["A \(cell.then)"])
 
-        world.clock.advance(by: .seconds((55 - cell.day) * 86_400))
+        harness.clock.advance(by: .seconds((55 - cell.day) * 86_400))
         _ = try await store.keeper.tick()
         #expect(try await reconciler.runOnce()?.failure == nil)
-        let ended = try await world.changes()
+        let ended = try await harness.changes()
         #expect(ended.count == 1 && ended[0].hasPrefix("A \(cell.finally)"), "\(ended)")
-        await world.close()
+        await harness.close()
     }
 
     private static func subscription() -> StoreSubscription {
-        let purchasedAt = DeliveryWorld.start.milliseconds - 10 * 86_400_000
+        let purchasedAt = DeliveryHarness.start.milliseconds - 10 * 86_400_000
         let day = Milliseconds.date(of: purchasedAt).day
         var subscription = StoreSubscription(
             originalTransactionID: id, storefront: "USA", currency: "USD", period: .month,

@@ -18,27 +18,27 @@ import Testing
     private static let subscribers: Int64 = 6
 
     @Test func changes_whoseNotificationsAreAllLost_endByReconcilingAlone() async throws {
-        let world = try await DeliveryWorld.make()
-        let store = try await LossyStore.open(for: world, subscriptions: Self.subscriptions())
+        let harness = try await DeliveryHarness.make()
+        let store = try await LossyStore.open(for: harness, subscriptions: Self.subscriptions())
         defer { store.close() }
-        let door = StoreDoor(world, store.verifier)
+        let door = StoreDoor(harness, store.verifier)
         for payload in store.firstPayloads { _ = await door.take(payload) }
-        let projector = Projector(pool: world.service, log: .silent, metrics: Metrics())
+        let projector = Projector(pool: harness.service, log: .silent, metrics: Metrics())
         while try await projector.foldOnce() > 0 {}
         let prices: [Int64] = [10990, 19990]
-        try await world.submitAndApprove(
+        try await harness.submitAndApprove(
             (0..<Self.subscribers).map { number in
-                DeliveryWorld.row(
+                DeliveryHarness.row(
                     "\(Self.firstID + number * 10_000)", to: prices[Int(number % 2)],
                     line: Int(number) + 2)
             })
-        try await world.deliver(world.scheduler(calls: LiveStoreCalls(client: store.client)))
-        #expect(try await world.changes().allSatisfy { $0.hasPrefix("A scheduled") })
+        try await harness.deliver(harness.scheduler(calls: LiveStoreCalls(client: store.client)))
+        #expect(try await harness.changes().allSatisfy { $0.hasPrefix("A scheduled") })
 
-        world.clock.advance(by: .seconds(75 * 86_400))
+        harness.clock.advance(by: .seconds(75 * 86_400))
         _ = try await store.keeper.tick()
         let reconciler = { (door: any NotificationDoor) in
-            world.reconciler(
+            harness.reconciler(
                 store.client, door, store: LiveStoreCalls(client: store.client))
         }
         let torn = try #require(try await reconciler(TearingDoor(door, after: 10)).runOnce())
@@ -49,18 +49,18 @@ import Testing
         #expect(torn.summary.history.new > 0)
         #expect(whole.failure == nil, "\(String(describing: whole.failure))")
         #expect(whole.summary.history.new > 0)
-        #expect([again.summary.history.new, again.summary.looks.drifted] == [0, 0])
-        let found = try await world.changes()
+        #expect([again.summary.history.new, again.summary.checks.drifted] == [0, 0])
+        let found = try await harness.changes()
         let expected = await store.ends(of: Self.subscribers, from: Self.firstID, prices)
         #expect(found.count == Int(Self.subscribers))
         for (change, end) in zip(found, expected) {
             #expect(change.hasPrefix("A \(end)"), "\(change) is not \(end)")
         }
-        await world.close()
+        await harness.close()
     }
 
     private static func subscriptions() -> [StoreSubscription] {
-        let purchasedAt = DeliveryWorld.start.milliseconds - 10 * 86_400_000
+        let purchasedAt = DeliveryHarness.start.milliseconds - 10 * 86_400_000
         return (0..<subscribers).map { number in
             StoreSubscription(
                 originalTransactionID: firstID + number * 10_000, storefront: "USA",
@@ -83,13 +83,14 @@ import Testing
 struct StoreDoor: NotificationDoor {
     let intake: NotificationIntake
 
-    init(_ world: DeliveryWorld, _ verifier: JWSVerifier) {
+    init(_ harness: DeliveryHarness, _ verifier: JWSVerifier) {
         intake = NotificationIntake(
             check: appStoreCheck(
                 NotificationVerifier(
                     verifier: verifier, bundleID: "com.example.stream", appAppleID: 7,
                     environment: .production)),
-            clock: world.clock, metrics: Metrics(), store: NotificationStore(pool: world.service))
+            clock: harness.clock, metrics: Metrics(),
+            store: NotificationStore(pool: harness.service))
     }
 
     func take(_ signedPayload: String) async -> DoorAnswer {
@@ -127,9 +128,9 @@ struct LossyStore: Sendable {
     private let running: Task<Void, any Error>
 
     static func open(
-        for world: DeliveryWorld, subscriptions: [StoreSubscription]
+        for harness: DeliveryHarness, subscriptions: [StoreSubscription]
     ) async throws -> LossyStore {
-        try await open(clock: world.clock, subscriptions: subscriptions)
+        try await open(clock: harness.clock, subscriptions: subscriptions)
     }
 
     static func open(
@@ -151,7 +152,7 @@ struct LossyStore: Sendable {
         }
         let file = StoreFile(
             identity: statements.identity, issuerID: "issuer", keyID: "KEY", options: options,
-            start: DeliveryWorld.start.milliseconds, subscriptions: known)
+            start: DeliveryHarness.start.milliseconds, subscriptions: known)
         let keeper = try StoreKeeper(
             store: file, folder: storeFolder, clock: clock, realSecond: 1000)
         _ = await keeper.addFault(Array("{\"kind\":\"lose\",\"count\":1000000}".utf8))

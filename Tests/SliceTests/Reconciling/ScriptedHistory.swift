@@ -1,8 +1,9 @@
-import AppStore
 import HTTP
 import Pricing
 import Reconciliation
 import Synchronization
+
+@testable import AppStore
 
 /// A notification history by Apple's rules: twenty a page, tokens that belong to their question.
 final class ScriptedHistory: HistoryCalls {
@@ -94,7 +95,7 @@ final class ScriptedHistory: HistoryCalls {
                 && entry.at <= request.endAt.milliseconds - edge
                 && (entry.hasFailed || !request.onlyFailures)
         }
-        let next = first + NotificationHistoryRequest.pageSize
+        let next = first + 20
         return NotificationHistoryPage(
             entries: found[min(first, found.count)..<min(next, found.count)].map {
                 NotificationHistoryPage.Entry(signedPayload: $0.payload, sendAttempts: [])

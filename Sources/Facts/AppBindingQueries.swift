@@ -1,0 +1,38 @@
+package import Postgres
+
+/// The app and the environment that a database is about, for good.
+package struct AppBinding: Hashable, Sendable {
+    package var bundleID: String
+    package var environment: String
+
+    package init(bundleID: String, environment: String) {
+        self.bundleID = bundleID
+        self.environment = environment
+    }
+}
+
+package enum AppBindingQueries {
+    /// nil: no program has said so yet.
+    package static func read(on connection: isolated PostgresConnection) throws -> AppBinding? {
+        try connection.query(
+            """
+            -- name: appBinding
+            SELECT bundle_id, environment FROM repricer.app_binding
+            """
+        ).first.map {
+            AppBinding(
+                bundleID: try $0.text("bundle_id"), environment: try $0.text("environment"))
+        }
+    }
+
+    /// Binds the database where nobody has yet. Read it afterwards: somebody may have been earlier.
+    package static func bind(
+        _ app: AppBinding, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: bindApp
+            SELECT repricer.bind_app(\(app.bundleID), \(app.environment))
+            """)
+    }
+}

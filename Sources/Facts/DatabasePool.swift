@@ -1,0 +1,17 @@
+package import Postgres
+
+/// What users of Facts hold: a pool for short work, a connection inside a transaction. They draw the
+/// transaction's border; the SQL inside it is ours. The aliases spare them the import of `Postgres`.
+package typealias DatabasePool = PostgresPool
+package typealias DatabaseConnection = PostgresConnection
+package typealias DatabaseStatement = SQL
+package typealias DatabaseServerError = PostgresError
+
+extension PostgresConnection {
+    /// Runs several queries without leaving the connection's thread in between.
+    package func read<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws -> T
+    ) throws -> T {
+        try body(self)
+    }
+}

@@ -1,0 +1,154 @@
+/// A dependent that another subscription of the same customer carries: whether that one is to be cancelled for it.
+///
+/// The App Store drops a decliner's dependents from the decliner's own subscription only. Cancel a Subscription ends
+/// a whole subscription, so it is called only where all that renews there is to fall.
+package struct CrossSubscriptionDependent: Hashable, Sendable {
+    package enum Verdict: Hashable, Sendable {
+        /// It will not be charged again, and the newest statement on its subscription shows it.
+        case gone(String)
+        case cancel
+        /// Nothing that a program should do.
+        case discrepancy(Discrepancy)
+    }
+
+    package enum Discrepancy: Hashable, Sendable {
+        case foreignCustomer(String)
+        case unknownPlace
+        case severalPlaces([String])
+        case ownDependents([String])
+        case otherItems([String])
+        case renamed(String)
+        /// Why its subscription's status can't be had.
+        case unreadable(String)
+
+        /// For metrics and logs.
+        package var label: String {
+            switch self {
+            case .foreignCustomer: "foreign_customer"
+            case .unknownPlace: "unknown_place"
+            case .severalPlaces: "several_places"
+            case .ownDependents: "chain"
+            case .otherItems: "other_items"
+            case .renamed: "renamed"
+            case .unreadable: "unreadable"
+            }
+        }
+
+        package var text: String {
+            switch self {
+            case .foreignCustomer(let id): "subscription \(id) is another customer's; not cancelled"
+            case .unknownPlace: "no subscription of the customer has ever carried it"
+            case .severalPlaces(let ids):
+                "several subscriptions carry it: \(ids.joined(separator: ", ")); not cancelled"
+            case .ownDependents(let skus):
+                "it has dependents of its own, \(skus.joined(separator: ", ")): a chain; not cancelled"
+            case .renamed(let sku): "it is called \(sku) now and goes on renewing; not cancelled"
+            case .unreadable(let why): "\(why); not cancelled"
+            case .otherItems(let skus):
+                "its subscription also carries \(skus.joined(separator: ", ")); not cancelled"
+            }
+        }
+    }
+
+    package var sku: String
+    /// `appAccountToken` of the parent's subscription.
+    package var customer: String?
+
+    package init(sku: String, customer: String?) {
+        self.sku = sku
+        self.customer = customer
+    }
+
+    /// A subscription that it may be an item of.
+    package struct Candidate: Sendable {
+        package var facts: SubscriptionFacts
+        package var seenSKUs: [String]
+        /// What it is called there today, where it was renamed.
+        package var nameToday: String?
+
+        package init(facts: SubscriptionFacts, seenSKUs: [String], nameToday: String? = nil) {
+            self.facts = facts
+            self.seenSKUs = seenSKUs
+            self.nameToday = nameToday
+        }
+
+        fileprivate func renews(_ sku: String) -> Bool {
+            !facts.isOver && facts.renewingSKUs.contains(sku)
+        }
+    }
+
+    /// Which of these subscriptions carries it: the one on which it is set to renew, under another name if need be;
+    /// else one that carried it.
+    package func place(among candidates: [Candidate]) -> Result<SubscriptionFacts, NoPlace> {
+        let own = candidates.filter { !isForeign($0.facts) }
+        if own.isEmpty, let foreign = candidates.first {
+            return .failure(
+                NoPlace(reason: .foreignCustomer(foreign.facts.originalTransactionID)))
+        }
+        let known = own.filter { $0.seenSKUs.contains(sku) }
+        var carrying = known.filter { $0.renews(sku) }.map(\.facts)
+        if carrying.isEmpty {
+            carrying = known.filter { one in one.nameToday.map(one.renews) ?? false }.map(\.facts)
+        }
+        if carrying.count > 1 {
+            return .failure(
+                NoPlace(reason: .severalPlaces(carrying.map(\.originalTransactionID).sorted())))
+        }
+        let seen = known.map(\.facts)
+        guard
+            let place = carrying.first
+                ?? seen.max(by: {
+                    ($0.signedAt?.milliseconds ?? 0) < ($1.signedAt?.milliseconds ?? 0)
+                })
+        else { return .failure(NoPlace(reason: .unknownPlace)) }
+        return .success(place)
+    }
+
+    package struct NoPlace: Error, Hashable, Sendable {
+        package var reason: Discrepancy
+    }
+
+    /// - Parameters:
+    ///   - target: The facts just read of its subscription.
+    ///   - falling: Every SKU there that is to be cancelled, this one too.
+    ///   - ownDependents: What its own open increase would take along.
+    ///   - nameToday: What statements call it now, where they renamed it.
+    package func verdict(
+        on target: SubscriptionFacts, falling: Set<String>, ownDependents: [String],
+        nameToday: String? = nil
+    ) -> Verdict {
+        if isForeign(target) {
+            return .discrepancy(.foreignCustomer(target.originalTransactionID))
+        }
+        if let over = target.whyOver { return .gone(over) }
+        let renewing = target.renewingSKUs
+        guard renewing.contains(sku) else {
+            // Which became which is an inference where several were renamed at once: no program cancels by it.
+            guard let nameToday, renewing.contains(nameToday) else {
+                return .gone("gone from the renewal")
+            }
+            return .discrepancy(.renamed(nameToday))
+        }
+        guard ownDependents.isEmpty else { return .discrepancy(.ownDependents(ownDependents)) }
+        let others = renewing.subtracting(falling).subtracting([sku])
+        guard others.isEmpty else { return .discrepancy(.otherItems(others.sorted())) }
+        return .cancel
+    }
+
+    /// Two tokens that are both known and differ. Without one the batch's word holds.
+    private func isForeign(_ facts: SubscriptionFacts) -> Bool {
+        guard let customer, let other = facts.appAccountToken else { return false }
+        return customer.lowercased() != other.lowercased()
+    }
+}
+
+extension SubscriptionFacts {
+    /// Whether it will not be charged again as things stand.
+    var isOver: Bool { whyOver != nil }
+
+    /// In words, why it will not be charged again; nil where it will.
+    package var whyOver: String? {
+        if status == 2 || status == 5 { return "its subscription ended" }
+        return autoRenews == false ? "its subscription does not renew" : nil
+    }
+}

@@ -1,0 +1,292 @@
+package import Calls
+package import Facts
+package import PriceChanges
+import Pricing
+package import ServiceKit
+import Synchronization
+
+/// Reads the statuses that a list asks for, at the allowed rate and with enough calls on their way to reach it.
+///
+/// Claims and results are rows: a process that dies costs the checks that were on their way, and they are read
+/// again. Memory holds what is on its way, whatever the list's length.
+package struct StatusCheckRunner: Sendable {
+    package struct Limits: Sendable {
+        package var inFlightMax = 64
+        /// Of one claim, so that results are written between claims.
+        package var claimMax = 64
+        /// Tries of one id that bring no answer.
+        package var attemptsMax = 5
+        package var retry = Backoff(first: .milliseconds(500), max: .seconds(20))
+        /// Longer than any call takes: then another process may take it.
+        package var claimFor: Duration = .seconds(60)
+        package var pace: Duration = .milliseconds(10)
+        /// Drift lines kept for the report; all are counted.
+        package var driftLinesMax = 1000
+
+        package init() {}
+    }
+
+    package let pool: DatabasePool
+    package let store: any StoreCalls
+    package let permitSource: CallPermitSource
+    package let clock: any WallClock
+    package let realClock: any WallClock
+    package let limits: Limits
+    package let log: Log
+
+    package init(
+        pool: DatabasePool, store: any StoreCalls, permitSource: CallPermitSource,
+        clock: any WallClock,
+        realClock: any WallClock, limits: Limits = Limits(), log: Log
+    ) {
+        self.pool = pool
+        self.store = store
+        self.permitSource = permitSource
+        self.clock = clock
+        self.realClock = realClock
+        self.limits = limits
+        self.log = log
+    }
+
+    private struct Finished: Sendable {
+        var check: StatusCheckQueries.Claimed
+        var answer: StoreAnswer
+    }
+
+    /// Runs until nothing of the list is open. What was settled counts in `summary` also when it throws.
+    package func run(
+        _ list: StatusCheckQueries.List, into summary: inout StatusCheckSummary,
+        progress: (StatusCheckSummary) -> Void = { _ in }
+    ) async throws {
+        let finished = Finishers()
+        var run = Run(settlement: StatusCheckSettlement(pool: pool, list: list), summary: summary)
+        defer { summary = run.summary }
+        try await withThrowingDiscardingTaskGroup { group in
+            var inFlight = 0
+            while true {
+                let done = finished.take()
+                inFlight -= done.count
+                if !done.isEmpty {
+                    try await settle(done, &run)
+                    progress(run.summary)
+                }
+                if let stop = run.stop {
+                    if inFlight == 0 { throw stop }
+                    try await permitSource.wait(limits.pace)
+                    continue
+                }
+                let claim = try await claim(list, limits.inFlightMax - inFlight, &run)
+                for check in claim.checks {
+                    inFlight += 1
+                    group.addTask {
+                        if let permits = claim.permits {
+                            try await permitSource.take(from: permits)
+                        }
+                        let answer = await store.checkStatus(
+                            transactionID: check.originalTransactionID)
+                        finished.add(Finished(check: check, answer: answer))
+                    }
+                }
+                guard done.isEmpty && claim.checks.isEmpty else { continue }
+                if inFlight > 0 {
+                    try await permitSource.wait(limits.pace)
+                } else if try await !waitForNext(list, claim) {
+                    return
+                }
+            }
+        }
+    }
+
+    /// Answers on their way back to the loop.
+    private final class Finishers: Sendable {
+        private let waiting = Mutex<[Finished]>([])
+
+        func add(_ one: Finished) { waiting.withLock { $0.append(one) } }
+
+        func take() -> [Finished] {
+            waiting.withLock { waiting in
+                let all = waiting
+                waiting = []
+                return all
+            }
+        }
+    }
+
+    private struct Run {
+        let settlement: StatusCheckSettlement
+        var summary: StatusCheckSummary
+        var stop: ReconcileError?
+        /// Answers since the last check that brought none.
+        var answersInARow = 0
+        /// Where the next claim begins, so that every bucket has its turn.
+        var bucket = 0
+    }
+
+    private struct Claim {
+        var checks: [StatusCheckQueries.Claimed] = []
+        var hasDue = false
+        var permits: CallPermits?
+    }
+
+    /// Leases calls and claims as many checks, bucket by bucket.
+    private func claim(
+        _ list: StatusCheckQueries.List, _ free: Int, _ run: inout Run
+    ) async throws -> Claim {
+        let wanted = min(free, limits.claimMax)
+        guard wanted > 0 else { return Claim(hasDue: true) }
+        let realNow = realClock.nowMilliseconds()
+        let (permitSource, first, until) = (
+            permitSource, run.bucket, realNow + limits.claimFor.milliseconds
+        )
+        let (claim, last) = try await pool.withTransaction { connection in
+            let buckets = try StatusCheckQueries.dueBuckets(list, realNow: realNow, on: connection)
+            guard !buckets.isEmpty else { return (Claim(), first) }
+            let permits = try permitSource.lease(wanted, on: connection)
+            var claim = Claim(hasDue: true, permits: permits)
+            var last = first
+            for bucket in buckets.filter({ $0 >= first }) + buckets.filter({ $0 < first })
+            where claim.checks.count < permits.granted {
+                claim.checks += try StatusCheckQueries.claim(
+                    list, bucket: bucket, until: until, realNow: realNow,
+                    limit: permits.granted - claim.checks.count, on: connection)
+                last = bucket
+            }
+            if claim.checks.count < permits.granted {
+                _ = try connection.pipeline([
+                    permitSource.returnUnused(permits, used: claim.checks.count)
+                ])
+            }
+            return (claim, last)
+        }
+        run.bucket = last
+        return claim
+    }
+
+    /// Waits for the rate, or for the next try; false when nothing of the list is open.
+    private func waitForNext(_ list: StatusCheckQueries.List, _ claim: Claim) async throws -> Bool {
+        if claim.hasDue {
+            if let permits = claim.permits, permits.granted == 0 {
+                try await permitSource.pause(after: permits)
+            } else {
+                try await permitSource.wait(limits.pace)
+            }
+            return true
+        }
+        let next = try await pool.withConnection { connection in
+            try await connection.read { try StatusCheckQueries.nextCheck(of: list, on: $0) }
+        }
+        guard let next else { return false }
+        let wait = Duration.milliseconds(max(10, next - realClock.nowMilliseconds()))
+        try await permitSource.wait(min(wait, .seconds(1)))
+        return true
+    }
+
+    private func settle(_ done: [Finished], _ run: inout Run) async throws {
+        var statuses: [StatusCheckSettlement.Status] = []
+        var ended: [StatusCheckQueries.Settled] = []
+        var back: [(id: String, attempts: Int, at: Int64)] = []
+        let realNow = realClock.nowMilliseconds()
+        for one in done {
+            let id = one.check.originalTransactionID
+            switch StatusCheckVerdict(one.answer, attempts: one.check.attempts) {
+            case .read(let events):
+                statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
+                run.answersInARow += 1
+            case .ended(let outcome, let detail):
+                ended.append(StatusCheckQueries.Settled(id, outcome, detail: detail))
+                run.answersInARow += 1
+            case .throttled(let until):
+                try await permitSource.block(until: until)
+                back.append((id, one.check.attempts, realNow))
+            case .halted(let why):
+                run.stop = .refused(why)
+                back.append((id, one.check.attempts, realNow))
+            case .unanswered(let reason):
+                if let tried = unanswered(one.check, reason, realNow, &run) {
+                    back.append(tried)
+                } else {
+                    ended.append(StatusCheckQueries.Settled(id, .unanswered, detail: reason))
+                }
+            }
+        }
+        try await write(statuses, ended, back, &run)
+    }
+
+    /// The next try of a check without an answer; nil where it gets none though others do.
+    private func unanswered(
+        _ check: StatusCheckQueries.Claimed, _ reason: String, _ realNow: Int64, _ run: inout Run
+    ) -> (id: String, attempts: Int, at: Int64)? {
+        let attempts = check.attempts + 1
+        if attempts >= limits.attemptsMax {
+            if run.answersInARow > 0 { return nil }
+            run.stop = run.stop ?? .storeAway(reason)
+        }
+        run.answersInARow = 0
+        run.summary.retries += 1
+        var random = SystemRandomNumberGenerator()
+        let delay = limits.retry.delay(attempt: attempts, random: &random)
+        return (check.originalTransactionID, attempts, realNow + delay.milliseconds)
+    }
+
+    private func write(
+        _ statuses: [StatusCheckSettlement.Status], _ ended: [StatusCheckQueries.Settled],
+        _ back: [(id: String, attempts: Int, at: Int64)], _ run: inout Run
+    ) async throws {
+        let at = clock.nowMilliseconds()
+        let list = run.settlement.list
+        try await run.settlement.end(ended, at: at)
+        if !back.isEmpty {
+            let statements = StatusCheckQueries.release(back, in: list)
+            _ = try await pool.withConnection { try await $0.pipeline(statements) }
+        }
+        for settled in ended { run.summary.add(settled, [], keep: limits.driftLinesMax) }
+        guard !statuses.isEmpty else { return }
+        let settled = try await run.settlement.settle(statuses, at: at)
+        for (one, lines) in settled.sorted(by: {
+            $0.key.originalTransactionID < $1.key.originalTransactionID
+        }) {
+            run.summary.add(one, lines, keep: limits.driftLinesMax)
+            for line in lines {
+                log.notice(
+                    "drift",
+                    [
+                        "subscription": line.originalTransactionID,
+                        "fields": line.drifts.map(\.field).joined(separator: ","),
+                    ])
+            }
+        }
+    }
+}
+
+/// What checks brought.
+package struct StatusCheckSummary: Hashable, Sendable {
+    package var outcomes: [StatusCheckQueries.Outcome: Int] = [:]
+    package var retries = 0
+    /// Subscriptions whose facts differed from Apple's.
+    package var drifted = 0
+    /// Fields that differed, over all subscriptions.
+    package var driftFields: [String: Int] = [:]
+    package var driftLines: [DriftLine] = []
+
+    package init() {}
+
+    package var done: Int { outcomes.values.reduce(0, +) }
+    package var read: Int { outcomes[.read, default: 0] + outcomes[.drifted, default: 0] }
+
+    mutating func add(_ settled: StatusCheckQueries.Settled, _ lines: [DriftLine], keep: Int) {
+        outcomes[settled.outcome, default: 0] += 1
+        for line in lines {
+            drifted += 1
+            for drift in line.drifts { driftFields[Self.kind(of: drift.field), default: 0] += 1 }
+            if driftLines.count < keep { driftLines.append(line) }
+        }
+    }
+
+    /// SKUs are left out: a count by field has few keys.
+    private static func kind(of field: String) -> String {
+        let parts = field.split(separator: ".")
+        guard parts.first == "items" else { return field }
+        let leaf = parts.count > 2 ? parts.last.map(String.init) : nil
+        return leaf.map { "items.\($0)" } ?? "items"
+    }
+}

@@ -1,0 +1,131 @@
+import Calls
+import Facts
+import Pricing
+
+/// What the answer of one check means: a status to fold, an end without one, or another try.
+enum StatusCheckVerdict {
+    case read([SubscriptionEvent])
+    case ended(StatusCheckQueries.Outcome, detail: String)
+    /// No answer that says anything.
+    case unanswered(String)
+    case throttled(until: Instant)
+    /// No check can succeed until somebody acts.
+    case halted(String)
+
+    /// An answer that can't be read, and a "not found" that Apple calls passing, come again the same way for ever.
+    private static let oddAnswersMax = 3
+
+    init(_ answer: StoreAnswer, attempts: Int) {
+        switch answer {
+        case .answered(let words, _):
+            self =
+                words.statements.isEmpty
+                ? .ended(.notFound, detail: "no_subscription: no subscription of this app")
+                : .read(words.statements)
+        case .throttled(let until, _): self = .throttled(until: until)
+        case .refused(let refusal, _):
+            let text = "\(refusal.code) \(refusal.name): \(refusal.message)"
+            switch refusal.meaning {
+            case .haltService: self = .halted(text)
+            case .reject, .suspect, .checkStatus, .refresh, .haltBatch, .haltStorefront:
+                self = .ended(refusal.code / 10_000 == 404 ? .notFound : .refused, detail: text)
+            }
+        case .notSent(let reason): self = .unanswered(reason)
+        case .unknown(let reason, let reply):
+            let isLast = attempts + 1 >= Self.oddAnswersMax
+            switch reply.httpStatus {
+            case .some(200...299) where isLast: self = .ended(.unreadable, detail: reason)
+            case .some(404) where isLast: self = .ended(.notFound, detail: reason)
+            case .some, .none: self = .unanswered(reason)
+            }
+        }
+    }
+}
+
+/// Writes what checks brought: facts corrected by folding the signed status, and what differed.
+struct StatusCheckSettlement: Sendable {
+    let pool: DatabasePool
+    let list: StatusCheckQueries.List
+
+    struct Status: Sendable {
+        /// The id that was asked for; statements may be of the customer's other subscriptions too.
+        var askedFor: String
+        var events: [SubscriptionEvent]
+    }
+
+    /// Folds statuses bucket by bucket, each in one transaction.
+    func settle(
+        _ statuses: [Status], at: Int64
+    ) async throws -> [StatusCheckQueries.Settled: [DriftLine]] {
+        var all: [StatusCheckQueries.Settled: [DriftLine]] = [:]
+        for group in Bucket.groups(statuses, of: \.askedFor) {
+            all.merge(try await settleGroup(group, at: at)) { $1 }
+        }
+        return all
+    }
+
+    /// In one transaction, or each in its own where one of them can't be stored.
+    private func settleGroup(
+        _ statuses: [Status], at: Int64
+    ) async throws -> [StatusCheckQueries.Settled: [DriftLine]] {
+        do {
+            return try await settleTogether(statuses, at: at)
+        } catch  where isDataFault(error) && statuses.count > 1 {
+            var all: [StatusCheckQueries.Settled: [DriftLine]] = [:]
+            for status in statuses {
+                all.merge(try await settle([status], at: at)) { $1 }
+            }
+            return all
+        } catch  where isDataFault(error) {
+            guard let status = statuses.first else { return [:] }
+            let settled = StatusCheckQueries.Settled(
+                status.askedFor, .unreadable, detail: "can't be stored: \(error)")
+            try await end([settled], at: at)
+            return [settled: []]
+        }
+    }
+
+    func end(_ settled: [StatusCheckQueries.Settled], at: Int64) async throws {
+        guard !settled.isEmpty else { return }
+        _ = try await pool.withConnection { connection in
+            try await connection.pipeline(StatusCheckQueries.settle(settled, in: list, at: at))
+        }
+    }
+
+    private func settleTogether(
+        _ statuses: [Status], at: Int64
+    ) async throws -> [StatusCheckQueries.Settled: [DriftLine]] {
+        let list = list
+        return try await pool.withTransaction { connection in
+            let events = statuses.flatMap(\.events)
+            let ids = Set(events.map(\.originalTransactionID)).sorted()
+            try SubscriptionQueries.create(ids, on: connection)
+            try SubscriptionQueries.lock(ids, on: connection)
+            let before = try SubscriptionQueries.load(ids, on: connection)
+            // What waits in the inbox is no drift: it is known, only not folded yet.
+            let waiting = try StatusCheckQueries.withUnfolded(ids, on: connection)
+            try SubscriptionFolder.fold(events, on: connection)
+            let after = try SubscriptionQueries.load(ids, on: connection)
+            var settled: [StatusCheckQueries.Settled: [DriftLine]] = [:]
+            for status in statuses {
+                let lines = Set(status.events.map(\.originalTransactionID)).sorted()
+                    .compactMap { id -> DriftLine? in
+                        guard let ours = before[id], ours.foldedThrough != nil,
+                            !waiting.contains(id), let apples = after[id]
+                        else { return nil }
+                        let drifts = Drift.between(ours.facts, apples.facts)
+                        return drifts.isEmpty
+                            ? nil : DriftLine(originalTransactionID: id, drifts: drifts)
+                    }
+                let isAbout = status.events.contains { $0.originalTransactionID == status.askedFor }
+                settled[
+                    StatusCheckQueries.Settled(
+                        status.askedFor, lines.isEmpty ? .read : .drifted,
+                        detail: isAbout ? nil : "told of \(ids.joined(separator: ", "))")] = lines
+            }
+            _ = try connection.pipeline(
+                StatusCheckQueries.settle(Array(settled.keys), in: list, at: at))
+            return settled
+        }
+    }
+}

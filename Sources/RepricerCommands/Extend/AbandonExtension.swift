@@ -1,0 +1,30 @@
+import Extensions
+import Pricing
+
+extension Commands {
+    private static let why = ValueOption(
+        "reason", "TEXT", "why; kept with the extension", isRequired: true)
+
+    static let extendGiveUp = Command(
+        "extend give-up", "end a mass extension that the App Store does not know",
+        positionals: [extensionID], options: [why],
+        discussion: """
+            A running one lets no other of its product begin. It can be given up a day after its call, while the App \
+            Store answers that it knows no such request. Nothing is taken back: who was extended stays so, and a \
+            summary that comes after all completes it.
+            """
+    ) { invocation in
+        let id = try ExtensionArguments.uuid(try invocation.arguments.required(extensionID))
+        let reason = try ExtensionArguments.short(
+            try invocation.arguments.required(why), "reason")
+        return try await invocation.withDatabase { pool, now in
+            try await pool.withTransaction {
+                try ExtensionQueries.abandon(id, reason: reason, at: now, on: $0)
+            }
+            try invocation.print(
+                json: ["extension_id": id, "state": "given_up"],
+                "gave up \(id): another of its product may begin\n")
+            return .done
+        }
+    }
+}

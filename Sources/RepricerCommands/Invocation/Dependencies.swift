@@ -1,0 +1,71 @@
+import Glibc
+package import ServiceKit
+
+/// All that a command touches outside itself. Tests build one in memory; the program builds `live()`.
+package struct Dependencies: Sendable {
+    package var environment: [String: String] = [:]
+    /// Real path of the running program, to find what is installed beside it; nil when unknown.
+    package var programPath: String?
+    package var workingDirectory = "/"
+    /// The machine's clock; commands ask the configured one, which may run on it.
+    package var realClock: any WallClock = SystemClock()
+    /// Data: what a script reads.
+    package var output: OutputSink
+    /// Messages: what a person reads.
+    package var messages: OutputSink
+    package var isOutputTerminal = false
+    package var isMessagesTerminal = false
+    /// Asked anew for each drawing, since a window can change.
+    package var terminalColumns: @Sendable () -> Int = { 80 }
+    /// SIGTERM and SIGINT; from the first call on they no longer end the process by themselves.
+    package var terminations: @Sendable () -> AsyncStream<Int32> = { AsyncStream { _ in } }
+
+    /// Writes one line `repricer: …` for a person. A stream that is gone cannot be told so.
+    package func say(_ message: String) {
+        sayPlainly("repricer: \(message)\n")
+    }
+
+    package func sayPlainly(_ text: String) {
+        // Nothing is left to report on when standard error itself is gone.
+        try? messages.write(text)
+    }
+}
+
+extension Dependencies {
+    /// The process's own dependencies.
+    package static func live() -> Dependencies {
+        Dependencies(
+            environment: processEnvironment(), programPath: realPath("/proc/self/exe"),
+            workingDirectory: realPath(".") ?? "/", output: .descriptor(STDOUT_FILENO),
+            messages: .descriptor(STDERR_FILENO),
+            isOutputTerminal: isatty(STDOUT_FILENO) == 1,
+            isMessagesTerminal: isatty(STDERR_FILENO) == 1,
+            terminalColumns: { columns(of: STDERR_FILENO) },
+            terminations: { Signals.terminations() })
+    }
+}
+
+private func processEnvironment() -> [String: String] {
+    var values: [String: String] = [:]
+    var cursor = environ
+    while let entry = cursor.pointee {
+        let line = String(cString: entry)
+        if let split = line.firstIndex(of: "=") {
+            values[String(line[..<split])] = String(line[line.index(after: split)...])
+        }
+        cursor += 1
+    }
+    return values
+}
+
+private func realPath(_ path: String) -> String? {
+    guard let resolved = realpath(path, nil) else { return nil }
+    defer { free(resolved) }
+    return String(cString: resolved)
+}
+
+private func columns(of descriptor: Int32) -> Int {
+    var size = winsize()
+    guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+    return Int(size.ws_col)
+}

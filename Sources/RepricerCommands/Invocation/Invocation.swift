@@ -1,0 +1,44 @@
+import ServiceKit
+
+/// One run of one command: its arguments, the dependencies, and the settings once somebody asks for them.
+package struct Invocation: Sendable {
+    let arguments: ParsedArguments
+    let dependencies: Dependencies
+
+    var isJSON: Bool { arguments[GlobalOptions.json] }
+    var isQuiet: Bool { arguments[GlobalOptions.quiet] }
+
+    /// Prints data.
+    func print(_ text: String) throws(OutputError) {
+        try dependencies.output.write(text)
+    }
+
+    /// Prints facts: with `--json` one JSON value on a line of its own.
+    func print(json: @autoclosure () -> JSONValue, _ text: @autoclosure () -> String) throws {
+        try print(isJSON ? json().text + "\n" : text())
+    }
+
+    /// A remark for a person; `--quiet` silences it.
+    func note(_ message: String) {
+        if !isQuiet { dependencies.say(message) }
+    }
+}
+
+extension Invocation {
+    /// What a long command says while it works.
+    func log(_ component: String = "repricer", level: Log.Level = .warning) -> Log {
+        Log(component: component, level: level, clock: dependencies.realClock) {
+            dependencies.sayPlainly($0 + "\n")
+        }
+    }
+
+    var progressBar: ProgressBar { ProgressBar(dependencies: dependencies, isQuiet: isQuiet) }
+
+    /// Reads the settings: the environment over `--env-file`, and `--clock` over both.
+    func configuration() throws -> Configuration {
+        let settings = try Settings.load(
+            environment: dependencies.environment, envFile: arguments[GlobalOptions.environmentFile]
+        )
+        return Configuration(settings: settings, clockOption: arguments[GlobalOptions.clock])
+    }
+}

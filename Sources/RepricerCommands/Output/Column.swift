@@ -1,0 +1,75 @@
+/// One column of a list of facts: what a person reads under its heading, and a program under its key.
+struct Column<Row>: Sendable {
+    /// nil: for programs alone.
+    let heading: Table.Column?
+    /// nil: for people alone.
+    let key: String?
+    let cell: @Sendable (Row) -> String
+    let value: @Sendable (Row) -> (any JSONConvertible)?
+
+    /// `none` stands in the table where there is no text.
+    static func text(
+        _ heading: String, _ key: String, none: String = "",
+        _ read: @escaping @Sendable (Row) -> String?
+    ) -> Column {
+        Column(heading: .left(heading), key: key, cell: { read($0) ?? none }, value: read)
+    }
+
+    static func instant(
+        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Int64?
+    ) -> Column {
+        text(heading, key) { read($0)?.instantText }
+    }
+
+    static func number(
+        _ heading: String, _ key: String, none: String = "",
+        _ read: @escaping @Sendable (Row) -> Int64?
+    ) -> Column {
+        Column(
+            heading: .right(heading), key: key, cell: { read($0).map { "\($0)" } ?? none },
+            value: read)
+    }
+
+    static func number(
+        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Int
+    ) -> Column {
+        number(heading, key) { Int64(read($0)) }
+    }
+
+    static func shown(
+        _ heading: Table.Column, _ read: @escaping @Sendable (Row) -> String
+    ) -> Column {
+        Column(heading: heading, key: nil, cell: read, value: { _ in nil })
+    }
+
+    static func key(
+        _ key: String, _ read: @escaping @Sendable (Row) -> (any JSONConvertible)?
+    ) -> Column {
+        Column(heading: nil, key: key, cell: { _ in "" }, value: read)
+    }
+}
+
+extension Sequence {
+    /// For a person; empty where there are no rows, unless the headings stand alone.
+    func table(_ columns: [Column<Element>], isShownEmpty: Bool = false) -> String {
+        var table = Table(columns.compactMap(\.heading))
+        for row in self { table.add(columns.filter { $0.heading != nil }.map { $0.cell(row) }) }
+        return table.isEmpty && !isShownEmpty ? "" : table.text
+    }
+
+    /// For a program: a list of objects.
+    func json(_ columns: [Column<Element>]) -> JSONValue {
+        .array(
+            map { row in
+                .object(
+                    columns.compactMap { column in
+                        column.key.map { .init(name: $0, value: column.value(row)?.json ?? .null) }
+                    })
+            })
+    }
+}
+
+/// Names with their numbers, under a heading; empty where there is none.
+func countTable(_ heading: String, _ counts: [(String, Int64)]) -> String {
+    counts.table([.shown(.left(heading)) { $0.0 }, .shown(.right("ROWS")) { "\($0.1)" }])
+}

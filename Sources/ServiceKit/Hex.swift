@@ -1,0 +1,15 @@
+/// Hexadecimal digits. Inlinable, since other modules read column by column with it.
+package enum Hex {
+    package static let digits = Array("0123456789abcdef".utf8)
+
+    /// The value of a digit in either case.
+    @inlinable
+    package static func value(of character: UInt8) -> UInt8? {
+        switch character {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): character - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): character - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): character - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}

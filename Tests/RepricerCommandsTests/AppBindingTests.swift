@@ -1,0 +1,61 @@
+import Facts
+import Postgres
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// A database belongs to one app and environment, for good.
+@Suite(.database) struct AppBindingTests {
+    private static func settings(_ bundle: String?, _ environment: String?) throws -> Configuration
+    {
+        var values: [String: String] = [:]
+        values["REPRICER_BUNDLE_ID"] = bundle
+        values["REPRICER_ENVIRONMENT"] = environment
+        values["REPRICER_APP_APPLE_ID"] = "1234567890"
+        return Configuration(settings: try Settings.load(environment: values, envFile: nil))
+    }
+
+    private static func connect() async throws -> PostgresConnection {
+        try await PostgresConnection.connect(
+            await TestDatabase.login("service", memberOf: ["repricer_service"]),
+            applicationName: "test")
+    }
+
+    @Test func database_boundByItsFirstProgram_refusesEveryOtherApp() async throws {
+        let connection = try await Self.connect()
+        let ours = try Self.settings("com.example.app", "Production")
+
+        try await AppCheck.check(ours, on: connection)
+        try await AppCheck.bind(ours, on: connection)
+        try await AppCheck.bind(ours, on: connection)
+
+        for (bundle, environment) in [
+            ("com.example.app", "Sandbox"), ("com.example.other", "Production"),
+            ("com.example.other", nil), (nil, "Sandbox"),
+        ] {
+            let theirs = try Self.settings(bundle, environment)
+            let refusal = await #expect(throws: CommandFailure.self) {
+                try await AppCheck.bind(theirs, on: connection)
+            }
+            #expect(refusal?.code == .conflict)
+            #expect(
+                refusal?.message.contains(
+                    "is about com.example.app in Production, the settings name")
+                    == true)
+        }
+        // A person's settings may name neither.
+        try await AppCheck.check(Self.settings(nil, nil), on: connection)
+        await connection.close()
+    }
+
+    @Test func service_cannotChangeTheBinding() async throws {
+        let connection = try await Self.connect()
+        try await AppCheck.bind(Self.settings("com.example.app", "Production"), on: connection)
+        await #expect(throws: PostgresError.self) {
+            try await connection.query("UPDATE repricer.app_binding SET bundle_id = 'x'")
+        }
+        await connection.close()
+    }
+}

@@ -1,0 +1,58 @@
+import Foundation
+import JOSE
+import SandboxStore
+import Testing
+
+@testable import RepricerCommands
+
+@Suite struct KeyFileTests {
+    private func fault(_ content: String?, mode: Int = 0o600) throws -> String? {
+        let path = FileManager.default.temporaryDirectory.path + "/key-\(UUID().uuidString).p8"
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        if let content {
+            let attributes: [FileAttributeKey: Any] = [.posixPermissions: mode]
+            #expect(
+                FileManager.default.createFile(
+                    atPath: path, contents: Data(content.utf8), attributes: attributes))
+        }
+        do {
+            _ = try SecretFile.readKey(path)
+            return nil
+        } catch {
+            #expect(error.wrong.hasPrefix(path))
+            return String(error.wrong.dropFirst(path.utf8.count + 1))
+        }
+    }
+
+    @Test func load_whenUsable_returnsTheKey() throws {
+        let pem = try ES256PrivateKey.newPEM()
+
+        #expect(try fault(pem) == nil)
+        #expect(try fault(pem, mode: 0o400) == nil)
+    }
+
+    @Test(arguments: [0o644, 0o640, 0o604, 0o620, 0o602, 0o666])
+    func load_whenOpenToOthers_isRefused(mode: Int) throws {
+        #expect(
+            try fault(ES256PrivateKey.newPEM(), mode: mode)
+                == "can be read by others (mode \(String(mode, radix: 8)))")
+    }
+
+    @Test func load_whenUnusable_saysWhy() throws {
+        let p384 = """
+            -----BEGIN PRIVATE KEY-----
+            MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDDKWTYEc8vXuUH1eqEC
+            T+A3SUN65+w8UD61wWioZWhXlXGBeR9XaDL//R2nbjYVWw+hZANiAASYDtGnMCHI
+            Ecs9r4rRDYp6HvYIEHKZeWyIECuslICFKkrJvC/z6bKhtQS/idbkdZrkUlUF2uR5
+            itjQJvOwQMvwO3g/I8eceOV1JaPFxsM0KALjn6m6FOEfKmwXzlTM/GU=
+            -----END PRIVATE KEY-----
+            """
+
+        #expect(try fault(nil) == "cannot be opened: No such file or directory")
+        #expect(try fault("nonsense") == "is not an unencrypted PEM private key")
+        #expect(try fault(String(repeating: "a", count: 70_000)) == "is larger than 64 KiB")
+        #expect(try fault(p384) == "is not a P-256 key")
+        #expect(throws: SecretFile.Fault.self) { try SecretFile.readKey("/") }
+        #expect(throws: SecretFile.Fault.self) { try SecretFile.readKey("") }
+    }
+}

@@ -1,0 +1,253 @@
+import Batches
+import Calls
+import Postgres
+import PriceChanges
+import Pricing
+import ServiceKit
+import TestSupport
+import Testing
+
+/// What a refusal means beside what other subscriptions got: one odd subscription stops nobody, and one answer to all
+/// ends no row.
+@Suite(.database) struct JudgementTests {
+    private typealias Harness = DeliveryHarness
+
+    /// One row a subscription: "1" … "count".
+    private static func submit(
+        _ harness: Harness, _ numbers: ClosedRange<Int>
+    ) async throws -> String {
+        var rows: [BatchRow] = []
+        for number in numbers {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        let batchID = try await harness.submit(rows, content: "\(numbers)")
+        try await harness.approve(batchID)
+        return batchID
+    }
+
+    /// So many minutes go by, with deliveries in each.
+    private static func pass(
+        _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
+    ) async throws {
+        for _ in 0..<minutes {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+        }
+    }
+
+    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
+        try await harness.service.withConnection { connection in
+            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
+        }
+    }
+
+    private static func states(_ harness: Harness) async throws -> [String: Int] {
+        let states = try await texts(harness, "SELECT state AS text FROM repricer.price_changes")
+        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
+    }
+
+    private static let halts = """
+        SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
+        UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
+        """
+
+    // MARK: One odd subscription
+
+    @Test(arguments: [
+        (StoreRefusal.Meaning.haltService, 4_010_000), (.haltService, 403), (.haltBatch, 4_000_173),
+        (.suspect, 4_000_999), (.suspect, 4_040_010), (.haltStorefront, 4_000_134),
+    ])
+    func oneOddSubscription_isParkedAndStopsNobody(
+        meaning: StoreRefusal.Meaning, code: Int
+    ) async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["1"], .refused(meaning, code: code))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(10, harness, scheduler)
+
+        #expect(try await Self.states(harness) == ["queued": 1, "scheduled": 11])
+        #expect(try await Self.texts(harness, Self.halts) == ["-", "-"])
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+            ) == ["1 \(code) code_\(code)"])
+        // At once, after two minutes, and after four more: each wait is twice as long.
+        #expect(harness.store.calls.count { $0.transactionID == "1" } == 3)
+
+        harness.store.setAnswers(["1"], nil)
+        try await Self.pass(10, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 12])
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+            ) == [])
+        await harness.close()
+    }
+
+    @Test func documentedRefusalOfOneCustomer_whileOthersSucceed_endsTheRow() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["5"], .refused(.reject, code: 4_030_010))
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(try await Self.states(harness) == ["rejected": 1, "scheduled": 11])
+        await harness.close()
+    }
+
+    // MARK: One answer to all
+
+    @Test(arguments: [
+        (StoreRefusal.Meaning.reject, 4_030_010), (.suspect, 4_000_999), (.suspect, 4_040_010),
+        (.haltBatch, 4_000_173),
+    ])
+    func sameRefusalOfAll_haltsTheBatch_endsFewRows_andIsProbedByAnotherSubscriptionEachMinute(
+        meaning: StoreRefusal.Meaning, code: Int
+    ) async throws {
+        let harness = try await Harness.make()
+        let batchID = try await Self.submit(harness, 1...60)
+        harness.store.setAnswers([], nil, all: .refused(meaning, code: code))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        let before = harness.store.calls.count
+        #expect(try await Self.texts(harness, Self.halts) == ["\(code)", "-"])
+        #expect(before < 60)
+        try await Self.pass(4, harness, scheduler)
+
+        let probes = harness.store.calls.dropFirst(before).map(\.transactionID)
+        #expect((3...4).contains(probes.count))
+        #expect(Set(probes).count == probes.count)
+        let ended = try await Self.states(harness)["rejected"] ?? 0
+        #expect(ended < 10)
+        #expect(meaning == .reject || ended == 0)
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT paused_reason AS text FROM repricer.batches WHERE batch_id = '\(batchID)'"
+            ).first?.hasPrefix(
+                "several calls in a row were refused with \(code) code_\(code), the last for ")
+                == true)
+
+        // Mended: the next probe is answered, and the batch goes on by itself.
+        harness.store.setAnswers([], nil, all: nil)
+        try await Self.pass(70, harness, scheduler)
+        #expect(try await Self.texts(harness, Self.halts) == ["-", "-"])
+        #expect(
+            try await Self.states(harness)
+                == (ended == 0
+                    ? ["scheduled": 60] : ["scheduled": 60 - ended, "rejected": ended]))
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT action AS text FROM repricer.audit_trail WHERE action IN ('halt', 'recover') ORDER BY sequence"
+            ) == ["halt", "recover"])
+        await harness.close()
+    }
+
+    @Test func refusalsOfOneBatch_leaveTheOtherAlone() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...20)
+        _ = try await Self.submit(harness, 21...40)
+        harness.store.setAnswers((1...20).map(String.init), .refused(.haltService, code: 4_010_000))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(6, harness, scheduler)
+
+        #expect(try await Self.states(harness) == ["queued": 20, "scheduled": 20])
+        await harness.close()
+    }
+
+    @Test func refusedKey_ofEverySubscription_haltsTheServiceAndIsNamedTruly() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...30)
+        harness.store.setAnswers([], nil, all: .refused(.haltService, code: 4_010_000))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        let before = harness.store.calls.count
+        try await Self.pass(3, harness, scheduler)
+
+        #expect(
+            try await Self.texts(harness, Self.halts).last?.hasPrefix(
+                "4010000 code_4010000: several subscriptions in a row were refused alike, the last")
+                == true)
+        let probes = harness.store.calls.dropFirst(before).map(\.transactionID)
+        #expect(Set(probes).count == probes.count)
+        #expect((2...3).contains(probes.count))
+
+        harness.store.setAnswers([], nil)
+        try await Self.pass(70, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 30])
+        await harness.close()
+    }
+
+    // MARK: No answers
+
+    @Test func unansweredCalls_ofManySubscriptions_becomeFew_andManyAgain() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...60)
+        harness.store.setAnswers([], nil, all: .unavailable)
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(3, harness, scheduler)
+
+        #expect(harness.store.calls.count < 60)
+        harness.store.setAnswers([], nil)
+        try await Self.pass(10, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 60])
+        #expect(harness.store.applied.count == 60)
+        await harness.close()
+    }
+
+    // MARK: Stale tokens and prices that may be ours
+
+    @Test func staleToken_shownAgainByTheStatus_isLeftOutOnce_thenTheRowIsParked() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...2)
+        harness.store.setAnswers(["1"], .refused(.refresh, code: 4_000_082))
+        harness.store.setToken("the same")
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<20 {
+            try await harness.deliver(scheduler)
+            harness.clock.advance(by: .seconds(2))
+            harness.realClock.advance(by: .seconds(2))
+        }
+
+        let tokens = harness.store.calls.filter { $0.transactionID == "1" }.map(\.consistencyToken)
+        #expect(tokens == ["first", "the same", nil])
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+            ) == ["4000082 code_4000082"])
+        await harness.close()
+    }
+
+    @Test(arguments: [4_000_205, 4_000_097])
+    func priceThatMayBeOurs_refusedAtAFirstTry_isReadBeforeItIsBelieved(code: Int) async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...1)
+        harness.store.setAnswers(["1"], .refused(.checkStatus, code: code))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        #expect(try await Self.states(harness) == ["unknown": 1])
+        harness.store.applyLate()
+        try await Self.pass(1, harness, scheduler)
+
+        #expect(try await Self.states(harness) == ["scheduled": 1])
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
+    }
+}

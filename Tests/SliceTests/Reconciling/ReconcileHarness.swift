@@ -1,0 +1,42 @@
+import Calls
+import Postgres
+import PriceChanges
+import Pricing
+import Reconciliation
+import ServiceKit
+
+extension DeliveryHarness {
+    /// Time passes by waiting only.
+    var waiting: CallPermitSource.Wait {
+        { duration in
+            clock.advance(by: duration)
+            realClock.advance(by: duration)
+            await Task.yield()
+        }
+    }
+
+    func reconciler(
+        _ history: any HistoryCalls, _ door: any NotificationDoor, store: (any StoreCalls)? = nil
+    ) -> Reconciler {
+        Reconciler(
+            Reconciler.Dependencies(
+                pool: service, history: history, store: store ?? self.store, door: door,
+                environment: .production, clock: clock, realClock: realClock, log: .silent,
+                metrics: Metrics(), wait: waiting))
+    }
+
+    func statusChecks(_ store: any StoreCalls) -> StatusCheckRunner {
+        StatusCheckRunner(
+            pool: service, store: store,
+            permitSource: CallPermitSource(
+                pool: service, endpoint: "status", perSecond: 50, clock: clock,
+                silenceMax: .seconds(60), wait: waiting),
+            clock: clock, realClock: realClock, log: .silent)
+    }
+
+    func position() async throws -> HistoryQueries.Position {
+        try await service.withConnection { connection in
+            try await connection.read { try HistoryQueries.load(on: $0) }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+import Batches
+import Calls
+import Postgres
+import PriceChanges
+import Reconciliation
+import ServiceKit
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+@Suite(.database) struct StatusCheckTests {
+    private typealias Harness = DeliveryHarness
+
+    @Test func unknownOutcome_whenReconciled_isCheckedAndNeverSent() async throws {
+        let harness = try await Harness.make([.lost])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes() == ["A unknown timed out"])
+
+        let result = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+
+        let (summary, failure) = try #require(result)
+        #expect(failure == nil)
+        #expect([summary.unknownChecked, summary.unknownSettled] == [1, 1])
+        #expect(harness.store.calls.count == 1)
+        #expect(try await harness.changes() == ["A scheduled"])
+        #expect(try await harness.requestStates() == ["answered"])
+        await harness.close()
+    }
+
+    @Test func unknownOutcome_notApplied_isSentByTheSchedulerAgain() async throws {
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+
+        let result = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        #expect(try #require(result).summary.unknownSettled == 0)
+        #expect(harness.store.calls.count == 1)
+        harness.realClock.advance(by: .seconds(5))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 1)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
+    @Test func unknownOutcome_checkedAgainAndAgain_isStillSentInASecond() async throws {
+        let harness = try await Harness.make([.unavailable])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+
+        for _ in 0..<8 {
+            harness.realClock.advance(by: .seconds(15))
+            _ = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        }
+        harness.realClock.advance(by: .seconds(1))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.count == 2)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
+    @Test func changeSilentTooLong_isCheckedOnceAMargin_andItsDriftIsTold() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        let store = StatusStore { id in
+            .answered([Harness.declining(id, at: harness.now)], StoreReply(httpStatus: 200))
+        }
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
+
+        let early = try #require(try await reconciler.runOnce()).summary
+        harness.clock.advance(by: .seconds(90 * 86_400))
+        let late = try #require(try await reconciler.runOnce()).summary
+        let again = try #require(try await reconciler.runOnce()).summary
+
+        #expect([early.silent, late.silent, again.silent] == [0, 1, 0])
+        #expect(late.checks.drifted == 1)
+        #expect(late.checks.driftFields["items"] == 1)
+        #expect(try await harness.changes().first?.hasPrefix("A scheduled") == false)
+        await harness.close()
+    }
+
+    @Test func list_ofIDs_isReadOnce_andProblemsKeepTheirLines() async throws {
+        let harness = try await Harness.make()
+        let store = StatusStore { id in
+            switch id {
+            case "3": .refused(Self.notFound, StoreReply(httpStatus: 404))
+            case "4": .unknown(reason: "not JSON", StoreReply(httpStatus: 200))
+            case "5": .answered([], StoreReply(httpStatus: 200))
+            default:
+                .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
+            }
+        }
+        let sync = Synchronizer(
+            pool: harness.service, runner: harness.statusChecks(store), clock: harness.clock)
+        let text = "\u{FEFF}x,original_transaction_id\n,1\n,2\n,1\n,2.0E+15\n\n,3\n,4\nbad\n,5\n"
+        let input = BatchInput(Array(text.utf8), path: "ids.csv")
+        let faults = Mutex<[String]>([])
+
+        let loaded = try await sync.load(input) { fault, line in
+            faults.withLock { $0.append("\(line) \(fault.code.rawValue)") }
+        }
+        var summary = StatusCheckSummary()
+        try await sync.run(loaded.list, into: &summary)
+        let problems = Mutex<[String]>([])
+        try await sync.forEachProblem(of: loaded.list) { problem in
+            problems.withLock { $0.append("\(problem.line) \(problem.outcome.rawValue)") }
+        }
+
+        #expect(faults.withLock { $0 } == ["5 bad_transaction_id", "9 malformed_row"])
+        #expect([loaded.lines, loaded.faults] == [8, 2])
+        #expect([loaded.ids, loaded.duplicates] == [5, 1])
+        #expect(summary.outcomes == [.read: 2, .notFound: 2, .unreadable: 1])
+        #expect(problems.withLock { $0 } == ["7 not_found", "8 unreadable", "10 not_found"])
+        #expect(store.statusChecks(of: "1") == 1)
+        await harness.close()
+    }
+
+    @Test func list_stoppedInItsMiddle_goesOnWithWhatIsOpen() async throws {
+        let harness = try await Harness.make()
+        let isAway = Mutex(false)
+        let store = StatusStore { id in
+            isAway.withLock { $0 } || id == "7"
+                ? .notSent(reason: "connection refused")
+                : .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
+        }
+        let sync = Synchronizer(
+            pool: harness.service, runner: harness.statusChecks(store), clock: harness.clock)
+        let input = BatchInput(Array("1\n2\n3\n".utf8), path: "ids")
+        var loaded = try await sync.load(input) { _, _ in }
+        isAway.withLock { $0 = true }
+        var first = StatusCheckSummary()
+        await #expect(throws: ReconcileError.storeAway("connection refused")) {
+            try await sync.run(loaded.list, into: &first)
+        }
+        isAway.withLock { $0 = false }
+
+        loaded = try await sync.load(input) { _, _ in }
+        var second = StatusCheckSummary()
+        try await sync.run(loaded.list, into: &second)
+        let third = try await sync.load(input) { _, _ in }
+        try await sync.forget(loaded.list)
+        let anew = try await sync.load(input) { _, _ in }
+
+        #expect(first.done == 0)
+        #expect(second.read == 3)
+        #expect(third.doneBefore == 3)
+        #expect(anew.doneBefore == 0)
+        await harness.close()
+    }
+
+    @Test func oneIDWithoutAnswer_doesNotStopTheOthers() async throws {
+        let harness = try await Harness.make()
+        let store = StatusStore { id in
+            id == "7"
+                ? .unknown(reason: "500", StoreReply(httpStatus: 500))
+                : .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
+        }
+        let sync = Synchronizer(
+            pool: harness.service, runner: harness.statusChecks(store), clock: harness.clock)
+        let ids = (1...300).map { "\($0)" }.joined(separator: "\n")
+        let loaded = try await sync.load(BatchInput(Array(ids.utf8), path: "ids")) { _, _ in }
+        var summary = StatusCheckSummary()
+
+        do {
+            try await sync.run(loaded.list, into: &summary)
+        } catch {
+            #expect(error as? ReconcileError == .storeAway("500"))
+        }
+
+        #expect(summary.read == 299)
+        #expect(store.statusChecks(of: "7") == 5)
+        await harness.close()
+    }
+
+    private static let notFound = StoreRefusal(
+        code: 4_040_010, name: "TransactionIdNotFoundError", message: "no", meaning: .reject)
+}
+
+/// Only checks, counted, as the test says.
+final class StatusStore: StoreCalls {
+    private let answer: @Sendable (String) -> StoreAnswer
+    private let seen = Mutex<[String: Int]>([:])
+
+    init(_ answer: @escaping @Sendable (String) -> StoreAnswer) {
+        self.answer = answer
+    }
+
+    func statusChecks(of id: String) -> Int { seen.withLock { $0[id, default: 0] } }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        Issue.record("no change is asked for here")
+        return .notSent(reason: "only checks")
+    }
+
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        seen.withLock { $0[transactionID, default: 0] += 1 }
+        return answer(transactionID)
+    }
+}
+
+extension DeliveryHarness {
+    /// Renewed without item A: its increase was declined.
+    static func declining(_ id: String, at: Instant) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: at, evidenceID: "status:\(at.milliseconds)-\(id)"),
+            source: .status, originalTransactionID: id, status: 1,
+            transaction: TransactionStatement(
+                transactionID: "t2-\(id)", purchasedAt: at, expiresAt: at.advanced(by: 86_400_000),
+                storefront: "USA", currency: "USD", period: "P1M",
+                items: [.init(sku: "B", price: 9990)]),
+            renewal: RenewalStatement(autoRenewStatus: 1, items: [.init(sku: "B", price: 9990)]))
+    }
+
+    static func listed(_ id: String, at: Instant) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: at, evidenceID: "status:\(at.milliseconds)-\(id)"),
+            source: .status, originalTransactionID: id, status: 1,
+            renewal: RenewalStatement(autoRenewStatus: 1, items: [.init(sku: "A", price: 9990)]))
+    }
+}

@@ -1,0 +1,115 @@
+import Facts
+import Foundation
+package import Postgres
+
+/// The plan of one statement: as the server executed it, whoever sent it, or as it would.
+package struct StatementPlan: Sendable {
+    package struct Scan: Sendable {
+        /// The table or partition.
+        package var relation: String
+        package var kind: String
+        package var index: String?
+        /// It looks up a key, or a part of one.
+        package var hasKey: Bool
+    }
+
+    /// The `-- name:` of the statement.
+    package var name: String
+    package var text: String
+    /// Where it was executed, those that were reached.
+    package var scans: [Scan] = []
+
+    init?(json: String) throws {
+        let plan = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+        guard let text = plan?["Query Text"] as? String,
+            let name = text.prefixMatch(of: /-- name: (\w+)/)?.1,
+            let root = plan?["Plan"] as? [String: Any]
+        else { return nil }
+        self.name = String(name)
+        self.text = text
+        add(root)
+    }
+
+    /// The plan that the server makes for this statement, whatever its values.
+    package func explained(
+        on connection: isolated PostgresConnection
+    ) throws -> StatementPlan {
+        let values = text.matches(of: /\$(\d+)/).compactMap { Int($0.1) }.max() ?? 0
+        let nulls = Array(repeating: "NULL", count: values).joined(separator: ", ")
+        try connection.script(
+            "SET plan_cache_mode = force_generic_plan; PREPARE asked AS \(text)")
+        let json = try connection.query(
+            """
+            EXPLAIN (FORMAT JSON) EXECUTE asked \(unsafe: values == 0 ? "" : "(\(nulls))")
+            """
+        ).one().text("QUERY PLAN")
+        try connection.script("DEALLOCATE asked")
+        var plan = self
+        plan.scans = []
+        let all = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [[String: Any]]
+        if let root = all?.first?["Plan"] as? [String: Any] { plan.add(root) }
+        return plan
+    }
+
+    private mutating func add(_ node: [String: Any]) {
+        let below = node["Plans"] as? [[String: Any]] ?? []
+        let kind = node["Node Type"] as? String ?? ""
+        if let relation = node["Relation Name"] as? String, kind.hasSuffix("Scan"),
+            (node["Actual Loops"] as? Double ?? 1) > 0
+        {
+            let parts = [node] + below
+            scans.append(
+                Scan(
+                    relation: relation, kind: kind,
+                    index: parts.lazy.compactMap { $0["Index Name"] as? String }.first,
+                    hasKey: parts.contains { $0["Index Cond"] != nil }))
+        }
+        below.forEach { add($0) }
+    }
+}
+
+extension TestDatabase {
+    /// Runs `body` with another fresh database, which everything in it then means, and returns the plans that its statements
+    /// had. One at a time, for the server writes one log.
+    ///
+    /// - Parameters:
+    ///   - migrations: The folder whose schema it gets; nil: the ordinary one.
+    ///   - settings: Of its sessions, by name.
+    package static func plans(
+        migrations: String? = nil, settings: [String: String],
+        of body: @Sendable () async throws -> Void
+    ) async throws -> [StatementPlan] {
+        let log = URL(fileURLWithPath: "\(required.socketFolder.dropLast("/socket".count))/log")
+        let before = try Data(contentsOf: log).count
+        try await withAnother {
+            if let migrations { try await migrateAnew(migrations) }
+            let all = settings.merging([
+                "session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0",
+                "auto_explain.log_analyze": "on", "auto_explain.log_timing": "off",
+                "auto_explain.log_format": "json",
+            ]) { own, _ in own }
+            let connection = try await connect()
+            for (name, value) in all {
+                try await connection.script(
+                    "ALTER DATABASE \(required.name) SET \(name) = '\(value)'")
+            }
+            await connection.close()
+            try await body()
+        }
+        let lines = String(decoding: try Data(contentsOf: log).dropFirst(before), as: UTF8.self)
+            .split(separator: "\n")
+        var plans: [StatementPlan] = []
+        for (place, line) in lines.enumerated() where line.hasSuffix("plan:") {
+            let json = lines[(place + 1)...].prefix { $0.hasPrefix("\t") }.joined(separator: "\n")
+            if let plan = try StatementPlan(json: json) { plans.append(plan) }
+        }
+        return plans
+    }
+
+    private static func migrateAnew(_ migrations: String) async throws {
+        let connection = try await connect()
+        try await connection.script("DROP SCHEMA repricer, report CASCADE")
+        try await Migrator(directory: migrations).migrate(connection, at: 1_767_571_200_000)
+        await connection.close()
+    }
+}
