@@ -275,8 +275,21 @@ final class ProcessHarness {
             }
         } catch is NeverCame {
             let said = service?.saidSoFar.suffix(2000) ?? ""
-            throw NeverCame(what: "\(what), of a service that said: \(said)")
+            throw NeverCame(
+                what: "\(what), of a service that said: \(said)\n\(await standing())")
         }
+    }
+
+    /// What the ledger and the wire hold, for whoever reads that something never came.
+    private func standing() async -> String {
+        var parts: [String] = []
+        for table in ["dependent_cancellations", "store_calls", "price_changes", "status_checks"] {
+            let rows = try? await lines(
+                "SELECT row_to_json(t)::text AS line FROM repricer.\(table) t")
+            parts += (rows ?? ["not readable"]).map { "\(table): \($0)" }
+        }
+        let wire = try? String(contentsOfFile: "\(scratch.path)/store/wire.ndjson", encoding: .utf8)
+        return (parts + ["wire: \(wire?.suffix(2000) ?? "not readable")"]).joined(separator: "\n")
     }
 }
 
