@@ -81,7 +81,11 @@ BEGIN
 END
 $$;
 
--- Whether delivery is paused by a person, and whether the service has stopped calling by itself.
+-- Whether delivery is paused by a person, and whether the service has stopped calling by itself. database_identity is the
+-- database that the service last knew itself in: another one is a copy, restored or failed over to, that may have lost
+-- calls. While catch_up_since is set no call leaves: what the App Store says since then is read first, by the service or by
+-- the person who recovers. Reading begins at catch_up_from (real time), when no call of the former database can be on its
+-- way any more.
 CREATE TABLE repricer.service_controls (
     one_row boolean NOT NULL DEFAULT true,
     is_paused boolean NOT NULL DEFAULT false,
@@ -90,10 +94,24 @@ CREATE TABLE repricer.service_controls (
     paused_reason text,
     halted_at timestamptz,
     halted_reason text,
+    database_identity text,
+    catch_up_since timestamptz,
+    catch_up_from timestamptz,
+    catch_up_by text,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
+
+-- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted standby. A
+-- snapshot of its disk has the same.
+CREATE FUNCTION repricer.database_identity() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
+    (SELECT system_identifier FROM pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+    (SELECT oid FROM pg_database WHERE datname = current_database())) END
+$$;
 
 -- The app that everything here is about. The first program that knows it says so, and nothing changes it: the same
 -- subscriptions, called as those of another app or environment, would be lost or charged wrongly.
@@ -165,7 +183,7 @@ CREATE TABLE repricer.status_checks (
     CONSTRAINT status_checks_pkey PRIMARY KEY (original_transaction_id, reason, list_id, bucket),
     CONSTRAINT status_checks_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT status_checks_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
-    CONSTRAINT status_checks_reason CHECK (reason IN ('sync', 'silent', 'legacy')),
+    CONSTRAINT status_checks_reason CHECK (reason IN ('sync', 'silent', 'legacy', 'recover')),
     CONSTRAINT status_checks_outcome CHECK (
         outcome IN ('read', 'drifted', 'not_found', 'refused', 'unreadable', 'unanswered')),
     CONSTRAINT status_checks_done CHECK ((done_at IS NULL) = (outcome IS NULL))

@@ -905,6 +905,67 @@ BEGIN
 END
 $$;
 
+-- No call leaves until what the App Store says since p_since is read. What may have been called since then, by a database
+-- that is lost, is followed from then on: a statement that shows its price makes it scheduled. Calls that are open are
+-- checked before they are sent once more. Returns how many changes are followed.
+CREATE FUNCTION repricer.begin_catch_up(p_since timestamptz, p_from timestamptz, p_at timestamptz, p_by_person boolean)
+    RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_changes bigint;
+BEGIN
+    UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
+        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
+        database_identity = database_identity();
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
+        FROM batches b
+        WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
+            AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+    GET DIAGNOSTICS v_changes = ROW_COUNT;
+    UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
+        json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
+    RETURN v_changes;
+END
+$$;
+
+-- What the App Store says is read: calls go on.
+CREATE FUNCTION repricer.end_catch_up() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
+$$;
+
+-- Notices a database that is not the one of before. Nothing is lost where the history was never read and nothing was
+-- approved. Where the history was last read before p_oldest, it is read first.
+CREATE FUNCTION repricer.note_database(p_at timestamptz, p_from timestamptz, p_oldest timestamptz) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_former text;
+    v_read_through timestamptz;
+    v_since timestamptz;
+BEGIN
+    -- Asked every second: nothing is locked where there is nothing to note.
+    IF EXISTS (SELECT FROM service_controls c, history_reading h
+            WHERE c.database_identity = database_identity() AND (h.read_through < p_oldest) IS NOT TRUE) THEN
+        RETURN;
+    END IF;
+    SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
+    SELECT read_through, coalesce(least(read_through, window_start),
+            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
+        INTO v_read_through, v_since FROM history_reading;
+    IF v_former <> database_identity() AND v_since IS NOT NULL THEN
+        PERFORM begin_catch_up(v_since, p_from, p_at, false);
+    ELSIF v_former IS DISTINCT FROM database_identity() THEN
+        UPDATE service_controls SET database_identity = database_identity();
+    END IF;
+    IF v_read_through < p_oldest THEN
+        UPDATE service_controls SET catch_up_since = least(catch_up_since, v_read_through);
+    END IF;
+END
+$$;
+
 -- A call was answered again. False where calls had not stopped.
 CREATE FUNCTION repricer.recover_service(p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$

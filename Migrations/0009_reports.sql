@@ -406,12 +406,13 @@ WITH checks (check_name, is_per_batch, meaning) AS (
     -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
     -- it.
     SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
+        JOIN repricer.batches b ON b.batch_id = c.batch_id
         JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
         CROSS JOIN LATERAL (
             SELECT item FROM jsonb_array_elements(s.items) item
             WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
         WHERE c.state IN ('rejected', 'ineligible', 'missed', 'aborted')
-            AND c.request_reference_id IS NOT NULL AND c.undoes_change_id IS NULL
+            AND b.decided_at IS NOT NULL AND b.state <> 'rejected' AND c.undoes_change_id IS NULL
             AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
                 THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
             AND (i.item ->> 'renews')::boolean
@@ -420,7 +421,7 @@ WITH checks (check_name, is_per_batch, meaning) AS (
                 SELECT FROM repricer.price_changes o
                 WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
                     AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
-                    AND o.new_price_milliunits = c.new_price_milliunits AND o.request_reference_id IS NOT NULL
+                    AND o.new_price_milliunits = c.new_price_milliunits
                     AND o.state NOT IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted'))
         GROUP BY c.batch_id
     UNION ALL

@@ -118,5 +118,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.bucket_of(text
     repricer.halt_batch(uuid, timestamptz, text, text, json, timestamptz),
     repricer.lock_probe(uuid, timestamptz), repricer.move_probe(uuid, timestamptz), repricer.recover_batch(uuid, timestamptz),
     repricer.halt_storefront(uuid, text, timestamptz, text, text),
-    repricer.halt_service(timestamptz, text), repricer.recover_service(timestamptz)
+    repricer.halt_service(timestamptz, text), repricer.recover_service(timestamptz),
+    repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(),
+    repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean)
     TO repricer_service;

@@ -320,6 +320,30 @@ SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(m.basis_points), 0),
 FROM money m
 $$;
 
+CREATE FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_changes bigint;
+BEGIN
+    UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
+        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
+        database_identity = database_identity();
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
+        FROM batches b
+        WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
+            AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+    GET DIAGNOSTICS v_changes = ROW_COUNT;
+    UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
+        json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
+    RETURN v_changes;
+END
+$$;
+
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
@@ -367,6 +391,16 @@ WITH ours AS (
 SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
 $$;
 
+CREATE FUNCTION repricer.database_identity() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
+    (SELECT system_identifier FROM pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+    (SELECT oid FROM pg_database WHERE datname = current_database())) END
+$$;
+
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -378,6 +412,13 @@ BEGIN
     END IF;
     PERFORM append_audit(session_user::text, p_at, 'drop_limit', 'approver:' || p_approver, NULL);
 END
+$$;
+
+CREATE FUNCTION repricer.end_catch_up() RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
 $$;
 
 CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
@@ -677,6 +718,35 @@ CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time 
  UPDATE repricer.batches SET probe_at = move_probe.p_next
    WHERE ((batches.batch_id = move_probe.p_batch_id) AND (batches.probe_at IS NOT NULL));
 END;
+
+CREATE FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_former text;
+    v_read_through timestamptz;
+    v_since timestamptz;
+BEGIN
+    -- Asked every second: nothing is locked where there is nothing to note.
+    IF EXISTS (SELECT FROM service_controls c, history_reading h
+            WHERE c.database_identity = database_identity() AND (h.read_through < p_oldest) IS NOT TRUE) THEN
+        RETURN;
+    END IF;
+    SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
+    SELECT read_through, coalesce(least(read_through, window_start),
+            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
+        INTO v_read_through, v_since FROM history_reading;
+    IF v_former <> database_identity() AND v_since IS NOT NULL THEN
+        PERFORM begin_catch_up(v_since, p_from, p_at, false);
+    ELSIF v_former IS DISTINCT FROM database_identity() THEN
+        UPDATE service_controls SET database_identity = database_identity();
+    END IF;
+    IF v_read_through < p_oldest THEN
+        UPDATE service_controls SET catch_up_since = least(catch_up_since, v_read_through);
+    END IF;
+END
+$$;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2340,18 +2410,19 @@ CREATE VIEW report.reconciliation AS
          SELECT c.batch_id,
             'ended_yet_applied'::text,
             count(*) AS count
-           FROM ((repricer.price_changes c
+           FROM (((repricer.price_changes c
+             JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
              JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
              CROSS JOIN LATERAL ( SELECT item.value AS item
                    FROM jsonb_array_elements(s_1.items) item(value)
                   WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
-          WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (c.request_reference_id IS NOT NULL) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
+          WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
                 CASE
                     WHEN (c.direction = 'increase'::text) THEN ((i.item #>> '{increase,price}'::text[]))::bigint
                     ELSE ((i.item ->> 'renewalPrice'::text))::bigint
                 END) AND ((i.item ->> 'renews'::text))::boolean AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
-                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.request_reference_id IS NOT NULL) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
+                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -3310,6 +3381,10 @@ CREATE TABLE repricer.service_controls (
     paused_reason text,
     halted_at timestamp with time zone,
     halted_reason text,
+    database_identity text,
+    catch_up_since timestamp with time zone,
+    catch_up_from timestamp with time zone,
+    catch_up_by text,
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 
@@ -3338,7 +3413,7 @@ CREATE TABLE repricer.status_checks (
     CONSTRAINT status_checks_done CHECK (((done_at IS NULL) = (outcome IS NULL))),
     CONSTRAINT status_checks_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT status_checks_outcome CHECK ((outcome = ANY (ARRAY['read'::text, 'drifted'::text, 'not_found'::text, 'refused'::text, 'unreadable'::text, 'unanswered'::text]))),
-    CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text])))
+    CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text, 'recover'::text])))
 );
 
 CREATE TABLE repricer.subscription_events (
@@ -3679,13 +3754,21 @@ GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at times
 
 REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.database_identity() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_catch_up() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PUBLIC;
 
@@ -3746,6 +3829,9 @@ GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;

@@ -156,7 +156,7 @@ package struct CallEngine: Sendable {
         for bucket in waiting.checks where mayGoOn(kind, taken, controls) {
             taken += try await takeOver(kind, .check, bucket: bucket, controls, out)
         }
-        guard !controls.isPaused else { return taken }
+        guard !controls.isHeld else { return taken }
         for bucket in waiting.sends where mayGoOn(kind, taken, controls) {
             taken += try await takeOver(kind, .send, bucket: bucket, controls, out)
         }

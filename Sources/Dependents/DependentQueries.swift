@@ -184,7 +184,7 @@ package enum DependentQueries {
         try connection.query(
             """
             -- name: isDependentPaused
-            SELECT (SELECT is_paused FROM repricer.service_controls) OR coalesce((
+            SELECT \(fragment: ServiceControlQueries.isHeld) OR coalesce((
                 SELECT b.is_paused FROM repricer.price_changes c
                 JOIN repricer.batches b ON b.batch_id = c.batch_id
                 WHERE c.original_transaction_id = \(open.originalTransactionID)

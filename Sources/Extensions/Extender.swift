@@ -82,7 +82,7 @@ package struct Extender: Service {
             calls += try await engine.resume(singles.kind, ofSingles, controls, out)
         }
         // Each claim asks for pauses once more: a round may take long.
-        guard !controls.isPaused, !controls.isHalted || calls == 0 else { return done + calls }
+        guard !controls.isHeld, !controls.isHalted || calls == 0 else { return done + calls }
         calls += try await masses.round(controls, out)
         guard !controls.isHalted || calls == 0 else { return done + calls }
         return try await done + calls + singles.round(controls, out)

@@ -83,7 +83,7 @@ package enum ExtensionCallQueries {
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
             WHERE c.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow))
-                AND NOT (SELECT is_paused FROM repricer.service_controls)
+                AND NOT \(fragment: ServiceControlQueries.isHeld)
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.inbox i
                     WHERE i.original_transaction_id = c.original_transaction_id AND i.error IS NULL

@@ -23,7 +23,7 @@ package enum MassExtensionQueries {
             -- name: takeDueMassExtension
             SELECT m.*, b.bucket FROM repricer.mass_extensions m
             CROSS JOIN LATERAL (SELECT repricer.bucket_of('product:' || m.product_id) AS bucket) b
-            WHERE m.state = 'queued' AND NOT (SELECT is_paused FROM repricer.service_controls)
+            WHERE m.state = 'queued' AND NOT \(fragment: ServiceControlQueries.isHeld)
                 AND (m.next_attempt_at IS NULL OR m.next_attempt_at <= \(timestamp: realNow))
                 AND NOT \(fragment: StoreCallQueries.isInFlight(
                     "'product:' || m.product_id", bucket: "b.bucket"))

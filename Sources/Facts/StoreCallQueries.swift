@@ -107,8 +107,8 @@ package enum StoreCallQueries {
         CROSS JOIN LATERAL (\(fragment: gate.state)) k
         CROSS JOIN LATERAL (
             SELECT coalesce(k.is_over, false) AS is_over,
-                coalesce(k.is_held, false) OR (SELECT is_paused FROM repricer.service_controls) AS is_held,
-                NOT (SELECT is_paused FROM repricer.service_controls)
+                coalesce(k.is_held, false) OR \(fragment: ServiceControlQueries.isHeld) AS is_held,
+                NOT \(fragment: ServiceControlQueries.isHeld)
                     AND (coalesce(k.is_held, false) OR r.attempts >= \(attemptsMax)
                         OR EXISTS (
                             SELECT 1 FROM repricer.rate_limits l

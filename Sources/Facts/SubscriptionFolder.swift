@@ -33,19 +33,42 @@ package enum SubscriptionFolder {
             stored.map { .answered(($0, [:])) } ?? SubscriptionQueries.loading(named))
         guard !arrived.isEmpty else { return [:] }
         let byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
-        let ids = byID.keys.sorted()
         // One that can't be read stops only what it must take in.
         let stored = try SubscriptionQueries.whole(
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
-        let late = ids.filter { id in
+        let late = byID.keys.sorted().filter { id in
             SubscriptionFold.isLate(
                 byID[id, default: []], after: stored[id]?.foldedThrough, known.changes[id] ?? [])
         }
-        let everything = late.isEmpty ? [:] : try EventQueries.all(late, on: connection)
+        return try write(
+            byID, all: late.isEmpty ? [:] : try EventQueries.all(late, on: connection),
+            into: stored,
+            known, holdsCalls: holdsCalls, on: connection)
+    }
 
+    /// Folds all statements of these subscriptions once more, for changes that none was about before.
+    @discardableResult
+    package static func foldAnew(
+        _ ids: [String], on connection: isolated DatabaseConnection
+    ) throws -> [String: [TrackedChange]] {
+        let (known, loaded) = try connection.ask(
+            FoldQueries.knowing(of: ids), SubscriptionQueries.loading(ids))
+        return try write(
+            Dictionary(ids.map { ($0, []) }) { first, _ in first },
+            all: EventQueries.all(ids, on: connection), into: SubscriptionQueries.whole(loaded),
+            known,
+            holdsCalls: false, on: connection)
+    }
+
+    /// By subscription: what arrived, and all of it where it is to be folded from the beginning.
+    private static func write(
+        _ arrived: [String: [SubscriptionEvent]], all: [String: [SubscriptionEvent]],
+        into stored: [String: SubscriptionQueries.Stored], _ known: FoldQueries.Known,
+        holdsCalls: Bool, on connection: isolated DatabaseConnection
+    ) throws -> [String: [TrackedChange]] {
         var writes = FoldWrites()
         var folded: [String: [TrackedChange]] = [:]
-        for id in ids {
+        for id in arrived.keys.sorted() {
             let old = stored[id]
             var before = SubscriptionState(
                 facts: old?.facts ?? SubscriptionFacts(originalTransactionID: id),
@@ -56,7 +79,7 @@ package enum SubscriptionFolder {
             before.ownCancels = known.ownCancels[id] ?? []
             before.foldedThrough = old?.foldedThrough
             let fold = SubscriptionFold(
-                before, arrived: byID[id, default: []], all: everything[id])
+                before, arrived: arrived[id, default: []], all: all[id])
             folded[id] = fold.state.changes
             writes.append(fold)
         }

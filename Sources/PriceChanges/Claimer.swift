@@ -63,6 +63,8 @@ struct Claimer: Sendable {
                 let judged = judged(
                     found.changes, subscription, siblings, carriers, by: judge, late)
                 claim.judged += judged.count
+                // What the App Store has is not judged by itself, but followed.
+                guard try !adopt(judged, subscription.facts, on: connection) else { continue }
                 let moves = judged.flatMap { $0.statements(now: now) }
                 statements += moves
                 guard
@@ -89,6 +91,23 @@ struct Claimer: Sendable {
             try connection.sendLater(statements)
             return claim
         }
+    }
+
+    /// Changes that can't go since their very price is there: a call that this database does not know of may have brought it.
+    /// Statements from the approval on are folded for them; true where these show that a change was applied. Then the
+    /// subscription is judged at another claim.
+    private func adopt(
+        _ judged: [JudgedChange], _ facts: SubscriptionFacts,
+        on connection: isolated DatabaseConnection
+    ) throws -> Bool {
+        let shown = judged.filter { $0.isShown(by: facts) }.map(\.change)
+        guard let id = shown.first?.originalTransactionID else { return false }
+        try OpenChangeQueries.follow(id, shown.map(\.changeID), on: connection)
+        let folded = try SubscriptionFolder.foldAnew([id], on: connection)
+        let adopted = folded[id, default: []].filter { change in
+            change.progress.state.isWithApple || change.progress.state == .effective
+        }
+        return shown.contains { change in adopted.contains { $0.changeID == change.changeID } }
     }
 
     /// Whether a claim may be made: of a halted batch one in a minute, over all replicas.
@@ -192,6 +211,14 @@ private final class JudgedChange {
         switch verdict {
         case .send: true
         case .wait, .ineligible: false
+        }
+    }
+
+    /// It can't go, and the item bears its price.
+    func isShown(by facts: SubscriptionFacts) -> Bool {
+        switch verdict {
+        case .ineligible: change.undoes == nil && facts.bears(change.newPrice, for: change.sku)
+        case .send, .wait: false
         }
     }
 

@@ -203,7 +203,7 @@ package enum DueQueries {
             ) c
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id AND s.bucket = \(fragment: bucket)
-            WHERE (SELECT is_ours FROM claim) AND NOT (SELECT is_paused FROM repricer.service_controls)
+            WHERE (SELECT is_ours FROM claim) AND NOT \(fragment: ServiceControlQueries.isHeld)
             ORDER BY c.send_by LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED
             """, locked)

@@ -65,7 +65,7 @@ final class DueWork: Sendable {
             // While everything is paused nobody looks for changes.
             known.isPaused ? .answered([]) : earliest(from: floors, realNow: realNow),
             engine.sharedClock?.following ?? .answered(()))
-        let isPaused = controls.isPaused
+        let isPaused = controls.isHeld
         if awoken > 0, !everything {
             // What woke may lie below every floor.
             everything = true

@@ -122,7 +122,7 @@ package struct Scheduler: Service {
         let isProbing = engine.isProbing(kind.kind, controls)
         guard !isProbing || out.count == 0 else { return 0 }
         let done = try await engine.resume(kind, found.open, controls, out)
-        guard !controls.isPaused, !found.due.isEmpty else { return done }
+        guard !controls.isHeld, !found.due.isEmpty else { return done }
         // A probe is out already.
         guard !isProbing || done == 0 else { return done }
         let now = engine.clock.nowMilliseconds()

@@ -86,3 +86,10 @@ extension SubscriptionFacts.Offer {
 extension SubscriptionFacts.Increase {
     package init(status: String) { self.status = status }
 }
+
+extension SubscriptionFacts {
+    /// Whether the item renews at this price, or an announced increase brings it, whoever asked for that.
+    package func bears(_ price: Int64, for sku: String) -> Bool {
+        items.contains { $0.sku == sku && ($0.increase?.price ?? $0.renewalPrice) == price }
+    }
+}

@@ -89,13 +89,35 @@ package struct Reconciler: Sendable {
     package func runOnce(
         since: Instant? = nil, progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
     ) async throws -> (summary: Summary, failure: (any Error)?)? {
+        try await once { await run(since: since, lease: $0, progress: progress) }
+    }
+
+    /// Reads and folds the history alone, as `runOnce`.
+    package func readHistory(
+        since: Instant?, progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
+    ) async throws -> (summary: Summary, failure: (any Error)?)? {
+        try await once { lease in
+            var summary = Summary()
+            do {
+                try await readHistory(since: since, lease: lease, progress, into: &summary.history)
+                try await fold(into: &summary)
+            } catch {
+                return (summary, error)
+            }
+            return (summary, nil)
+        }
+    }
+
+    private func once(
+        _ body: @Sendable (HeldLease) async -> (summary: Summary, failure: (any Error)?)
+    ) async throws -> (summary: Summary, failure: (any Error)?)? {
         let lease = lease
         guard try await lease.take(dueAt: nil) else { return nil }
         let dependencies = dependencies
         return try await lease.whileRenewing(
             log: dependencies.log, nextRunAt: { nil }, now: { dependencies.clock.nowMilliseconds() }
         ) {
-            await run(since: since, lease: lease, progress: progress)
+            await body(lease)
         }
     }
 

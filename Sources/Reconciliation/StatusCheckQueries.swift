@@ -11,6 +11,8 @@ package enum StatusCheckQueries {
         case silent
         /// A coarser source hinted at a change.
         case legacy
+        /// A database that was restored asks what it has lost.
+        case recover
     }
 
     /// What belongs together: all checks of one file, or all of one reason.

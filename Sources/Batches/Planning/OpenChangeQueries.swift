@@ -174,6 +174,20 @@ package enum OpenChangeQueries {
         """
     }
 
+    /// From now on statements since the approval are about these changes, though no call of ours is known for them.
+    package static func follow(
+        _ id: String, _ changeIDs: [String], on connection: isolated PostgresConnection
+    ) throws {
+        try connection.execute(
+            """
+            -- name: followUncalled
+            UPDATE repricer.price_changes c SET doubtful_since = coalesce(c.doubtful_since, b.decided_at)
+            FROM repricer.batches b
+            WHERE b.batch_id = c.batch_id AND c.original_transaction_id = \(id)
+                AND \(fragment: Bucket.isThat(of: id, "c.bucket")) AND c.change_id = ANY (\(uuids: changeIDs)::uuid[])
+            """)
+    }
+
     /// Moves the live plan of a queued change to the renewal that it can still make.
     package static func replan(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,

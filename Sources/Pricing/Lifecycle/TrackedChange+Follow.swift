@@ -96,9 +96,12 @@ extension TrackedChange {
         }
         progress.scheduledAt = reading.at
         progress.endedAt = nil
-        move(to: .scheduled, reason: isDoubtful ? appliedAfterAll : nil, reading, &lines)
+        move(to: .scheduled, reason: isDoubtful ? lateReason : nil, reading, &lines)
         moveToRenewalStillToCome(reading, &lines)
     }
+
+    /// Why it goes on though no call of ours is out for it.
+    private var lateReason: String { requestReferenceID == nil ? adopted : appliedAfterAll }
 
     /// `priceIncreaseInfo` of the item. A state already passed is not entered again.
     private mutating func readIncrease(_ reading: Reading, _ lines: inout [Transition]) {
@@ -135,7 +138,7 @@ extension TrackedChange {
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading) else { return }
             progress.effectiveAt = transaction.purchasedAt
             move(
-                to: .effective, reason: isDoubtful ? appliedAfterAll : nil, reading, &lines)
+                to: .effective, reason: isDoubtful ? lateReason : nil, reading, &lines)
         } else if isDoubtful {
             // Never seen applied, so nothing that leaves takes it along.
             return
@@ -250,6 +253,9 @@ extension TrackedChange {
 package let refusedOnRetry = "refused_on_retry"
 /// Why a change goes on that was given up, with a call of unknown outcome that the App Store then applied.
 package let appliedAfterAll = "applied_after_all"
+/// Why a change goes on of which no call is known: the App Store has its very price. A database that was restored has lost
+/// the call.
+package let adopted = "adopted"
 private let itemReplaced = "item_replaced"
 let itemRefunded = "item_refunded"
 let refundReversed = "REFUND_REVERSED"

@@ -43,7 +43,15 @@ extension ServiceControlQueries.Everything {
         let halt = haltedAt.map {
             "everything since \($0.instantText): \(haltedReason ?? ""); one call a minute asks again"
         }
-        return [pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) }].compactMap { $0 }
+        let wait = catchUpSince.map { since in
+            let reader = catchUpBy.map { "\(harmless($0)) recovers: `repricer recover`" }
+            return "no call leaves until the notifications since \(since.instantText) are read; "
+                + (reader ?? "the service reads them")
+        }
+        return [
+            pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) },
+            wait.map { ("CATCHING UP", $0) },
+        ].compactMap { $0 }
     }
 
     var json: JSONValue {
@@ -51,6 +59,7 @@ extension ServiceControlQueries.Everything {
         return [
             "paused": isPaused, "pause": pauseJSON, "halted": isHalted,
             "halt": isHalted ? halt : nil,
+            "catching_up_since": catchUpSince?.instantText, "recovered_by": catchUpBy,
         ]
     }
 }

@@ -3,6 +3,7 @@ import Calls
 import Facts
 import HTTP
 import Notifications
+import Pricing
 import Reconciliation
 import ServiceKit
 
@@ -30,13 +31,30 @@ extension Live {
                 clock: clock, realClock: realClock, log: log, metrics: metrics, limits: limits))
     }
 
-    /// The reconciler on its schedule; none where it is switched off.
+    /// The reconciler on its schedule, where it is not switched off, and what calls wait for.
     func reconciling(_ pool: DatabasePool) throws -> [any Service] {
-        guard let every = configuration.reconcileEvery else { return [] }
-        return [
-            ReconcileService(
-                try reconciler(pool, log: log.with(component: "reconciler")), every: every)
-        ]
+        let catchUp: any Service = try catchUp(pool)
+        guard let every = configuration.reconcileEvery else { return [catchUp] }
+        let log = log.with(component: "reconciler")
+        return [catchUp, ReconcileService(try reconciler(pool, log: log), every: every)]
+    }
+
+    func catchUp(_ pool: DatabasePool) throws -> CatchUp {
+        CatchUp(
+            try reconciler(pool, log: log.with(component: "catch-up")),
+            lagMax: configuration.reconcileEvery, flightTime: try flightTime(pool))
+    }
+
+    func recovery(_ pool: DatabasePool, since: Instant, log: Log) throws -> Recovery {
+        Recovery(
+            pool: pool, reconciler: try reconciler(pool, log: log),
+            runner: try checks(pool, log: log),
+            lostSince: since, flightTime: try flightTime(pool))
+    }
+
+    private func flightTime(_ pool: DatabasePool) throws -> Duration {
+        let engine = try engine(pool, "catch-up")
+        return engine.limits.leaseFor + .milliseconds(engine.flightTime)
     }
 
     func gauges(_ pool: DatabasePool) throws -> StalenessGauges {

@@ -172,7 +172,7 @@ struct Live: Sendable {
     }
 
     /// What carries calls of a component.
-    private func engine(
+    func engine(
         _ pool: DatabasePool, _ component: String, callsPerClaim: Int? = nil
     ) throws -> CallEngine {
         var limits = CallEngine.Limits()

@@ -42,18 +42,25 @@ extension Commands {
         }
     }
 
-    /// Waits for a reconciler that runs elsewhere, as `serve` does.
     private static func run(
         _ reconciler: Reconciler, _ since: Instant?, _ bar: ProgressBar, _ invocation: Invocation
     ) async throws -> (summary: Reconciler.Summary, failure: (any Error)?) {
-        var waited: Duration = .zero
-        while true {
-            let result = try await reconciler.runOnce(since: since) { history in
+        try await whenFree(invocation) {
+            try await reconciler.runOnce(since: since) { history in
                 bar.draw(
                     done: 0, total: 0,
                     note: "history: \(history.pages) pages, \(history.new) missed")
             }
-            if let result { return result }
+        }
+    }
+
+    /// Waits while another process reconciles: then `body` says nil.
+    static func whenFree<Value>(
+        _ invocation: Invocation, _ body: () async throws -> Value?
+    ) async throws -> Value {
+        var waited: Duration = .zero
+        while true {
+            if let result = try await body() { return result }
             if waited == .zero { invocation.note("another process reconciles; waiting for it") }
             guard waited < waitMax else {
                 throw CommandFailure(

@@ -1,5 +1,6 @@
 import Facts
 import Postgres
+import Reconciliation
 import ServiceKit
 
 /// Holds work back until the database is there, and has the schema that this program was written for and the app of its
@@ -13,6 +14,8 @@ struct SchemaGate: Sendable {
     let pool: PostgresPool
     let configuration: Configuration
     let log: Log
+    /// What calls wait for, where this process makes any.
+    var catchUp: CatchUp?
 
     /// False while the database is away; throws where waiting cannot help.
     func isOpen() async throws -> Bool {
@@ -26,6 +29,7 @@ struct SchemaGate: Sendable {
                 }
                 return version
             }
+            if version == expectedSchemaVersion { try await catchUp?.prepare() }
         } catch let error as PostgresError {
             let failure = CommandFailure(database: error)
             guard failure.code == .unavailable else { throw failure }

@@ -35,7 +35,9 @@ extension Commands {
         let pool = DatabasePool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
             size: connections, options: .init(idleInTransactionTimeout: frozenAfter))
-        let gate = SchemaGate(pool: pool, configuration: configuration, log: live.log)
+        let gate = SchemaGate(
+            pool: pool, configuration: configuration, log: live.log,
+            catchUp: part == "receiver" ? nil : try live.catchUp(pool))
         // Asked before anything starts: a wrong version must not look like a start.
         _ = try await gate.isOpen()
         let months = MonthsAhead(

@@ -1,0 +1,88 @@
+import Facts
+import Pricing
+import ServiceKit
+
+/// Reads what the App Store says before calls go on: where the service was away for longer than it reconciles, and in a
+/// database that was restored or failed over to, which may have lost calls. Until then no replica makes a call.
+package struct CatchUp: Service {
+    package let name = "catch-up"
+    private let reconciler: Reconciler
+    /// A history read longer ago, by the service's clock, is read first; nil: only in another database.
+    private let lagMax: Duration?
+    /// Real time that a call which the former database knew of may still be on its way.
+    private let flightTime: Duration
+    private static let askEvery: Duration = .seconds(1)
+    private static let failureWait: Duration = .seconds(10)
+
+    package init(_ reconciler: Reconciler, lagMax: Duration?, flightTime: Duration) {
+        self.reconciler = reconciler
+        self.lagMax = lagMax
+        self.flightTime = flightTime
+    }
+
+    private var dependencies: Reconciler.Dependencies { reconciler.dependencies }
+
+    package func run() async throws {
+        while !Task.isCancelled {
+            do {
+                let isDone = try await step()
+                try await dependencies.wait(isDone ? Self.askEvery : Self.failureWait)
+            } catch is CancellationError {
+                return
+            } catch {
+                dependencies.log.error("catching up failed", ["error": String(describing: error)])
+                try await dependencies.wait(Self.failureWait)
+            }
+        }
+    }
+
+    /// Before anything that calls starts: holds calls back where the history is to be read first.
+    package func prepare() async throws {
+        let lagMax = lagMax
+        _ = try await noted { now in lagMax.map { now - $0.milliseconds } }
+    }
+
+    /// Notices another database, and reads the history where calls wait for it; false where that failed.
+    package func step() async throws -> Bool {
+        let dependencies = dependencies
+        let controls = try await noted { _ in nil }
+        guard let since = controls.catchUpSince, controls.catchUpBy == nil else { return true }
+        let realNow = dependencies.realClock.nowMilliseconds()
+        guard realNow >= controls.catchUpFrom ?? realNow else { return true }
+        let start = Instant(milliseconds: since)
+        dependencies.log.notice(
+            "calls wait until the notification history is read", ["since": start.text])
+        // nil: another replica is at it.
+        guard let (summary, failure) = try await reconciler.readHistory(since: start) else {
+            return true
+        }
+        if let failure {
+            dependencies.log.warning(
+                "the history is not read; calls wait", ["why": "\(failure)"])
+            return false
+        }
+        try await dependencies.pool.withTransaction { connection in
+            // A person who began to recover meanwhile ends it.
+            guard try ServiceControlQueries.everything(on: connection).catchUpBy == nil else {
+                return
+            }
+            _ = try connection.pipeline([ServiceControlQueries.endCatchUp])
+        }
+        dependencies.log.notice(
+            "caught up; calls go on",
+            ["missed": "\(summary.history.new)", "pages": "\(summary.history.pages)"])
+        return true
+    }
+
+    private func noted(
+        oldest: (_ now: Int64) -> Int64?
+    ) async throws -> ServiceControlQueries.Everything {
+        let now = dependencies.clock.nowMilliseconds()
+        let from = dependencies.realClock.nowMilliseconds() + flightTime.milliseconds
+        let note = ServiceControlQueries.noteDatabase(at: now, from: from, oldest: oldest(now))
+        return try await dependencies.pool.withTransaction { connection in
+            _ = try connection.pipeline([note])
+            return try ServiceControlQueries.everything(on: connection)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+package import Facts
+package import Pricing
+import ServiceKit
+
+/// Brings a database up to date that has lost what was done since an instant: it was restored, or failed over to with loss.
+///
+/// No call leaves from `begin` to `end`. In between the notification history is read and each subscription asked whose rows
+/// may have been called: a statement with exactly a row's price makes it `scheduled`, reason `adopted`, and follows it on.
+/// Each part may be run again, and goes on where it stood.
+package struct Recovery: Sendable {
+    private let pool: DatabasePool
+    private let reconciler: Reconciler
+    private let runner: StatusCheckRunner
+    package let lostSince: Instant
+    /// Real time that a call which the former database knew of may still be on its way.
+    private let flightTime: Duration
+
+    package init(
+        pool: DatabasePool, reconciler: Reconciler, runner: StatusCheckRunner, lostSince: Instant,
+        flightTime: Duration
+    ) {
+        self.pool = pool
+        self.reconciler = reconciler
+        self.runner = runner
+        self.lostSince = lostSince
+        self.flightTime = flightTime
+    }
+
+    private var list: StatusCheckQueries.List { .init(.recover, id: lostSince.text) }
+
+    /// What would be done; writes nothing.
+    package func scope() async throws -> RecoveryQueries.Scope {
+        let since = lostSince.milliseconds
+        return try await pool.withConnection { connection in
+            try await connection.read { try RecoveryQueries.scope(since: since, on: $0) }
+        }
+    }
+
+    /// Holds all calls back; returns how many changes may have been called, and asks for their subscriptions' statuses.
+    package func begin() async throws -> Int {
+        let (since, list) = (lostSince.milliseconds, list)
+        let dependencies = reconciler.dependencies
+        let now = dependencies.clock.nowMilliseconds()
+        // A dump is restored long after its calls; one that a replica of before has made may still be on its way.
+        let from = dependencies.realClock.nowMilliseconds() + flightTime.milliseconds
+        return try await pool.withTransaction { connection in
+            let changes = try ServiceControlQueries.beginCatchUp(
+                since: since, from: from, at: now, byPerson: true, on: connection)
+            try RecoveryQueries.wantChecks(since: since, in: list, at: now, on: connection)
+            _ = try connection.pipeline([StatusCheckQueries.freeClaims(of: list)])
+            return changes
+        }
+    }
+
+    /// Waits until no call of the former database can be on its way.
+    package func waitForFlight() async throws {
+        let realClock = reconciler.dependencies.realClock
+        while true {
+            let controls = try await pool.withConnection { connection in
+                try await connection.read { try ServiceControlQueries.everything(on: $0) }
+            }
+            guard let from = controls.catchUpFrom, from > realClock.nowMilliseconds() else {
+                return
+            }
+            try await reconciler.dependencies.wait(.milliseconds(500))
+        }
+    }
+
+    /// nil while another process reads the history.
+    package func readHistory(
+        progress: @escaping @Sendable (HistorySummary) -> Void
+    ) async throws -> (summary: Reconciler.Summary, failure: (any Error)?)? {
+        try await reconciler.readHistory(since: lostSince, progress: progress)
+    }
+
+    package func readStatuses(progress: (StatusCheckSummary) -> Void) async throws {
+        var summary = StatusCheckSummary()
+        try await runner.run(list, into: &summary, progress: progress)
+    }
+
+    /// Lets calls go on; rows whose subscription could not be read wait another day, and are named.
+    package func end() async throws -> RecoveryQueries.Outcome {
+        let (since, list) = (lostSince.milliseconds, list)
+        let realNow = reconciler.dependencies.realClock.nowMilliseconds()
+        return try await pool.withTransaction { connection in
+            try RecoveryQueries.putOffUnread(in: list, until: realNow + 86_400_000, on: connection)
+            let outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
+            _ = try connection.pipeline([ServiceControlQueries.endCatchUp])
+            while try StatusCheckQueries.forget(list, doneBefore: nil, limit: 5000, on: connection)
+                == 5000
+            {}
+            return outcome
+        }
+    }
+}

@@ -1,0 +1,166 @@
+import Facts
+package import Postgres
+
+/// The rows that a lost database may have called, and what became of them.
+package enum RecoveryQueries {
+    /// Of changes that nobody here has called, as far as this database knows.
+    private static let uncalled: SQL = """
+        c.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted')
+        """
+
+    package struct Scope: Sendable, Equatable {
+        /// Rows that may have been called since.
+        package var changes: Int
+        /// Calls without an outcome.
+        package var openCalls: Int
+        package var subscriptions: Int
+    }
+
+    package static func scope(
+        since: Int64, on connection: isolated PostgresConnection
+    ) throws -> Scope {
+        let row = try connection.query(
+            """
+            -- name: recoveryScope
+            WITH changes AS (
+                SELECT c.original_transaction_id FROM repricer.price_changes c
+                JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.state <> 'rejected'
+                WHERE c.state IN ('awaiting_approval', 'queued')
+                    OR \(fragment: uncalled) AND c.ended_at >= \(timestamp: since)
+            ), calls AS (
+                SELECT subject FROM repricer.store_calls WHERE settled_at IS NULL
+            )
+            SELECT (SELECT count(*) FROM changes) AS changes, (SELECT count(*) FROM calls) AS calls,
+                (SELECT count(*) FROM (SELECT * FROM changes UNION SELECT * FROM calls) s) AS subscriptions
+            """
+        ).one()
+        return Scope(
+            changes: try row.int("changes"), openCalls: try row.int("calls"),
+            subscriptions: try row.int("subscriptions"))
+    }
+
+    /// Asks for the status of every subscription with such a change or an open call; `recover` again asks for none twice.
+    package static func wantChecks(
+        since: Int64, in list: StatusCheckQueries.List, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws {
+        try connection.execute(
+            """
+            -- name: wantRecoveryChecks
+            INSERT INTO repricer.status_checks
+                (original_transaction_id, bucket, reason, list_id, requested_at)
+            SELECT s.id, repricer.bucket_of(s.id), \(list.reason.rawValue), \(list.id), \(timestamp: at)
+            FROM (
+                SELECT c.original_transaction_id FROM repricer.price_changes c
+                WHERE c.doubtful_since <= \(timestamp: since) AND \(fragment: uncalled)
+                UNION SELECT subject FROM repricer.store_calls
+                WHERE settled_at IS NULL AND kind <> 'mass_extension'
+            ) s (id)
+            ON CONFLICT DO NOTHING
+            """)
+    }
+
+    /// Unsent changes whose subscription could not be read are tried again later only. `until`: real time.
+    package static func putOffUnread(
+        in list: StatusCheckQueries.List, until: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        try connection.execute(
+            """
+            -- name: putOffUnread
+            UPDATE repricer.price_changes c
+            SET parked_reason = 'its status could not be read by recover', next_attempt_at = \(timestamp: until)
+            FROM repricer.status_checks k
+            WHERE k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
+                AND k.outcome IN \(fragment: isUnread)
+                AND c.original_transaction_id = k.original_transaction_id AND c.bucket = k.bucket
+                AND c.state = 'queued'
+            """)
+    }
+
+    /// Apple has not said what it has. "Not found" is an answer.
+    private static let isUnread: SQL = "('refused', 'unreadable', 'unanswered')"
+
+    package struct Outcome: Sendable, Equatable {
+        package struct Batch: Sendable, Equatable {
+            package var batchID: String
+            package var name: String
+            /// The App Store shows their very price: they go on from there.
+            package var adopted: Int
+            /// The App Store does not have them.
+            package var released: Int
+            /// They had ended unsent, and the App Store does not have them either.
+            package var ended: Int
+            package var unread: Int
+        }
+
+        package struct Unread: Sendable, Equatable {
+            package var originalTransactionID: String
+            package var why: String
+        }
+
+        package var batches: [Batch] = []
+        /// The first hundred, in the order of their ids.
+        package var unread: [Unread] = []
+        package var unreadSubscriptions = 0
+        /// Calls still without an outcome: they are checked on, and never sent again under another id.
+        package var openCalls = 0
+    }
+
+    package static func outcome(
+        since: Int64, in list: StatusCheckQueries.List, on connection: isolated PostgresConnection
+    ) throws -> Outcome {
+        var outcome = Outcome()
+        outcome.batches = try connection.query(
+            """
+            -- name: recoveredBatches
+            SELECT b.batch_id, b.name, count(*) FILTER (WHERE c.sent_at = c.doubtful_since) AS adopted,
+                count(*) FILTER (WHERE u.is_open AND NOT u.is_unread) AS released,
+                count(*) FILTER (WHERE u.is_ended AND NOT u.is_unread) AS ended,
+                count(*) FILTER (WHERE u.is_unread AND (u.is_open OR u.is_ended)) AS unread
+            FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
+            CROSS JOIN LATERAL (
+                SELECT c.state IN ('awaiting_approval', 'queued') AS is_open,
+                    c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AS is_ended,
+                    EXISTS (
+                        SELECT FROM repricer.status_checks k
+                        WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = c.bucket
+                            AND k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
+                            AND k.outcome IN \(fragment: isUnread)) AS is_unread
+            ) u
+            WHERE c.doubtful_since <= \(timestamp: since)
+            GROUP BY b.batch_id, b.name ORDER BY b.name
+            """
+        ).map { row in
+            Outcome.Batch(
+                batchID: try row.text("batch_id"), name: try row.text("name"),
+                adopted: try row.int("adopted"), released: try row.int("released"),
+                ended: try row.int("ended"), unread: try row.int("unread"))
+        }
+        outcome.unread = try connection.query(
+            """
+            -- name: unreadInRecovery
+            SELECT original_transaction_id, coalesce(detail, outcome) AS why FROM repricer.status_checks
+            WHERE reason = \(list.reason.rawValue) AND list_id = \(list.id)
+                AND outcome IN \(fragment: isUnread)
+            ORDER BY 1 LIMIT 100
+            """
+        ).map {
+            Outcome.Unread(
+                originalTransactionID: try $0.text("original_transaction_id"),
+                why: try $0.text("why"))
+        }
+        let row = try connection.query(
+            """
+            -- name: recoveryRest
+            SELECT (SELECT count(*) FROM repricer.store_calls WHERE settled_at IS NULL) AS calls,
+                (SELECT count(*) FROM repricer.status_checks
+                WHERE reason = \(list.reason.rawValue) AND list_id = \(list.id)
+                    AND outcome IN \(fragment: isUnread)) AS unread
+            """
+        ).one()
+        outcome.openCalls = try row.int("calls")
+        outcome.unreadSubscriptions = try row.int("unread")
+        return outcome
+    }
+}
