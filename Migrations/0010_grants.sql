@@ -63,7 +63,7 @@ GRANT INSERT (currency, valid_from, revision, decimals, source)
 GRANT INSERT (currency, valid_from, revision, billionths_per_euro, source)
     ON repricer.exchange_rates TO repricer_pricing;
 -- It decides, through functions. The approval limits are the owner's.
-GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.require_pricing(),
+GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity(), repricer.require_pricing(),
     repricer.record_submission(uuid), repricer.record_rules_import(integer),
     repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
     repricer.release_wave(uuid, integer, timestamptz), repricer.set_pause(uuid, timestamptz, boolean, text),
@@ -112,6 +112,7 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.bucket_of(text), repricer.rate_clock(),
+    repricer.database_identity(),
     repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),

@@ -3764,6 +3764,8 @@ GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repric
 REVOKE ALL ON FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.database_identity() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
