@@ -1,0 +1,249 @@
+import Calls
+import Postgres
+import Pricing
+import Reconciliation
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import PriceChanges
+
+/// A database that was restored has forgotten calls that Apple has: none of them is made a second time, and what Apple
+/// shows is taken for what it is.
+@Suite(.database) struct RecoveryTests {
+    private typealias Harness = DeliveryHarness
+
+    /// Rows of the subscriptions "1" … "count", approved in a database in which nothing was called yet.
+    private static func approved(_ count: Int) async throws -> Harness {
+        let harness = try await Harness.make()
+        var rows: [BatchRow] = []
+        for number in 1...count {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        try await harness.submitAndApprove(rows)
+        harness.clock.advance(by: .seconds(3600))
+        harness.realClock.advance(by: .seconds(3600))
+        return harness
+    }
+
+    /// A call of the database that was lost.
+    private static func forgottenCall(
+        _ harness: Harness, _ id: String, to price: Int64 = 10990
+    ) async throws {
+        let intent = PriceChangeIntent(
+            originalTransactionID: id, transactionID: id,
+            requestReferenceID: "6d9b7c1e-0000-4000-8000-00000000000\(id)", consistencyToken: nil,
+            currency: "USD", storefront: "USA",
+            items: [.init(sku: "A", price: price, dependentSKUs: [])])
+        _ = await harness.store.changePrice(intent, leavingBefore: .now)
+    }
+
+    private static func recovery(
+        _ harness: Harness, store: (any StoreCalls)? = nil
+    ) -> Recovery {
+        Recovery(
+            pool: harness.service,
+            reconciler: harness.reconciler(ScriptedHistory(), ScriptedDoor()),
+            runner: harness.statusChecks(store ?? harness.store),
+            lostSince: Harness.start.advanced(by: 1), flightTime: .seconds(100))
+    }
+
+    private static func recover(_ recovery: Recovery) async throws -> RecoveryQueries.Outcome {
+        _ = try await recovery.begin()
+        try await recovery.waitForFlight()
+        let history = try #require(try await recovery.readHistory { _ in })
+        #expect(history.failure == nil)
+        try await recovery.readStatuses { _ in }
+        return try await recovery.end()
+    }
+
+    // MARK: recover
+
+    @Test func recover_adoptsWhatAppleShows_andReleasesTheRest() async throws {
+        let harness = try await Self.approved(3)
+        for id in ["1", "2"] { try await Self.forgottenCall(harness, id) }
+
+        let outcome = try await Self.recover(Self.recovery(harness))
+        #expect(
+            outcome.batches.map { [$0.adopted, $0.released, $0.ended, $0.unread] } == [
+                [2, 1, 0, 0]
+            ])
+        try await harness.deliver(harness.scheduler())
+
+        #expect(
+            try await harness.changes() == [
+                "A scheduled adopted", "A scheduled adopted", "A scheduled",
+            ])
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2", "3"])
+        await harness.close()
+    }
+
+    @Test func recovering_noCallLeavesUntilItHasEnded() async throws {
+        let harness = try await Self.approved(2)
+        let recovery = Self.recovery(harness)
+        _ = try await recovery.begin()
+
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.isEmpty)
+
+        _ = try await Self.recover(recovery)
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.count == 2)
+        await harness.close()
+    }
+
+    @Test func rowThatEndedUnsent_andThatAppleHas_isAdopted() async throws {
+        let harness = try await Self.approved(1)
+        harness.store.setAnswers(["1"], .refused(.reject, code: 4_030_010))
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes() == ["A rejected 4030010 code_4030010"])
+        harness.store.setAnswers(["1"], nil)
+        try await Self.forgottenCall(harness, "1")
+
+        let outcome = try await Self.recover(Self.recovery(harness))
+
+        #expect(outcome.batches.map(\.adopted) == [1])
+        #expect(try await harness.changes() == ["A scheduled applied_after_all"])
+        await harness.close()
+    }
+
+    /// Another price than the row's is none of its calls.
+    @Test func anotherPriceAtApple_isNotAdopted() async throws {
+        let harness = try await Self.approved(1)
+        try await Self.forgottenCall(harness, "1", to: 11990)
+
+        let outcome = try await Self.recover(Self.recovery(harness))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.batches.map(\.adopted) == [0])
+        #expect(try await harness.changes() == ["A ineligible conflict_open_change"])
+        await harness.close()
+    }
+
+    @Test func unreadableStatus_putsItsRowOff_andStopsNoOther() async throws {
+        let harness = try await Self.approved(2)
+
+        let outcome = try await Self.recover(
+            Self.recovery(harness, store: RefusingChecks(["1"], harness.store)))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.unread.map(\.originalTransactionID) == ["1"])
+        #expect(outcome.batches.map { [$0.released, $0.unread] } == [[1, 1]])
+        #expect(harness.store.calls.map(\.transactionID) == ["2"])
+        await harness.close()
+    }
+
+    // MARK: Without recover
+
+    @Test(arguments: [("SCHEDULED", "scheduled"), ("PENDING", "pending_consent")])
+    func statementWithTheRowsPrice_isAdoptedAndNeverCalled(
+        status: String, state: String
+    ) async throws {
+        let harness = try await Self.approved(1)
+        try await harness.tell(Harness.scheduled("1", status: status, at: harness.now))
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.isEmpty)
+        let changes = try await harness.changes()
+        #expect(changes.map { $0.hasPrefix("A \(state)") } == [true], "\(changes)")
+        #expect(try await harness.history().contains("scheduled"))
+        await harness.close()
+    }
+
+    @Test func anotherDatabase_makesNoCallUntilTheHistoryIsRead() async throws {
+        let harness = try await Self.approved(1)
+        let history = ScriptedHistory()
+        let catchUp = CatchUp(
+            harness.reconciler(history, ScriptedDoor()), lagMax: nil, flightTime: .seconds(100))
+        try await catchUp.prepare()
+        try await Self.execute(
+            harness, "UPDATE repricer.service_controls SET database_identity = 'another'")
+
+        // At once, before anybody has noticed.
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.isEmpty)
+
+        // What the former database called may be on its way for another hundred seconds.
+        #expect(try await catchUp.step())
+        #expect(history.asked.isEmpty)
+        harness.realClock.advance(by: .seconds(101))
+        history.fail(0, .away)
+        for call in 1..<5 { history.fail(call, .away) }
+        #expect(try await catchUp.step() == false)
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.isEmpty)
+
+        #expect(try await catchUp.step())
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
+    }
+
+    @Test func historyReadLongAgo_isReadBeforeTheFirstCall() async throws {
+        let harness = try await Self.approved(1)
+        let history = ScriptedHistory()
+        let reconciler = harness.reconciler(history, ScriptedDoor())
+        _ = try await reconciler.runOnce()
+        harness.clock.advance(by: .seconds(3601))
+        let catchUp = CatchUp(reconciler, lagMax: .seconds(3600), flightTime: .zero)
+        try await catchUp.prepare()
+
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.isEmpty)
+        let asked = history.asked.count
+
+        #expect(try await catchUp.step())
+        try await harness.deliver(harness.scheduler())
+        #expect(history.asked.count > asked)
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
+    }
+
+    @Test func historyReadLately_holdsNothingBack() async throws {
+        let harness = try await Self.approved(1)
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor())
+        _ = try await reconciler.runOnce()
+        let catchUp = CatchUp(reconciler, lagMax: .seconds(3600), flightTime: .zero)
+        try await catchUp.prepare()
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
+    }
+
+    private static func execute(_ harness: Harness, _ sql: String) async throws {
+        let connection = try await TestDatabase.connect()
+        _ = try await connection.query(SQL(unsafe: sql))
+        await connection.close()
+    }
+}
+
+/// Statuses of some subscriptions are refused.
+private struct RefusingChecks: StoreCalls {
+    let ids: Set<String>
+    let inner: ScriptedStore
+
+    init(_ ids: Set<String>, _ inner: ScriptedStore) {
+        self.ids = ids
+        self.inner = inner
+    }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        await inner.changePrice(intent, leavingBefore: leavingBefore)
+    }
+
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        guard ids.contains(transactionID) else {
+            return await inner.checkStatus(transactionID: transactionID)
+        }
+        return .refused(
+            StoreRefusal(
+                code: 4_030_001, name: "code_4030001", message: "no", meaning: .reject),
+            StoreReply(httpStatus: 403))
+    }
+}
