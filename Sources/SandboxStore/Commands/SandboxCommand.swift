@@ -31,6 +31,8 @@ package enum SandboxCommand {
             --seed N             default 1; the same seed makes the same store
             --bundle-id ID       default com.example.stream
             --app-apple-id N     default 1234567890
+            --repeats HOW        a price whose earlier call the caller has forgotten: stale-token
+                                 (default: refused for its token), accepted, refused (4000205)
 
         Endpoints of its own: GET /sandbox/clock, /sandbox/state[?subscription=ID], /sandbox/calls;
         POST /sandbox/faults {"endpoint":"changePrice","kind":"drop_after","count":3} (kinds:
@@ -91,6 +93,6 @@ package enum SandboxCommand {
     }
 
     static let storeFlags: Set<String> = [
-        "data", "clock", "month", "seed", "bundle-id", "app-apple-id",
+        "data", "clock", "month", "seed", "bundle-id", "app-apple-id", "repeats",
     ]
 }

@@ -8,6 +8,7 @@ struct StoreSetup: Sendable {
     var seed: Int64?
     var bundleID: String?
     var appAppleID: Int64?
+    var repeats: StoreEngine.Repeats?
 
     init(_ arguments: Arguments) throws(SandboxError) {
         let path = try arguments.required("data")
@@ -16,6 +17,13 @@ struct StoreSetup: Sendable {
         shortMonth = try arguments.integer("month", in: 1...2_678_400).map { $0 * 1000 }
         bundleID = arguments["bundle-id"]
         if bundleID?.isEmpty == true { throw SandboxError(.usage, "--bundle-id is empty") }
+        if let text = arguments["repeats"] {
+            guard let known = StoreEngine.Repeats(rawValue: text) else {
+                let names = StoreEngine.Repeats.allCases.map(\.rawValue).joined(separator: ", ")
+                throw SandboxError(.usage, "--repeats \(text) is none of \(names)")
+            }
+            repeats = known
+        }
         if let text = arguments["clock"] {
             if shortMonth != nil {
                 throw SandboxError(.usage, "--clock and --month exclude each other")
@@ -50,14 +58,16 @@ struct StoreSetup: Sendable {
         var random = SeededRandom(seed: seedNumber, "account")
         let issuer = random.uuid()
         let keyID = String(random.uuid().filter { $0 != "-" }.prefix(10)).uppercased()
+        var options = StoreEngine.Options(
+            seed: seedNumber, calendar: BillingCalendar(shortMonth: shortMonth),
+            renewalsMax: shortMonth == nil ? nil : 12)
+        options.repeats = repeats
         return StoreFile(
             identity: StoreIdentity(
                 bundleID: bundleID ?? "com.example.stream", appAppleID: appAppleID ?? 1_234_567_890,
                 environment: environment),
             issuerID: issuer, keyID: keyID,
-            options: StoreEngine.Options(
-                seed: seedNumber, calendar: BillingCalendar(shortMonth: shortMonth),
-                renewalsMax: shortMonth == nil ? nil : 12),
+            options: options,
             start: start, subscriptions: [])
     }
 
@@ -77,6 +87,9 @@ struct StoreSetup: Sendable {
         if let clock {
             try same("clock", RFC3339.format(clock.start), RFC3339.format(stored.start))
         }
+        try same(
+            "repeats", repeats?.rawValue,
+            (stored.options.repeats ?? .staleToken).rawValue)
         let kept = stored.options.calendar.shortMonth
         if let shortMonth, shortMonth != kept {
             throw SandboxError(

@@ -86,7 +86,8 @@ extension StoreEngine {
     func checkToken(
         _ info: RequestInfo, _ subscription: StoreSubscription
     ) throws(StoreError) {
-        guard let token = info.consistencyToken else { return }
+        guard let token = info.consistencyToken, options.repeats ?? .staleToken == .staleToken
+        else { return }
         if token != consistencyToken(of: subscription) { throw .invalidConsistencyToken }
     }
 
@@ -117,6 +118,9 @@ extension StoreEngine {
         let item = subscription.items[index]
         if item.offer != nil { throw .notEligible }
         if item.change?.isCommunicated == true { throw .alreadyCommunicated }
+        if options.repeats == .refused, item.change?.price == wanted.price {
+            throw .alreadyCommunicated
+        }
         let isIncrease = wanted.price > item.price
         if isIncrease, subscription.storefront == "IND" { throw .indiaIncrease }
         let step = Markets.priceStep(of: subscription.currency) ?? 10

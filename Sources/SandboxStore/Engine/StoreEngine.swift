@@ -17,8 +17,20 @@ package struct StoreEngine: Sendable {
         var massExtensionHours: Int64?
         /// Of the subscriptions that a mass extension reaches, how many in a hundred fail for no reason of theirs.
         var massFailurePercent: Int?
+        /// What a call gets that is not told of an earlier one; nil: `staleToken`.
+        var repeats: Repeats?
         /// The base of original transaction ids.
         var firstTransactionID: Int64 = 2_000_000_000_000_000
+    }
+
+    /// What becomes of a price that an item was given before, by a call that its sender has forgotten. Apple does not say.
+    enum Repeats: String, Codable, CaseIterable, Sendable {
+        /// Its consistency token is not the current one.
+        case staleToken = "stale-token"
+        /// It is taken once more, whatever its token.
+        case accepted
+        /// It is communicated already, whatever its token.
+        case refused
     }
 
     package internal(set) var options: Options
