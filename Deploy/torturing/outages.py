@@ -15,7 +15,9 @@ import time
 
 import audit
 import evidence
+import restores
 import run
+from look import Look
 from world import Broken, World, reap, stop_process, wait_for
 
 RATE = 25
@@ -348,8 +350,9 @@ class Outages:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-# Shows why a standby must be synchronous: here the auditor must find a call that the ledger does not know.
+# By itself: calls that the ledger does not know are no fault of what follows, and must be there to be found.
 LOSES = "unsynchronised"
+RESTORE = "restore"
 ALL = ["terminated", "restart", "readers", "disk", "replica", "stop", "pgbouncer", "failover"]
 
 
@@ -387,12 +390,15 @@ def preload(root):
 def parse(words):
     parser = argparse.ArgumentParser(prog="Deploy/outages", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", 
-                        help=f"of {', '.join(ALL)}; or {LOSES} by itself, which must lose")
+                        help=f"of {', '.join(ALL)}, {RESTORE}; or {LOSES} by itself, since it loses calls")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=restores.STORES, help="restore with this kind of store alone")
+    parser.add_argument("--plant", action="store_true",
+                        help="restore without the marks by which it is noticed: the audit must find calls made twice")
     parser.add_argument("--programs", help="folder of repricer and appstore-sandbox")
     options = parser.parse_args(words)
     for name in options.names:
-        if name not in [*ALL, LOSES] or name == LOSES and len(options.names) > 1:
+        if name not in [*ALL, RESTORE, LOSES] or name == LOSES and len(options.names) > 1:
             parser.error(f"there is no outage {name}")
     options.root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     options.programs = os.path.abspath(options.programs or f"{options.root}/.build/release")
@@ -403,6 +409,16 @@ def main(words):
     options = parse(words)
     names = [name for name in [*ALL, LOSES] if name in options.names or not options.names and name != LOSES]
     say = lambda text: print(text, file=sys.stderr, flush=True)
+    # In databases of its own, after the others.
+    failures = outages_of_one_database(options, names, say) if names else []
+    if RESTORE in options.names or not options.names:
+        failures += restores.main(options, say)
+    if failures:
+        say(f"outages: {', '.join(failures)}; everything is kept in {options.root}/.repricer")
+    return 1 if failures else 0
+
+
+def outages_of_one_database(options, names, say):
     # As many changes as the rate can send meanwhile, and more.
     plan = run.Plan(
         seed=options.seed, kind="test", seconds=0, subscriptions=1200 + 500 * len(names), pairs=0,
@@ -431,23 +447,20 @@ def main(words):
             print(json.dumps({"outage": name, "ok": is_kept, **figures}), flush=True)
             if not is_kept:
                 failures.append(name)
-        wrong = settle_and_audit(world, outages, say)
-        if names == [LOSES]:
-            wrong = [] if "ids_committed" in wrong else ["the auditor missed what was lost"]
+        wrong = settle_and_audit(world, outages, say, has_lost=names == [LOSES])
         failures += wrong
     finally:
         if outages:
             outages.close()
         world.close()
-    if failures:
-        say(f"outages: {', '.join(failures)}; everything is kept in {world.folder}")
-        return 1
-    shutil.rmtree(world.folder)
-    return 0
+    if not failures:
+        shutil.rmtree(world.folder)
+    return failures
 
 
-def settle_and_audit(world, outages, say):
-    """Nothing was lost and nothing called twice."""
+def settle_and_audit(world, outages, say, has_lost):
+    """Nothing was called twice and nothing lost, but for calls that the ledger lost with its database: of these the
+    prices are applied once, and none is disowned."""
     batch = world.cluster.sql("SELECT batch_id FROM repricer.batches")[0]
     world._command("abort", batch, "--reason", "the outages are over", user="ana")
     world.hooks.is_calm = True
@@ -458,6 +471,12 @@ def settle_and_audit(world, outages, say):
         json.dump(found, file)
     results, excused = audit.audit(found)
     wrong = {name: texts for name, _, _, texts in results if texts}
+    if has_lost:
+        if not wrong.pop("ids_committed", None):
+            wrong["ids_committed"] = ["no call was lost: nothing is proved"]
+        wrong.pop("applied_in_ledger", None)
+        if disowned := restores.disowned_by(Look(found)):
+            wrong["disowned"] = disowned
     for name, texts in wrong.items():
         say(f"{name}: {texts[:5]}")
     print(json.dumps({
