@@ -70,6 +70,12 @@ class Outages:
             time.sleep(0.05)
         raise Broken(f"delivery did not go on within {seconds} s")
 
+    def calls_again(self, began):
+        """Seconds from an instant until a call is made that was prepared after it."""
+        made = f"SELECT count(*) FROM repricer.store_calls WHERE prepared_at > to_timestamp({began})"
+        wait_for(120, "a further call", lambda: self.cluster.sql(made) != ["0"])
+        return round(time.time() - began, 2)
+
     def rate(self, seconds):
         """Calls settled a second."""
         before, began = self.settled(), time.time()
@@ -303,8 +309,10 @@ class Outages:
         self.outages.append([round(began * 1000), round(promoted * 1000)])
         seconds = self.goes_on()
         reap("postgres")
+        # New calls wait until none of the former database can be on its way: 40 s, and the history of that time.
         return {
-            "seconds": seconds, "limit": 10, "promotion_seconds": round(promoted - began, 2)}
+            "seconds": seconds, "limit": 10, "promotion_seconds": round(promoted - began, 2),
+            "new_call_seconds": self.calls_again(promoted), "new_call_limit": 60}
 
     def _stand_by(self, is_synchronous):
         """Makes a standby; its socket, the addresses that name both, and its folder."""
@@ -443,6 +451,7 @@ def outages_of_one_database(options, names, say):
                 figures = {"failure": str(broken)}
             is_kept = (
                 "failure" not in figures and figures.get("seconds", 0) <= figures.get("limit", 0)
+                and figures.get("new_call_seconds", 0) <= figures.get("new_call_limit", 0)
                 and figures.get("rate", 0) >= figures.get("rate_least", 0))
             print(json.dumps({"outage": name, "ok": is_kept, **figures}), flush=True)
             if not is_kept:

@@ -47,12 +47,17 @@ final class RecentAnswers: Sendable {
     static let suspectsMaxAtFirst = 3
     /// The same for a documented code about the customer: so many rows at most end by a systemic one.
     static let customersMax = 10
+    /// Subscriptions refused in a row, each for whatever reason, before nobody fares well.
+    static let refusedMax = 20
     /// Subscriptions without an answer, in a row, before calls become few.
     static let unansweredMax = 8
 
     fileprivate struct Streak {
         var code: Int
+        /// Refused with this code, since another was met.
         var subjects: Set<String> = []
+        /// Refused with whatever code.
+        var refused: Set<String> = []
         var batches: Set<String> = []
     }
 
@@ -101,7 +106,7 @@ final class RecentAnswers: Sendable {
             let most = Key(kind: kind, scope: CallScope())
             let all = state.add(refusal, subject, scopes.compactMap(\.batchID), most)
             // Kinds without batches: their refused work waits by itself, or goes to a person, and stops nobody else.
-            if all.subjects.count >= state.limit(refusal, most),
+            if state.isSystemic(all, refusal, most),
                 all.batches.count > 1
                     || refusal.meaning == .haltService && state.liveBatches <= 1
             {
@@ -112,7 +117,7 @@ final class RecentAnswers: Sendable {
                 let scope = refusal.meaning == .haltStorefront ? scope.place : scope.batch
                 let key = Key(kind: kind, scope: scope)
                 let streak = state.add(refusal, subject, [], key)
-                guard streak.subjects.count >= state.limit(refusal, key) else { continue }
+                guard state.isSystemic(streak, refusal, key) else { continue }
                 return .systemic(scope.storefront == nil ? .batch(scope) : .storefront(scope))
             }
             return refusal.isAboutCustomer ? .believed : .parked
@@ -158,15 +163,24 @@ extension RecentAnswers.State {
         _ refusal: StoreRefusal, _ subject: String, _ batches: [String], _ key: RecentAnswers.Key
     ) -> RecentAnswers.Streak {
         var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code)
-        if streak.code != refusal.code { streak = RecentAnswers.Streak(code: refusal.code) }
+        if streak.code != refusal.code { streak.subjects = [] }
+        streak.code = refusal.code
         // More say nothing more.
         if streak.subjects.count < 100 { streak.subjects.insert(subject) }
+        if streak.refused.count < 100 { streak.refused.insert(subject) }
         streak.batches.formUnion(batches)
         streaks[key] = streak
         return streak
     }
 
-    fileprivate func limit(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Int {
+    fileprivate func isSystemic(
+        _ streak: RecentAnswers.Streak, _ refusal: StoreRefusal, _ key: RecentAnswers.Key
+    ) -> Bool {
+        streak.subjects.count >= limit(refusal, key)
+            || streak.refused.count >= RecentAnswers.refusedMax
+    }
+
+    private func limit(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Int {
         guard !refusal.isAboutCustomer else { return RecentAnswers.customersMax }
         return succeeded.contains(key.kind)
             ? RecentAnswers.suspectsMax : RecentAnswers.suspectsMaxAtFirst

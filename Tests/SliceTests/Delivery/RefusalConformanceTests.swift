@@ -1,0 +1,178 @@
+import HTTP
+import JOSE
+import Postgres
+import PriceChanges
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import AppStore
+@testable import Calls
+@testable import SandboxStore
+
+/// "What a refusal of Apple means" for every documented code, and for thirty that are not, each answered on a real socket.
+@Suite(.database) struct RefusalConformanceTests {
+    private typealias Harness = DeliveryHarness
+
+    private static let undocumented = (1...30).map { number in
+        [4_000_900, 4_030_900, 4_040_900, 4_090_900, 4_220_900][number % 5] + number
+    }
+
+    private static let documented =
+        Set(APIErrorCode.documented.keys).union(APIErrorCode.ofOtherRequests).sorted()
+
+    /// A silence and an error of Apple's own are no refusals; their rows of the table have tests of their own.
+    private static let refusals =
+        (documented + undocumented).filter { $0 / 10_000 != 429 && $0 / 10_000 != 500 }
+
+    @Test func table_hasEveryDocumentedCode() {
+        #expect(Self.documented.count >= 127)
+        #expect(Self.undocumented.allSatisfy { APIErrorCode(rawValue: $0).name == nil })
+    }
+
+    @Test func oddRefusalOfEachCode_whileOthersSucceed_endsOrParksItsRowAlone() async throws {
+        let server = try CutServer { line in
+            let path = line.split(separator: " ").dropFirst().first ?? ""
+            let code = path.split(separator: "/").last ?? ""
+            let body = #"{"errorCode":\#(code),"errorMessage":"as scripted"}"#
+            return .init(
+                bytes: Array(
+                    """
+                    HTTP/1.1 \(code.prefix(3)) No\r\nContent-Type: application/json\r
+                    Content-Length: \(body.utf8.count)\r\n\r\n\(body)
+                    """.utf8))
+        }
+        defer { server.stop() }
+        let harness = try await Harness.make()
+        let client = try HTTPClient(baseURL: "http://127.0.0.1:\(server.port)")
+        let store = OddStore(
+            odd: LiveStoreCalls(client: try Self.client(client, harness)), others: harness.store)
+        // The id of an odd subscription is the code that its calls get.
+        let odd = Self.refusals.map(String.init)
+        let others = (1...300).map(String.init)
+        for id in odd + others { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            (odd + others).enumerated().map { Harness.row($1, line: $0 + 2) })
+        let scheduler = harness.scheduler(calls: store, perSecond: 1000)
+        for _ in 0..<6 {
+            for _ in 0..<60 where try await scheduler.round() == 0 { break }
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+        }
+
+        let states = try await Self.states(harness)
+        #expect(others.allSatisfy { states[$0] == "scheduled" })
+        for code in Self.refusals {
+            #expect(states[String(code)] == Self.expected(code), "\(code)")
+        }
+        #expect(try await harness.halted() == 0)
+        client.close()
+        await harness.close()
+    }
+
+    /// By the table of the contract, not by the code's own.
+    private static func expected(_ code: Int) -> String {
+        let parked = "queued \(APIErrorCode(rawValue: code).rawValue)"
+        switch APIErrorCode.documented[code]?.disposition {
+        case .reject where code / 10_000 == 404: return parked
+        case .reject, .checkStatus: return "rejected"
+        case .refresh, .haltBatch, .haltStorefront, .haltService, .waitUntil, .retrySame, nil:
+            return parked
+        }
+    }
+
+    private static func states(_ harness: Harness) async throws -> [String: String] {
+        try await harness.service.withConnection { connection in
+            let rows = try await connection.query(
+                """
+                SELECT original_transaction_id AS id,
+                    concat_ws(' ', state, split_part(parked_reason, ' ', 1)) AS state
+                FROM repricer.price_changes
+                """)
+            return Dictionary(
+                uniqueKeysWithValues: try rows.map { (try $0.text("id"), try $0.text("state")) })
+        }
+    }
+
+    /// All calls refused alike, of two batches: few rows end, and then all stop.
+    @Test(arguments: refusals)
+    func sameRefusalOfAll_endsFewRows(code: Int) throws {
+        let answer = StoreAnswer(
+            CallOutcome<Void>.refused(
+                code: APIErrorCode(rawValue: code), message: "",
+                raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+        ) { StoreWords([]) }
+        let refusal = try #require(answer.refusal)
+        // Its row is parked by itself after two tries; it never ends.
+        guard refusal.meaning != .refresh else { return }
+        let recent = RecentAnswers()
+        recent.noteLive(batches: 2)
+        let verdicts = (0..<60).map { number in
+            recent.judge(
+                refusal, of: "\(number)", .priceChange,
+                [CallScope(batchID: "batch \(number % 2)", storefront: "USA")])
+        }
+
+        #expect(verdicts.count { $0 == .believed } < 50)
+        #expect(verdicts.suffix(40).allSatisfy { $0 == .systemic(.all) })
+    }
+
+    /// Nothing but refusals, each time another one: they fail alike, too.
+    @Test func refusalsOfEveryKind_withoutAnySuccess_areSystemic() throws {
+        let recent = RecentAnswers()
+        let verdicts = (0..<60).map { number in
+            recent.judge(
+                StoreRefusal(
+                    code: 4_030_000 + number % 7, name: "odd", message: "", meaning: .reject),
+                of: "\(number)", .priceChange, [CallScope(batchID: "batch", storefront: "USA")])
+        }
+
+        #expect(verdicts.count { $0 == .believed } < 50)
+        #expect(verdicts.last == .systemic(.batch(CallScope(batchID: "batch"))))
+    }
+
+    private static func client(_ http: HTTPClient, _ harness: Harness) throws -> AppStoreClient {
+        let authority = try CertificateAuthority(
+            validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
+        return AppStoreClient(
+            http: http,
+            token: BearerToken(
+                key: try .generate(), keyID: "KEY", issuerID: "ISSUER", bundleID: "com.example",
+                clock: harness.clock), clock: harness.clock,
+            verifier: try JWSVerifier(roots: authority.trustedRoots()), bundleID: "com.example",
+            environment: .production)
+    }
+}
+
+/// Calls of subscriptions with long ids go to the wire; all others succeed.
+private struct OddStore: StoreCalls {
+    let odd: LiveStoreCalls
+    let others: ScriptedStore
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        intent.transactionID.utf8.count > 4
+            ? await odd.changePrice(intent, leavingBefore: leavingBefore)
+            : await others.changePrice(intent, leavingBefore: leavingBefore)
+    }
+
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        await others.checkStatus(transactionID: transactionID)
+    }
+}
+
+extension DeliveryHarness {
+    /// Halts of batches, of storefronts and of the service.
+    fileprivate func halted() async throws -> Int {
+        try await service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT (SELECT count(*) FROM repricer.batches
+                        WHERE is_paused OR halted_storefronts <> '{}')
+                    + (SELECT count(halted_at) FROM repricer.service_controls) AS halts
+                """
+            ).one().int("halts")
+        }
+    }
+}
