@@ -81,7 +81,7 @@ BEGIN
 END
 $$;
 
--- Whether delivery is paused by a person, and whether the service has stopped calling by itself.
+-- Whether delivery is paused by a person, whether the service has stopped calling by itself, and whose clock counts.
 CREATE TABLE repricer.service_controls (
     one_row boolean NOT NULL DEFAULT true,
     is_paused boolean NOT NULL DEFAULT false,
@@ -90,10 +90,13 @@ CREATE TABLE repricer.service_controls (
     paused_reason text,
     halted_at timestamptz,
     halted_reason text,
+    is_rehearsal boolean NOT NULL DEFAULT false,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
+    'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
 -- The app that everything here is about. The first program that knows it says so, and nothing changes it: the same
 -- subscriptions, called as those of another app or environment, would be lost or charged wrongly.
