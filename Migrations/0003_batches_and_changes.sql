@@ -44,8 +44,9 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by),
     CONSTRAINT batches_name_size CHECK (length(name) BETWEEN 1 AND 200),
     CONSTRAINT batches_state
-        CHECK (state IN ('awaiting_approval', 'approved', 'rejected', 'aborted')),
-    CONSTRAINT batches_have_rows CHECK (row_count > 0 AND rejected_row_count >= 0),
+        CHECK (state IN ('submitting', 'awaiting_approval', 'approved', 'rejected', 'aborted')),
+    CONSTRAINT batches_have_rows
+        CHECK ((row_count > 0 OR state = 'submitting') AND rejected_row_count >= 0),
     -- The second pair of eyes: no function and no client can get past this one.
     CONSTRAINT batches_second_pair_of_eyes
         CHECK (state <> 'approved' OR decided_by <> submitted_by),
@@ -64,6 +65,21 @@ CREATE TABLE repricer.batches (
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches (content_sha256)
     WHERE state IN ('awaiting_approval', 'approved');
 CREATE INDEX batches_next_release ON repricer.batches (next_release_at) WHERE next_release_at IS NOT NULL;
+-- Rows enter while their batch is `submitting`, and the count and the audit line end that state. So that nobody adds
+-- rows later, no other transaction may see it: this refuses the commit.
+CREATE FUNCTION repricer.refuse_unfinished_submission() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM batches WHERE batch_id = NEW.batch_id AND state = 'submitting') THEN
+        RAISE EXCEPTION 'the submission of batch % was not finished', NEW.batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE CONSTRAINT TRIGGER batches_are_finished AFTER INSERT OR UPDATE ON repricer.batches
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state = 'submitting')
+    EXECUTE FUNCTION repricer.refuse_unfinished_submission();
 COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
 COMMENT ON COLUMN repricer.batches.grouping IS
     'Which items of a subscription share a call: announced (increases without consent share one, decreases one), '
@@ -98,9 +114,7 @@ CREATE TABLE repricer.batch_rejects (
     code text NOT NULL,
     message text NOT NULL,
     CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line),
-    -- Deferrable for the reason that price_changes_batch_id_fkey gives.
-    CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id)
-        REFERENCES repricer.batches (batch_id) DEFERRABLE INITIALLY IMMEDIATE
+    CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches (batch_id)
 );
 
 -- Pages keep a fifth free, so that a row that moves stays beside the one that it replaces, and no index gets an entry.
@@ -109,7 +123,7 @@ CREATE TABLE repricer.price_changes (
     bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     batch_id uuid NOT NULL,
-    -- The database fills it in and nobody may write it, so that nobody adds a row to the batch of another.
+    -- The database fills it in, and the key refuses a row in the batch of another.
     submitted_by text NOT NULL DEFAULT session_user,
     line bigint NOT NULL,
     wave smallint NOT NULL DEFAULT 0,
@@ -171,10 +185,8 @@ CREATE TABLE repricer.price_changes (
     ended_at timestamptz,
     CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT price_changes_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
-    -- A submission stores its rows while it still judges the rest of the file, and knows the number of rows and the
-    -- plan hash of its batch only at the end. It defers this key, by its name; everybody else is checked at once.
     CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by)
-        REFERENCES repricer.batches (batch_id, submitted_by) DEFERRABLE INITIALLY IMMEDIATE,
+        REFERENCES repricer.batches (batch_id, submitted_by),
     CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id, bucket)
         REFERENCES repricer.price_changes (original_transaction_id, change_id, bucket),
     CONSTRAINT price_changes_sku_size CHECK (length(sku) BETWEEN 1 AND 128),

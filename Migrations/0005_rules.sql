@@ -4,7 +4,7 @@
 -- breaking: no
 
 -- One row an import; its number is the version of the rules. Two imports at one moment meet at the primary key, and
--- the second one starts again. Whoever imports can't write imported_by: nobody signs for another.
+-- the second one starts again. Only import_rules adds to these tables.
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamptz NOT NULL,

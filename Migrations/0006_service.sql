@@ -81,11 +81,11 @@ BEGIN
 END
 $$;
 
--- Whether delivery is paused by a person, and whether the service has stopped calling by itself. database_identity is the
--- database that the service last knew itself in: another one is a copy, restored or failed over to, that may have lost
--- calls. While catch_up_since is set no call leaves: what the App Store says since then is read first, by the service or by
--- the person who recovers. Reading begins at catch_up_from (real time), when no call of the former database can be on its
--- way any more.
+-- Whether delivery is paused by a person, whether the service has stopped calling by itself, and whose clock counts.
+-- database_identity is the database that the service last knew itself in: another one is a copy, restored or failed over
+-- to, that may have lost calls. While catch_up_since is set no call leaves: what the App Store says since then is read
+-- first, by the service or by the person who recovers. Reading begins at catch_up_from (real time), when no call of the
+-- former database can be on its way any more.
 CREATE TABLE repricer.service_controls (
     one_row boolean NOT NULL DEFAULT true,
     is_paused boolean NOT NULL DEFAULT false,
@@ -98,10 +98,13 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
+    is_rehearsal boolean NOT NULL DEFAULT false,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
+    'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
 -- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted standby. A
 -- snapshot of its disk has the same.

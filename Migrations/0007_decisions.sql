@@ -11,7 +11,7 @@
 -- (`repricer audit verify`). README.md says what is hashed. Only functions add lines, never a client.
 CREATE TABLE repricer.audit_trail (
     sequence bigint NOT NULL,
-    -- The instant of the business clock that the decision was made with.
+    -- The instant of the decision; of what the service does by itself, by the service's clock.
     occurred_at timestamptz NOT NULL,
     -- The server's own.
     recorded_at timestamptz NOT NULL,
@@ -93,61 +93,202 @@ BEGIN
 END
 $$;
 
--- Submission ----------------------------------------------------------------------------------------------------------
+-- The clock of decisions ----------------------------------------------------------------------------------------------
 
--- Writes down that a batch was submitted: by its submitter, once, from what is stored of it.
-CREATE FUNCTION repricer.record_submission(p_batch_id uuid) RETURNS void
+-- The instant of a decision: the server's own, whatever instant the client gives, so that nobody dates a decision.
+-- In a rehearsal, whose clock is virtual, it is the one given.
+CREATE FUNCTION repricer.decision_instant(p_given timestamptz) RETURNS timestamptz
+    LANGUAGE sql SET search_path = repricer, pg_temp AS $$
+SELECT CASE WHEN is_rehearsal THEN p_given ELSE date_trunc('milliseconds', clock_timestamp()) END
+FROM service_controls
+$$;
+
+-- Makes the database one of a rehearsal, for good: the owner and the service may, where nothing was submitted yet.
+-- The programs ask for it when they run on a virtual clock, which they do against a simulated App Store only; they
+-- refuse to call any other one with such a database.
+CREATE FUNCTION repricer.begin_rehearsal(p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-DECLARE
-    v_batch batches;
 BEGIN
-    PERFORM require_pricing();
-    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_batch.submitted_by <> session_user THEN
-        RAISE EXCEPTION 'user % did not submit batch %', session_user, p_batch_id
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF EXISTS (SELECT FROM audit_trail WHERE object = 'batch:' || p_batch_id AND action = 'submit') THEN
-        RAISE EXCEPTION 'the submission of batch % is recorded already', p_batch_id
+    IF EXISTS (SELECT FROM batches) OR EXISTS (SELECT FROM mass_extensions)
+        OR EXISTS (SELECT FROM extension_requests)
+    THEN
+        RAISE EXCEPTION 'decisions were made here by the server''s clock; a rehearsal needs a database of its own'
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
-        json_build_object('name', v_batch.name, 'rows', v_batch.row_count,
-            'refused_rows', v_batch.rejected_row_count, 'plan_hash', v_batch.plan_hash,
-            'content_sha256', v_batch.content_sha256));
+    UPDATE service_controls SET is_rehearsal = true WHERE NOT is_rehearsal;
+    IF FOUND THEN
+        PERFORM append_audit(session_user::text, p_at, 'begin_rehearsal', 'everything', NULL);
+    END IF;
 END
 $$;
 
--- The same for an import of rules.
-CREATE FUNCTION repricer.record_rules_import(p_revision integer) RETURNS void
+-- Submission ----------------------------------------------------------------------------------------------------------
+
+-- One transaction begins a submission, stores its rows and finishes it: before, there is no batch to add rows to, and
+-- afterwards none that takes rows. Another transaction of the same person with the same batch meets its primary key.
+
+-- Begins a batch. The instant at which it was planned is the submitter's to say, but not far from the server's clock.
+CREATE FUNCTION repricer.begin_submission(
+    p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb,
+    p_planned_as_of timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    v_import rule_imports;
+    v_at timestamptz := decision_instant(p_planned_as_of);
 BEGIN
-    SELECT * INTO v_import FROM rule_imports WHERE revision = p_revision;
+    PERFORM require_pricing();
+    IF p_planned_as_of NOT BETWEEN v_at - interval '1 day' AND v_at + interval '1 day' THEN
+        RAISE EXCEPTION 'planned as of %, but the database''s clock says %: set the clock of this machine, or begin '
+            'a rehearsal by migrate, ingest or serve on its virtual clock', p_planned_as_of, v_at
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, waves, guards)
+        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
+            p_waves, p_guards);
+END
+$$;
+
+-- The batch that this user is submitting in this transaction.
+CREATE FUNCTION repricer.batch_in_submission(p_batch_id uuid) RETURNS repricer.batches
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    SELECT * INTO v_batch FROM batches
+        WHERE batch_id = p_batch_id AND state = 'submitting' AND submitted_by = session_user;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no version % of the rules', p_revision USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_import.imported_by <> session_user THEN
-        RAISE EXCEPTION 'user % did not import version % of the rules', session_user, p_revision
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF EXISTS (SELECT FROM audit_trail WHERE object = 'rules:' || p_revision) THEN
-        RAISE EXCEPTION 'version % of the rules is recorded already', p_revision
+        RAISE EXCEPTION 'user % is not submitting batch % in this transaction', session_user, p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    PERFORM append_audit(session_user::text, v_import.imported_at, 'import_rules', 'rules:' || p_revision,
-        json_build_object('file', v_import.file, 'content_sha256', v_import.content_sha256));
+    RETURN v_batch;
+END
+$$;
+
+-- Stores changes of a batch and the parts that their SKUs play, from columns of equal length. Lists of SKUs and of
+-- reasons are the text of an array.
+CREATE FUNCTION repricer.store_changes(
+    p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[],
+    p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[],
+    p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[],
+    p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamptz[],
+    p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[])
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
+BEGIN
+    WITH stored AS (
+        INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, sku,
+                dependent_skus, direction, currency, storefront, period, current_price_milliunits,
+                new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
+                forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
+                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since)
+            SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, r.sku, r.dependent_skus::text[],
+                r.direction, r.currency, r.storefront, r.period, r.current_price, r.new_price, r.expected_price,
+                r.effective_on_or_after::date, r.consent, r.reasons::text[], r.threshold_source, r.rules, r.renewal,
+                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at
+            FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_skus, p_dependent_skus, p_directions, p_currencies,
+                p_storefronts, p_periods, p_current_prices, p_new_prices, p_expected_prices,
+                p_effective_on_or_after, p_consents, p_reasons, p_threshold_sources, p_rules, p_renewals, p_notices,
+                p_effective, p_send_after, p_send_by) AS r (id, change_id, line, wave, sku, dependent_skus,
+                direction, currency, storefront, period, current_price, new_price, expected_price,
+                effective_on_or_after, consent, reasons, threshold_source, rules, renewal, notice, effective,
+                send_after, send_by)
+            RETURNING original_transaction_id, bucket, change_id, sku, dependent_skus
+    )
+    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT s.original_transaction_id, s.bucket, part.sku, part.role, s.change_id
+        FROM stored s CROSS JOIN LATERAL (
+            SELECT s.sku, 'parent' UNION ALL SELECT unnest(s.dependent_skus), 'dependent') part (sku, role)
+        WHERE s.dependent_skus <> '{}';
+END
+$$;
+
+-- Keeps rows of the file that became no change.
+CREATE FUNCTION repricer.store_rejects(
+    p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    PERFORM batch_in_submission(p_batch_id);
+    INSERT INTO batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
+        SELECT p_batch_id, r.* FROM unnest(p_lines, p_ids, p_skus, p_codes, p_messages) AS r;
+END
+$$;
+
+-- Ends a submission: counts what is stored, and writes it down.
+CREATE FUNCTION repricer.finish_submission(
+    p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches := batch_in_submission(p_batch_id);
+    v_rows bigint;
+    v_refused bigint;
+BEGIN
+    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
+    SELECT count(*) INTO v_refused FROM batch_rejects WHERE batch_id = p_batch_id;
+    IF (v_rows, v_refused) IS DISTINCT FROM (p_rows, p_refused_rows) THEN
+        RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
+            p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE batches SET state = 'awaiting_approval', plan_hash = p_plan_hash, row_count = v_rows,
+            rejected_row_count = v_refused
+        WHERE batch_id = p_batch_id;
+    PERFORM record_dependent_claims(p_batch_id);
+    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
+            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id));
+END
+$$;
+
+-- Rules ---------------------------------------------------------------------------------------------------------------
+
+-- Adds rules as the next version, which it returns. `value` is the amount in milliunits, 1 or 0 for whether consent is
+-- required, the decimals, or billionths per euro; a rule without an instant holds since ever.
+CREATE FUNCTION repricer.import_rules(
+    p_file text, p_content_sha256 text, p_at timestamptz, p_kinds text[], p_storefronts text[], p_currencies text[],
+    p_period_kinds text[], p_valid_from timestamptz[], p_values bigint[], p_sources text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_revision integer;
+    v_rule record;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT coalesce(max(revision), 0) + 1 INTO v_revision FROM rule_imports;
+    INSERT INTO rule_imports (revision, imported_at, file, content_sha256)
+        VALUES (v_revision, p_at, p_file, p_content_sha256);
+    FOR v_rule IN
+        SELECT r.kind, r.storefront, r.currency, r.period_kind, coalesce(r.valid_from, '-infinity') AS valid_from,
+            r.value, r.source
+        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources)
+            AS r (kind, storefront, currency, period_kind, valid_from, value, source)
+    LOOP
+        CASE v_rule.kind
+        WHEN 'threshold' THEN
+            INSERT INTO consent_thresholds
+                    (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
+                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision,
+                    v_rule.value, v_rule.source);
+        WHEN 'always_consent' THEN
+            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, is_required, source)
+                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, v_rule.value <> 0, v_rule.source);
+        WHEN 'currency' THEN
+            INSERT INTO currency_decimals (currency, valid_from, revision, decimals, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+        WHEN 'exchange_rate' THEN
+            INSERT INTO exchange_rates (currency, valid_from, revision, billionths_per_euro, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+        END CASE;
+    END LOOP;
+    PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds)));
+    RETURN v_revision;
 END
 $$;
 
 -- Who may approve what ------------------------------------------------------------------------------------------------
 
--- Without any limit, any member of repricer_pricing approves but the submitter. Limits hold at once and not from an
--- instant: the instant of an approval is the client's to say.
+-- Without any limit, any member of repricer_pricing approves but the submitter. Limits hold at once.
 CREATE TABLE repricer.approval_limits (
     -- A database user, or a role whose members share the limits.
     approver text NOT NULL,
@@ -189,6 +330,7 @@ DECLARE
     v_wrong text;
     v_new approval_limits;
 BEGIN
+    p_at := decision_instant(p_at);
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_approver) THEN
         RAISE EXCEPTION 'no database user or role %', p_approver USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -216,6 +358,7 @@ $$;
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
+    p_at := decision_instant(p_at);
     DELETE FROM approval_limits WHERE approver = p_approver;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no approval limit of %', p_approver USING ERRCODE = 'no_data_found';
@@ -339,8 +482,8 @@ $$;
 
 -- Approval ------------------------------------------------------------------------------------------------------------
 
--- Records the dependents that another subscription of the customer carries. The submitter has recorded what the plan
--- found; the approval records anew what the newest facts say, so that nobody gets around it by leaving claims out.
+-- Records the dependents that another subscription of the customer carries: by what the row says, as SUBSCRIPTION/SKU,
+-- or by the facts. A submission does, so that plans see them; the approval does anew, by the newest facts.
 CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -348,8 +491,14 @@ BEGIN
         SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One approval at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id
+        FROM price_changes c, unnest(c.dependent_skus) AS name,
+            LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
+        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
+        ON CONFLICT DO NOTHING;
     WITH named AS (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
             n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
@@ -371,8 +520,8 @@ BEGIN
 END
 $$;
 
--- The first line of a batch that names an item of another subscription wrongly, in words: not recorded, shared or
--- chained over open changes; null: none.
+-- The first line of a batch that names an item of another subscription wrongly, in words: shared or chained over
+-- open changes; null: none.
 CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 WITH ours AS (
@@ -387,12 +536,7 @@ WITH ours AS (
         d.original_transaction_id AS carrier, d.sku
     FROM ours c JOIN claims d ON d.claimed_by = c.id AND d.change_id = c.change_id
 ), faults AS (
-    SELECT c.line, format('%s is not recorded in dependent_claims', n.name) AS said
-    FROM ours c, unnest(c.dependent_skus) AS n (name)
-    WHERE n.name ~ '^[0-9]+/.' AND NOT EXISTS (
-        SELECT FROM named d WHERE d.id = c.id AND d.change_id = c.change_id AND d.name = n.name)
-    UNION ALL
-    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by)
+    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by) AS said
     FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
         AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
     UNION ALL
@@ -445,10 +589,8 @@ END
 $$;
 
 -- Approves a batch and queues its changes; returns their number. Null: the approval is recorded as the first, and a
--- second approver is needed. This is the gate that every change passes, so it asks again what the submitter's program
--- asked: that all rows are there, each in a wave, and that each part which a change gives to its SKUs is recorded. A
--- shared or chained dependent is refused by the key of dependency_roles, which a program that writes price_changes
--- alone does not touch.
+-- second approver is needed. This is the gate that every change passes, so it asks again what the submission asked:
+-- that all rows are there, each in a wave, and that each part which a change gives to its SKUs is recorded.
 CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -461,6 +603,7 @@ DECLARE
     v_fault text;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
@@ -553,6 +696,7 @@ DECLARE
     v_rows bigint;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
@@ -614,6 +758,7 @@ DECLARE
     v_through integer;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
@@ -665,6 +810,7 @@ DECLARE
     v_batch batches;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
         UPDATE service_controls SET is_paused = p_is_paused,
             paused_by = CASE WHEN p_is_paused THEN session_user END,
@@ -753,11 +899,14 @@ DECLARE
     v_digest text;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
-    SET CONSTRAINTS price_changes_batch_id_fkey DEFERRED;
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, undoes_batch_id)
+        VALUES (p_undo_id, p_name, 'submitting', '', '', p_at, 0, p_at, v_batch.grouping, p_batch_id);
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
@@ -772,17 +921,15 @@ BEGIN
         WHERE u.obstacle IS NULL;
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows = 0 THEN
+        DELETE FROM batches WHERE batch_id = p_undo_id;
         RETURN 0;
     END IF;
     -- The digest holds the id of the undo, so that an undo that came to nothing may be asked for again.
     SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
                 ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
         FROM price_changes WHERE batch_id = p_undo_id;
-    INSERT INTO batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, undoes_batch_id)
-        VALUES (p_undo_id, p_name, v_digest, v_digest, p_at, v_rows, p_at, v_batch.grouping, p_batch_id);
-    PERFORM append_audit(session_user::text, p_at, 'submit', 'batch:' || p_undo_id,
-        json_build_object('name', p_name, 'rows', v_rows, 'plan_hash', v_digest, 'undoes', p_batch_id));
+    UPDATE batches SET content_sha256 = v_digest WHERE batch_id = p_undo_id;
+    PERFORM finish_submission(p_undo_id, v_digest, v_rows, 0);
     RETURN v_rows;
 END
 $$;

@@ -52,6 +52,7 @@ DECLARE
     v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id
         AND bucket = bucket_of(p_original_transaction_id) FOR UPDATE;
     IF NOT FOUND THEN
@@ -95,6 +96,7 @@ DECLARE
     v_open uuid;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_known FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF FOUND THEN
         IF (v_known.product_id, v_known.storefronts, v_known.extend_by_days, v_known.reason_code)
@@ -170,6 +172,7 @@ DECLARE
     v_details json;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
@@ -211,6 +214,7 @@ DECLARE
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
@@ -236,6 +240,7 @@ DECLARE
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
@@ -287,6 +292,7 @@ DECLARE
     v_count bigint;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_mass_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_mass_extension_id USING ERRCODE = 'no_data_found';

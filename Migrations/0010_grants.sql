@@ -41,30 +41,16 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
     repricer.status_checks,
     repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.first_approvals,
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
--- It submits: it inserts rows that await approval. Columns that say who did it, how far a row came and what it undoes
--- are left out, so that nobody can write them.
-GRANT INSERT (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, rejected_row_count,
-    submitted_at, grouping, waves, guards) ON repricer.batches TO repricer_pricing;
-GRANT INSERT (original_transaction_id, bucket, change_id, batch_id, line, wave, sku, dependent_skus, direction,
-    currency, storefront, period, current_price_milliunits, new_price_milliunits,
-    expected_price_milliunits, effective_on_or_after, forecast_consent, forecast_reasons,
-    forecast_threshold_source, forecast_rules, forecast_renewal_at, forecast_notice_at,
-    forecast_effective_at, send_after, send_by, due_effective_at, state_since)
-    ON repricer.price_changes TO repricer_pricing;
-GRANT INSERT ON repricer.batch_rejects, repricer.dependency_roles, repricer.dependent_claims TO repricer_pricing;
--- It imports rules. imported_by is left out: nobody signs for another.
-GRANT INSERT (revision, imported_at, file, content_sha256) ON repricer.rule_imports TO repricer_pricing;
-GRANT INSERT (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
-    ON repricer.consent_thresholds TO repricer_pricing;
-GRANT INSERT (storefront, valid_from, revision, is_required, source)
-    ON repricer.always_consent_storefronts TO repricer_pricing;
-GRANT INSERT (currency, valid_from, revision, decimals, source)
-    ON repricer.currency_decimals TO repricer_pricing;
-GRANT INSERT (currency, valid_from, revision, billionths_per_euro, source)
-    ON repricer.exchange_rates TO repricer_pricing;
--- It decides, through functions. The approval limits are the owner's.
+-- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
+-- owner's.
 GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity(), repricer.require_pricing(),
-    repricer.record_submission(uuid), repricer.record_rules_import(integer),
+    repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz),
+    repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],
+        bigint[], bigint[], bigint[], text[], text[], text[], text[], jsonb[], timestamptz[], timestamptz[],
+        timestamptz[], timestamptz[], timestamptz[]),
+    repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
+    repricer.finish_submission(uuid, text, bigint, bigint),
+    repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[]),
     repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
     repricer.release_wave(uuid, integer, timestamptz), repricer.set_pause(uuid, timestamptz, boolean, text),
     repricer.undo_obstacle(text, boolean, boolean, timestamptz, boolean, timestamptz),
@@ -111,8 +97,8 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
 -- Claims take turns.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
-GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.bucket_of(text), repricer.rate_clock(),
-    repricer.database_identity(),
+GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz),
+    repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(),
     repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),

@@ -128,6 +128,7 @@ DECLARE
     v_fault text;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
@@ -222,6 +223,7 @@ DECLARE
     v_details json;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
@@ -285,6 +287,89 @@ FROM unnest(ARRAY[
     p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
 $$;
 
+CREATE TABLE repricer.batches (
+    batch_id uuid NOT NULL,
+    name text NOT NULL,
+    undoes_batch_id uuid,
+    state text DEFAULT 'awaiting_approval'::text NOT NULL,
+    content_sha256 text NOT NULL,
+    plan_hash text NOT NULL,
+    planned_as_of timestamp with time zone NOT NULL,
+    row_count bigint NOT NULL,
+    rejected_row_count bigint DEFAULT 0 NOT NULL,
+    submitted_by name DEFAULT SESSION_USER NOT NULL,
+    submitted_at timestamp with time zone NOT NULL,
+    decided_by name,
+    decided_at timestamp with time zone,
+    decision_reason text,
+    "grouping" text DEFAULT 'announced'::text NOT NULL,
+    waves jsonb DEFAULT '[]'::jsonb NOT NULL,
+    released_wave smallint DEFAULT 0 NOT NULL,
+    next_release_at timestamp with time zone,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    paused_at timestamp with time zone,
+    paused_reason text,
+    guards jsonb DEFAULT '[]'::jsonb NOT NULL,
+    guards_count_from timestamp with time zone,
+    guard_reading jsonb,
+    halted_by text,
+    probe_at timestamp with time zone,
+    halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    is_parking boolean DEFAULT false NOT NULL,
+    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
+    CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
+    CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
+    CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
+    CONSTRAINT batches_have_rows CHECK ((((row_count > 0) OR (state = 'submitting'::text)) AND (rejected_row_count >= 0))),
+    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
+    CONSTRAINT batches_probed_is_halted CHECK (((probe_at IS NULL) OR (halted_by IS NOT NULL))),
+    CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
+    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
+    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['submitting'::text, 'awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
+    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
+);
+
+COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
+
+COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
+
+COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
+
+COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
+
+COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
+
+COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it judges).';
+
+COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+
+COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
+
+COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
+
+COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
+
+COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
+
+CREATE FUNCTION repricer.batch_in_submission(p_batch_id uuid) RETURNS repricer.batches
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    SELECT * INTO v_batch FROM batches
+        WHERE batch_id = p_batch_id AND state = 'submitting' AND submitted_by = session_user;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'user % is not submitting batch % in this transaction', session_user, p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN v_batch;
+END
+$$;
+
 CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -344,6 +429,44 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM batches) OR EXISTS (SELECT FROM mass_extensions)
+        OR EXISTS (SELECT FROM extension_requests)
+    THEN
+        RAISE EXCEPTION 'decisions were made here by the server''s clock; a rehearsal needs a database of its own'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE service_controls SET is_rehearsal = true WHERE NOT is_rehearsal;
+    IF FOUND THEN
+        PERFORM append_audit(session_user::text, p_at, 'begin_rehearsal', 'everything', NULL);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_at timestamptz := decision_instant(p_planned_as_of);
+BEGIN
+    PERFORM require_pricing();
+    IF p_planned_as_of NOT BETWEEN v_at - interval '1 day' AND v_at + interval '1 day' THEN
+        RAISE EXCEPTION 'planned as of %, but the database''s clock says %: set the clock of this machine, or begin '
+            'a rehearsal by migrate, ingest or serve on its virtual clock', p_planned_as_of, v_at
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, waves, guards)
+        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
+            p_waves, p_guards);
+END
+$$;
+
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
@@ -364,12 +487,7 @@ WITH ours AS (
         d.original_transaction_id AS carrier, d.sku
     FROM ours c JOIN claims d ON d.claimed_by = c.id AND d.change_id = c.change_id
 ), faults AS (
-    SELECT c.line, format('%s is not recorded in dependent_claims', n.name) AS said
-    FROM ours c, unnest(c.dependent_skus) AS n (name)
-    WHERE n.name ~ '^[0-9]+/.' AND NOT EXISTS (
-        SELECT FROM named d WHERE d.id = c.id AND d.change_id = c.change_id AND d.name = n.name)
-    UNION ALL
-    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by)
+    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by) AS said
     FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
         AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
     UNION ALL
@@ -401,11 +519,20 @@ SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
     (SELECT oid FROM pg_database WHERE datname = current_database())) END
 $$;
 
+CREATE FUNCTION repricer.decision_instant(p_given timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT CASE WHEN is_rehearsal THEN p_given ELSE date_trunc('milliseconds', clock_timestamp()) END
+FROM service_controls
+$$;
+
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
+    p_at := decision_instant(p_at);
     DELETE FROM approval_limits WHERE approver = p_approver;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no approval limit of %', p_approver USING ERRCODE = 'no_data_found';
@@ -473,6 +600,31 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
 
+CREATE FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches := batch_in_submission(p_batch_id);
+    v_rows bigint;
+    v_refused bigint;
+BEGIN
+    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
+    SELECT count(*) INTO v_refused FROM batch_rejects WHERE batch_id = p_batch_id;
+    IF (v_rows, v_refused) IS DISTINCT FROM (p_rows, p_refused_rows) THEN
+        RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
+            p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE batches SET state = 'awaiting_approval', plan_hash = p_plan_hash, row_count = v_rows,
+            rejected_row_count = v_refused
+        WHERE batch_id = p_batch_id;
+    PERFORM record_dependent_claims(p_batch_id);
+    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
+            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id));
+END
+$$;
+
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -481,6 +633,7 @@ DECLARE
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
@@ -554,6 +707,48 @@ BEGIN
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('storefront', p_storefront, 'by', p_by, 'reason', p_reason));
     RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_revision integer;
+    v_rule record;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT coalesce(max(revision), 0) + 1 INTO v_revision FROM rule_imports;
+    INSERT INTO rule_imports (revision, imported_at, file, content_sha256)
+        VALUES (v_revision, p_at, p_file, p_content_sha256);
+    FOR v_rule IN
+        SELECT r.kind, r.storefront, r.currency, r.period_kind, coalesce(r.valid_from, '-infinity') AS valid_from,
+            r.value, r.source
+        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources)
+            AS r (kind, storefront, currency, period_kind, valid_from, value, source)
+    LOOP
+        CASE v_rule.kind
+        WHEN 'threshold' THEN
+            INSERT INTO consent_thresholds
+                    (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
+                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision,
+                    v_rule.value, v_rule.source);
+        WHEN 'always_consent' THEN
+            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, is_required, source)
+                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, v_rule.value <> 0, v_rule.source);
+        WHEN 'currency' THEN
+            INSERT INTO currency_decimals (currency, valid_from, revision, decimals, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+        WHEN 'exchange_rate' THEN
+            INSERT INTO exchange_rates (currency, valid_from, revision, billionths_per_euro, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+        END CASE;
+    END LOOP;
+    PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds)));
+    RETURN v_revision;
 END
 $$;
 
@@ -644,72 +839,6 @@ BEGIN
     RETURN FOUND;
 END
 $$;
-
-CREATE TABLE repricer.batches (
-    batch_id uuid NOT NULL,
-    name text NOT NULL,
-    undoes_batch_id uuid,
-    state text DEFAULT 'awaiting_approval'::text NOT NULL,
-    content_sha256 text NOT NULL,
-    plan_hash text NOT NULL,
-    planned_as_of timestamp with time zone NOT NULL,
-    row_count bigint NOT NULL,
-    rejected_row_count bigint DEFAULT 0 NOT NULL,
-    submitted_by name DEFAULT SESSION_USER NOT NULL,
-    submitted_at timestamp with time zone NOT NULL,
-    decided_by name,
-    decided_at timestamp with time zone,
-    decision_reason text,
-    "grouping" text DEFAULT 'announced'::text NOT NULL,
-    waves jsonb DEFAULT '[]'::jsonb NOT NULL,
-    released_wave smallint DEFAULT 0 NOT NULL,
-    next_release_at timestamp with time zone,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_by text,
-    paused_at timestamp with time zone,
-    paused_reason text,
-    guards jsonb DEFAULT '[]'::jsonb NOT NULL,
-    guards_count_from timestamp with time zone,
-    guard_reading jsonb,
-    halted_by text,
-    probe_at timestamp with time zone,
-    halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
-    is_parking boolean DEFAULT false NOT NULL,
-    CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
-    CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
-    CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
-    CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
-    CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
-    CONSTRAINT batches_have_rows CHECK (((row_count > 0) AND (rejected_row_count >= 0))),
-    CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
-    CONSTRAINT batches_probed_is_halted CHECK (((probe_at IS NULL) OR (halted_by IS NOT NULL))),
-    CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
-    CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
-    CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
-    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
-);
-
-COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
-
-COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
-
-COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
-
-COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
-
-COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
-
-COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it judges).';
-
-COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
-
-COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
-
-COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
-
-COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
-
-COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
 
 CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -857,14 +986,20 @@ CREATE FUNCTION repricer.rate_clock() RETURNS bigint
 CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
-    AS $$
+    AS $_$
 BEGIN
     IF NOT EXISTS (
         SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One approval at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id
+        FROM price_changes c, unnest(c.dependent_skus) AS name,
+            LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
+        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
+        ON CONFLICT DO NOTHING;
     WITH named AS (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
             n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
@@ -884,58 +1019,7 @@ BEGIN
             AND coalesce(o.status IN (1, 3, 4), true)
         ON CONFLICT DO NOTHING;
 END
-$$;
-
-CREATE FUNCTION repricer.record_rules_import(p_revision integer) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_import rule_imports;
-BEGIN
-    SELECT * INTO v_import FROM rule_imports WHERE revision = p_revision;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no version % of the rules', p_revision USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_import.imported_by <> session_user THEN
-        RAISE EXCEPTION 'user % did not import version % of the rules', session_user, p_revision
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF EXISTS (SELECT FROM audit_trail WHERE object = 'rules:' || p_revision) THEN
-        RAISE EXCEPTION 'version % of the rules is recorded already', p_revision
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    PERFORM append_audit(session_user::text, v_import.imported_at, 'import_rules', 'rules:' || p_revision,
-        json_build_object('file', v_import.file, 'content_sha256', v_import.content_sha256));
-END
-$$;
-
-CREATE FUNCTION repricer.record_submission(p_batch_id uuid) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-BEGIN
-    PERFORM require_pricing();
-    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_batch.submitted_by <> session_user THEN
-        RAISE EXCEPTION 'user % did not submit batch %', session_user, p_batch_id
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF EXISTS (SELECT FROM audit_trail WHERE object = 'batch:' || p_batch_id AND action = 'submit') THEN
-        RAISE EXCEPTION 'the submission of batch % is recorded already', p_batch_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
-        json_build_object('name', v_batch.name, 'rows', v_batch.row_count,
-            'refused_rows', v_batch.rejected_row_count, 'plan_hash', v_batch.plan_hash,
-            'content_sha256', v_batch.content_sha256));
-END
-$$;
+$_$;
 
 CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -983,6 +1067,19 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.refuse_unfinished_submission() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM batches WHERE batch_id = NEW.batch_id AND state = 'submitting') THEN
+        RAISE EXCEPTION 'the submission of batch % was not finished', NEW.batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -991,6 +1088,7 @@ DECLARE
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
@@ -1039,6 +1137,7 @@ DECLARE
     v_through integer;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
@@ -1086,6 +1185,7 @@ DECLARE
     v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id
         AND bucket = bucket_of(p_original_transaction_id) FOR UPDATE;
     IF NOT FOUND THEN
@@ -1128,6 +1228,7 @@ DECLARE
     v_open uuid;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_known FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF FOUND THEN
         IF (v_known.product_id, v_known.storefronts, v_known.extend_by_days, v_known.reason_code)
@@ -1164,6 +1265,7 @@ DECLARE
     v_count bigint;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_mass_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_mass_extension_id USING ERRCODE = 'no_data_found';
@@ -1209,6 +1311,7 @@ DECLARE
     v_wrong text;
     v_new approval_limits;
 BEGIN
+    p_at := decision_instant(p_at);
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_approver) THEN
         RAISE EXCEPTION 'no database user or role %', p_approver USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1240,6 +1343,7 @@ DECLARE
     v_batch batches;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
         UPDATE service_controls SET is_paused = p_is_paused,
             paused_by = CASE WHEN p_is_paused THEN session_user END,
@@ -1277,6 +1381,51 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
+BEGIN
+    WITH stored AS (
+        INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, sku,
+                dependent_skus, direction, currency, storefront, period, current_price_milliunits,
+                new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
+                forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
+                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since)
+            SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, r.sku, r.dependent_skus::text[],
+                r.direction, r.currency, r.storefront, r.period, r.current_price, r.new_price, r.expected_price,
+                r.effective_on_or_after::date, r.consent, r.reasons::text[], r.threshold_source, r.rules, r.renewal,
+                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at
+            FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_skus, p_dependent_skus, p_directions, p_currencies,
+                p_storefronts, p_periods, p_current_prices, p_new_prices, p_expected_prices,
+                p_effective_on_or_after, p_consents, p_reasons, p_threshold_sources, p_rules, p_renewals, p_notices,
+                p_effective, p_send_after, p_send_by) AS r (id, change_id, line, wave, sku, dependent_skus,
+                direction, currency, storefront, period, current_price, new_price, expected_price,
+                effective_on_or_after, consent, reasons, threshold_source, rules, renewal, notice, effective,
+                send_after, send_by)
+            RETURNING original_transaction_id, bucket, change_id, sku, dependent_skus
+    )
+    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT s.original_transaction_id, s.bucket, part.sku, part.role, s.change_id
+        FROM stored s CROSS JOIN LATERAL (
+            SELECT s.sku, 'parent' UNION ALL SELECT unnest(s.dependent_skus), 'dependent') part (sku, role)
+        WHERE s.dependent_skus <> '{}';
+END
+$$;
+
+CREATE FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM batch_in_submission(p_batch_id);
+    INSERT INTO batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
+        SELECT p_batch_id, r.* FROM unnest(p_lines, p_ids, p_skus, p_codes, p_messages) AS r;
+END
+$$;
+
 CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -1287,11 +1436,14 @@ DECLARE
     v_digest text;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
-    SET CONSTRAINTS price_changes_batch_id_fkey DEFERRED;
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, undoes_batch_id)
+        VALUES (p_undo_id, p_name, 'submitting', '', '', p_at, 0, p_at, v_batch.grouping, p_batch_id);
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
@@ -1306,17 +1458,15 @@ BEGIN
         WHERE u.obstacle IS NULL;
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows = 0 THEN
+        DELETE FROM batches WHERE batch_id = p_undo_id;
         RETURN 0;
     END IF;
     -- The digest holds the id of the undo, so that an undo that came to nothing may be asked for again.
     SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
                 ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
         FROM price_changes WHERE batch_id = p_undo_id;
-    INSERT INTO batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, undoes_batch_id)
-        VALUES (p_undo_id, p_name, v_digest, v_digest, p_at, v_rows, p_at, v_batch.grouping, p_batch_id);
-    PERFORM append_audit(session_user::text, p_at, 'submit', 'batch:' || p_undo_id,
-        json_build_object('name', p_name, 'rows', v_rows, 'plan_hash', v_digest, 'undoes', p_batch_id));
+    UPDATE batches SET content_sha256 = v_digest WHERE batch_id = p_undo_id;
+    PERFORM finish_submission(p_undo_id, v_digest, v_rows, 0);
     RETURN v_rows;
 END
 $$;
@@ -1372,6 +1522,7 @@ DECLARE
     v_rows bigint;
 BEGIN
     PERFORM require_pricing();
+    p_at := decision_instant(p_at);
     SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
@@ -3385,8 +3536,11 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
     catch_up_by text,
+    is_rehearsal boolean DEFAULT false NOT NULL,
     CONSTRAINT service_controls_one_row CHECK (one_row)
 );
+
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
 CREATE TABLE repricer.service_leases (
     name text NOT NULL,
@@ -3682,11 +3836,13 @@ ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_c
 
 CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON repricer.audit_trail FOR EACH STATEMENT EXECUTE FUNCTION repricer.refuse_audit_change();
 
+CREATE CONSTRAINT TRIGGER batches_are_finished AFTER INSERT OR UPDATE ON repricer.batches DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((new.state = 'submitting'::text)) EXECUTE FUNCTION repricer.refuse_unfinished_submission();
+
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
 
 ALTER TABLE ONLY repricer.batch_rejects
-    ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id) DEFERRABLE;
+    ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
 
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
@@ -3713,7 +3869,7 @@ ALTER TABLE ONLY repricer.mass_extension_approvals
     ADD CONSTRAINT mass_extension_approvals_extension_id_fkey FOREIGN KEY (extension_id) REFERENCES repricer.mass_extensions(extension_id);
 
 ALTER TABLE ONLY repricer.price_changes
-    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by) DEFERRABLE;
+    ADD CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by) REFERENCES repricer.batches(batch_id, submitted_by);
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_undoes FOREIGN KEY (original_transaction_id, undoes_change_id, bucket) REFERENCES repricer.price_changes(original_transaction_id, change_id, bucket);
@@ -3752,10 +3908,25 @@ REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first 
 REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
 
+GRANT SELECT ON TABLE repricer.batches TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batches TO repricer_service;
+
+GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
+
+GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.batch_in_submission(p_batch_id uuid) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
@@ -3767,6 +3938,8 @@ REVOKE ALL ON FUNCTION repricer.database_identity() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.decision_instant(p_given timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
@@ -3776,6 +3949,9 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
@@ -3789,6 +3965,9 @@ GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_rea
 REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[]) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
 
@@ -3799,35 +3978,6 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.batches TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.batches TO repricer_service;
-
-GRANT INSERT(batch_id) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(name) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(content_sha256) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(plan_hash) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(planned_as_of) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(row_count) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(rejected_row_count) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(submitted_at) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT("grouping") ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT INSERT(waves) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
-
-GRANT INSERT(guards) ON TABLE repricer.batches TO repricer_pricing;
-
-GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) TO repricer_service;
@@ -3846,12 +3996,6 @@ GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.record_rules_import(p_revision integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.record_rules_import(p_revision integer) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.record_submission(p_batch_id uuid) TO repricer_pricing;
-
 REVOKE ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_service;
 
@@ -3859,6 +4003,8 @@ REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) F
 GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.refuse_unfinished_submission() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
@@ -3888,6 +4034,12 @@ REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows b
 REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
 
@@ -3902,25 +4054,11 @@ REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp wit
 REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
 
-GRANT SELECT,INSERT ON TABLE repricer.batch_rejects TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
-
-GRANT INSERT(original_transaction_id) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(bucket) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(change_id) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(batch_id) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(line) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(wave) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(sku) ON TABLE repricer.price_changes TO repricer_pricing;
 
 GRANT UPDATE(current_sku) ON TABLE repricer.price_changes TO repricer_service;
 
@@ -3928,49 +4066,14 @@ GRANT UPDATE(called_sku) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
 
-GRANT INSERT(dependent_skus) ON TABLE repricer.price_changes TO repricer_pricing;
-
 GRANT UPDATE(current_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(called_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
 
-GRANT INSERT(direction) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(currency) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(storefront) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(period) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(current_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(new_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(expected_price_milliunits) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(effective_on_or_after) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_consent) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_reasons) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_threshold_source) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_rules) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_renewal_at) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_notice_at) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(forecast_effective_at) ON TABLE repricer.price_changes TO repricer_pricing;
-
-GRANT INSERT(send_after) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT UPDATE(send_after) ON TABLE repricer.price_changes TO repricer_service;
 
-GRANT INSERT(send_by) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT UPDATE(send_by) ON TABLE repricer.price_changes TO repricer_service;
 
-GRANT INSERT(due_effective_at) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT UPDATE(due_effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_service;
@@ -3991,7 +4094,6 @@ GRANT UPDATE(request_reference_id) ON TABLE repricer.price_changes TO repricer_s
 
 GRANT UPDATE(state) ON TABLE repricer.price_changes TO repricer_service;
 
-GRANT INSERT(state_since) ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT UPDATE(state_since) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(reason) ON TABLE repricer.price_changes TO repricer_service;
@@ -4158,16 +4260,6 @@ GRANT SELECT ON TABLE report.upcoming_effective TO repricer_service;
 GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_service;
 
-GRANT INSERT(storefront) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
-
-GRANT INSERT(valid_from) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
-
-GRANT INSERT(revision) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
-
-GRANT INSERT(is_required) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
-
-GRANT INSERT(source) ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
-
 GRANT SELECT ON TABLE repricer.app_binding TO repricer_service;
 GRANT SELECT ON TABLE repricer.app_binding TO repricer_pricing;
 
@@ -4182,37 +4274,13 @@ GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
 
-GRANT INSERT(storefront) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
-GRANT INSERT(currency) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
-GRANT INSERT(period_kind) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
-GRANT INSERT(valid_from) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
-GRANT INSERT(revision) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
-GRANT INSERT(amount_milliunits) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
-GRANT INSERT(source) ON TABLE repricer.consent_thresholds TO repricer_pricing;
-
 GRANT SELECT ON TABLE repricer.currency_decimals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.currency_decimals TO repricer_service;
 
-GRANT INSERT(currency) ON TABLE repricer.currency_decimals TO repricer_pricing;
-
-GRANT INSERT(valid_from) ON TABLE repricer.currency_decimals TO repricer_pricing;
-
-GRANT INSERT(revision) ON TABLE repricer.currency_decimals TO repricer_pricing;
-
-GRANT INSERT(decimals) ON TABLE repricer.currency_decimals TO repricer_pricing;
-
-GRANT INSERT(source) ON TABLE repricer.currency_decimals TO repricer_pricing;
-
-GRANT SELECT,INSERT ON TABLE repricer.dependency_roles TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
-GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.notification_ids TO repricer_pricing;
@@ -4225,16 +4293,6 @@ GRANT SELECT ON TABLE repricer.evidence_size TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
-
-GRANT INSERT(currency) ON TABLE repricer.exchange_rates TO repricer_pricing;
-
-GRANT INSERT(valid_from) ON TABLE repricer.exchange_rates TO repricer_pricing;
-
-GRANT INSERT(revision) ON TABLE repricer.exchange_rates TO repricer_pricing;
-
-GRANT INSERT(billionths_per_euro) ON TABLE repricer.exchange_rates TO repricer_pricing;
-
-GRANT INSERT(source) ON TABLE repricer.exchange_rates TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
@@ -4265,14 +4323,6 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
-
-GRANT INSERT(revision) ON TABLE repricer.rule_imports TO repricer_pricing;
-
-GRANT INSERT(imported_at) ON TABLE repricer.rule_imports TO repricer_pricing;
-
-GRANT INSERT(file) ON TABLE repricer.rule_imports TO repricer_pricing;
-
-GRANT INSERT(content_sha256) ON TABLE repricer.rule_imports TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.schema_migrations TO PUBLIC;
 GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;

@@ -43,20 +43,6 @@ package enum BatchQueries {
         ).oneOrNil().map { try $0.text("batch_id") }
     }
 
-    static func insert(
-        _ batchID: String, name: String, contentSHA256: String, terms: BatchTerms,
-        _ totals: Submission.Totals, at: Int64
-    ) -> SQL {
-        """
-        -- name: insertBatch
-        INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
-            row_count, rejected_row_count, submitted_at, grouping, waves, guards)
-        VALUES (\(uuid: batchID), \(name), \(contentSHA256), \(totals.planHash), \(timestamp: at),
-            \(totals.changes), \(totals.rejects), \(timestamp: at), \(terms.grouping.rawValue),
-            \(json: terms.waves?.json ?? "[]"), \(json: terms.guards.json))
-        """
-    }
-
     /// In which of its terms a stored batch differs from these, each as people write it; empty where in none.
     package static func differences(
         of batchID: String, name: String, terms: BatchTerms,
@@ -75,14 +61,6 @@ package enum BatchQueries {
             ("name", "--name"), ("grouping", "--grouping"), ("waves", "--waves"),
             ("guards", "--halt-if"),
         ].compactMap { column, option in try row.bool(column) ? option : nil }
-    }
-
-    /// Adds the submission to the audit trail, from what is stored of the batch.
-    static func recordSubmission(_ batchID: String) -> SQL {
-        """
-        -- name: recordSubmission
-        SELECT repricer.record_submission(\(uuid: batchID))
-        """
     }
 
     package static func all(on connection: isolated PostgresConnection) throws -> [Batch] {

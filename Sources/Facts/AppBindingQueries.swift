@@ -25,6 +25,27 @@ package enum AppBindingQueries {
         }
     }
 
+    /// Whether decisions bear the instants of a virtual clock here.
+    package static func isRehearsal(on connection: isolated PostgresConnection) throws -> Bool {
+        try connection.query(
+            """
+            -- name: isRehearsal
+            SELECT is_rehearsal FROM repricer.service_controls
+            """
+        ).one().bool("is_rehearsal")
+    }
+
+    /// Makes the database one of a rehearsal, for good; refused where something was submitted already.
+    package static func beginRehearsal(
+        at: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: beginRehearsal
+            SELECT repricer.begin_rehearsal(\(timestamp: at))
+            """)
+    }
+
     /// Binds the database where nobody has yet. Read it afterwards: somebody may have been earlier.
     package static func bind(
         _ app: AppBinding, on connection: isolated PostgresConnection

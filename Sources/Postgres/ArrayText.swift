@@ -1,5 +1,5 @@
 /// PostgreSQL's text form of a one-dimensional array: `{a,"b \"c\"",NULL}`.
-enum ArrayText {
+package enum ArrayText {
     /// The elements, nil for NULL; nil when the text is no array of one dimension.
     static func parse(_ text: String) -> [String?]? {
         let bytes = Array(text.utf8)
@@ -21,7 +21,7 @@ enum ArrayText {
     }
 
     /// Every element quoted, so that no word is taken for NULL.
-    static func format(_ elements: [String]) -> String {
+    package static func format(_ elements: [String]) -> String {
         var text = "{"
         for (index, element) in elements.enumerated() {
             text += index == 0 ? "\"" : ",\""

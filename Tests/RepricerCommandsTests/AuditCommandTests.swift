@@ -23,10 +23,15 @@ import Testing
             ]
             try await Self.statements(
                 """
-                INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
-                    row_count, submitted_at)
-                VALUES ('\(batchID)', 'spring', 'c0', 'p0', '2026-01-05Z', 1, '2026-01-05Z');
-                SELECT repricer.record_submission('\(batchID)')
+                BEGIN;
+                SELECT repricer.begin_submission('\(batchID)', 'spring', 'c0', 'announced', '[]', '[]', '2026-01-05Z');
+                SELECT repricer.store_changes('\(batchID)', ARRAY['1'], ARRAY[gen_random_uuid()], ARRAY[2],
+                    ARRAY[0], ARRAY['A'], ARRAY['{}'], ARRAY['decrease'], ARRAY['USD'], ARRAY['USA'], ARRAY['P1M'],
+                    ARRAY[2], ARRAY[1], ARRAY[NULL::bigint], ARRAY[NULL], ARRAY['none'], ARRAY['{}'], ARRAY[NULL],
+                    ARRAY['[]'::jsonb], ARRAY[NULL::timestamptz], ARRAY[NULL::timestamptz],
+                    ARRAY['2026-02-01Z'::timestamptz], ARRAY[NULL::timestamptz], ARRAY['2026-01-31Z'::timestamptz]);
+                SELECT repricer.finish_submission('\(batchID)', 'p0', 1, 0);
+                COMMIT
                 """, as: anaURL)
             for verb in ["pause", "resume"] {
                 _ = await run(verb, "spring", environment: ben)
@@ -77,7 +82,7 @@ import Testing
                 "5 \(ana) resume everything", "6 \(ben) reject batch:\(office.batchID)",
             ])
         #expect(ofBatch.output.split(separator: "\n").count == 4)
-        #expect(ofBatch.output.contains(#""details":{"withdrawn":0,"reason":"zu früh\n\"so\""}"#))
+        #expect(ofBatch.output.contains(#""details":{"withdrawn":1,"reason":"zu früh\n\"so\""}"#))
     }
 
     @Test func verify_ofAWholeTrail_printsItsHead() async throws {
@@ -174,7 +179,8 @@ import Testing
             """
             DELETE FROM repricer.audit_trail WHERE sequence > 4;
             UPDATE repricer.audit_head SET sequence = 4,
-                hash = (SELECT hash FROM repricer.audit_trail WHERE sequence = 4)
+                hash = (SELECT hash FROM repricer.audit_trail WHERE sequence = 4);
+            UPDATE repricer.batches SET state = 'awaiting_approval', decided_by = NULL, decided_at = NULL
             """)
 
         let blind = await office.verify()
@@ -202,8 +208,7 @@ import Testing
         "UPDATE repricer.audit_trail SET actor = 'x'", "DELETE FROM repricer.audit_trail",
         "TRUNCATE repricer.audit_trail", "UPDATE repricer.audit_head SET sequence = 0",
         "SELECT repricer.append_audit('ben', now(), 'approve', 'batch:x', '{}')",
-        "SELECT repricer.record_submission('0190a0a0-0000-7000-8000-000000000001')",
-        "SELECT repricer.record_rules_import(1)",
+        "SELECT repricer.finish_submission('0190a0a0-0000-7000-8000-000000000001', 'p0', 1, 0)",
     ])
     func trail_forItsUsers_isClosed(_ statement: String) async throws {
         let office = try await Office()
@@ -213,7 +218,7 @@ import Testing
             let error = await #expect(throws: PostgresError.self) {
                 try await Office.statements(statement, as: url)
             }
-            // 42501 no right, 55000 recorded already.
+            // 42501 no right, 55000 finished already.
             #expect(["42501", "55000"].contains(error?.sqlState?.code), "\(statement)")
         }
         #expect(await office.verify().code == .done)

@@ -175,7 +175,7 @@ import Testing
             "rules", "import", try office.file(Self.daily), environment: office.service)
 
         #expect(outcome.code == .approvalNeededOrRefused)
-        #expect(outcome.messages.contains("permission denied for table rule_imports"))
+        #expect(outcome.messages.contains("permission denied for function import_rules"))
     }
 
     @Test func explain_forAPerson_saysEachRuleInWords() async throws {

@@ -18,7 +18,8 @@ import Testing
         try authority.rootPEM().write(toFile: roots, atomically: true, encoding: .utf8)
         return [
             "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",
-            "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_ROOT_CERTIFICATES": roots,
+            "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": "http://127.0.0.1:9",
+            "REPRICER_ROOT_CERTIFICATES": roots,
             "REPRICER_LISTEN": "127.0.0.1:0",
         ]
     }

@@ -1,4 +1,3 @@
-import Facts
 import Foundation
 package import Postgres
 
@@ -109,7 +108,7 @@ extension TestDatabase {
     private static func migrateAnew(_ migrations: String) async throws {
         let connection = try await connect()
         try await connection.script("DROP SCHEMA repricer, report CASCADE")
-        try await Migrator(directory: migrations).migrate(connection, at: 1_767_571_200_000)
+        try await migrate(connection, by: migrations)
         await connection.close()
     }
 }

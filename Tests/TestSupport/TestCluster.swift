@@ -1,4 +1,3 @@
-import Facts
 import Foundation
 import Postgres
 
@@ -105,8 +104,7 @@ actor TestCluster {
         let template = TestDatabase(name: Self.template, socketFolder: folder)
         let connection = try await PostgresConnection.connect(
             template.url, applicationName: "test-support")
-        let migrator = try Migrator(directory: RepositoryFiles.path("Migrations"))
-        try await migrator.migrate(connection, at: 1_767_571_200_000)
+        try await TestDatabase.migrate(connection, by: RepositoryFiles.path("Migrations"))
         await connection.close()
         // The next one leaves what every connection reads first in a file, which is copied with the rest.
         let first = try await PostgresConnection.connect(

@@ -1,3 +1,4 @@
+import Facts
 package import Postgres
 import Synchronization
 package import Testing
@@ -57,6 +58,12 @@ package struct TestDatabase: Sendable {
             try await $0.script("CREATE DATABASE \(empty.name)")
         }
         return empty.url
+    }
+
+    /// Makes a rehearsal's schema by a folder of migrations: tests decide at instants of their own.
+    static func migrate(_ connection: PostgresConnection, by folder: String) async throws {
+        try await Migrator(directory: folder).migrate(connection, at: 1_767_571_200_000)
+        try await connection.script("UPDATE repricer.service_controls SET is_rehearsal = true")
     }
 
     /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.

@@ -46,6 +46,8 @@ package struct AuditChain: Sendable {
             case unlinked
             /// The kept head is nowhere in the trail.
             case headUnknown = "head_unknown"
+            /// Something is stored as decided, and the trail does not tell it.
+            case untraced
         }
 
         package var kind: Kind
@@ -121,6 +123,8 @@ package struct AuditChain: Sendable {
                 "the kept head \(place)\(kept.hash) is not in the trail: it was cut or rewritten")
         }
     }
+
+    mutating func noteUntraced(_ message: String) { note(.untraced, nil, message) }
 
     private static func missing(_ first: Int64, _ last: Int64) -> String {
         first == last ? "is missing" : "up to line \(last): missing"

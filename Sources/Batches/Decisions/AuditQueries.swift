@@ -5,6 +5,76 @@ package enum AuditQueries {
     /// Lines a query, so that a long trail needs no more memory than a short one.
     package static let linesPerPage = 1000
 
+    /// What is stored as decided and the trail tells otherwise or not at all: batches, versions of the rules and mass
+    /// extensions.
+    private static func untraced(on connection: isolated PostgresConnection) throws -> [String] {
+        try connection.query(
+            """
+            -- name: decisionsWithoutTrace
+            WITH changes AS (
+                SELECT batch_id, count(*) AS rows FROM repricer.price_changes GROUP BY batch_id
+            ), refused AS (
+                SELECT batch_id, count(*) AS rows FROM repricer.batch_rejects GROUP BY batch_id
+            ), batches AS (
+                SELECT b.*, 'batch:' || b.batch_id AS object, coalesce(c.rows, 0) AS held,
+                    coalesce(r.rows, 0) AS refused
+                FROM repricer.batches b LEFT JOIN changes c USING (batch_id) LEFT JOIN refused r USING (batch_id)
+            ), submissions AS (
+                SELECT object, actor, occurred_at, (details ->> 'rows')::bigint AS rows,
+                    coalesce((details ->> 'refused_rows')::bigint, 0) AS refused, details ->> 'plan_hash' AS plan_hash
+                FROM repricer.audit_trail WHERE action = 'submit'
+            ), rules AS (
+                SELECT revision FROM repricer.consent_thresholds
+                UNION ALL SELECT revision FROM repricer.always_consent_storefronts
+                UNION ALL SELECT revision FROM repricer.currency_decimals
+                UNION ALL SELECT revision FROM repricer.exchange_rates
+            ), imports AS (
+                SELECT i.revision, i.imported_by, i.imported_at, count(r.revision) AS rows
+                FROM repricer.rule_imports i LEFT JOIN rules r USING (revision)
+                -- The first version ships with the product.
+                WHERE i.revision > 1 GROUP BY i.revision
+            ), imported AS (
+                SELECT object, actor, occurred_at, (details ->> 'rules')::bigint AS rows
+                FROM repricer.audit_trail WHERE action = 'import_rules'
+            ), faults AS (
+                SELECT b.object, CASE
+                    WHEN s.object IS NULL THEN 'no line says that it was submitted'
+                    WHEN (b.held, b.row_count) <> (s.rows, s.rows) THEN
+                        format('holds %s rows and says %s, %s were submitted', b.held, b.row_count, s.rows)
+                    WHEN (b.refused, b.rejected_row_count) <> (s.refused, s.refused) THEN
+                        format('holds %s refused rows and says %s, %s were submitted', b.refused,
+                            b.rejected_row_count, s.refused)
+                    WHEN (b.submitted_by::text, b.submitted_at, b.plan_hash)
+                        <> (s.actor, s.occurred_at, s.plan_hash)
+                        THEN 'says otherwise than its line who submitted it, when or what'
+                    END AS said
+                FROM batches b LEFT JOIN submissions s USING (object)
+                UNION ALL
+                SELECT b.object, format('is %s, and no line says so of that person and instant', b.state)
+                FROM batches b
+                WHERE b.state IN ('approved', 'rejected', 'aborted') AND NOT EXISTS (
+                    SELECT FROM repricer.audit_trail d
+                    WHERE d.object = b.object AND CASE b.state
+                        WHEN 'aborted' THEN d.action = 'abort'
+                        ELSE (d.actor, d.occurred_at) = (b.decided_by::text, b.decided_at)
+                            AND d.action = CASE b.state WHEN 'approved' THEN 'approve' ELSE 'reject' END END)
+                UNION ALL
+                SELECT 'rules:' || i.revision, CASE
+                    WHEN l.object IS NULL THEN 'no line says that they were imported'
+                    WHEN i.rows <> l.rows THEN format('hold %s rules, %s were imported', i.rows, l.rows)
+                    WHEN (i.imported_by, i.imported_at) <> (l.actor, l.occurred_at)
+                        THEN 'say otherwise than their line who imported them, or when' END
+                FROM imports i LEFT JOIN imported l ON l.object = 'rules:' || i.revision
+                UNION ALL
+                SELECT 'extension:' || m.extension_id, 'no line says that it was submitted'
+                FROM repricer.mass_extensions m
+                WHERE NOT EXISTS (SELECT FROM submissions s WHERE s.object = 'extension:' || m.extension_id)
+            )
+            SELECT object || ': ' || said AS message FROM faults WHERE said IS NOT NULL ORDER BY 1
+            """
+        ).map { try $0.text("message") }
+    }
+
     /// Where the chain ends.
     package static func head(
         on connection: isolated PostgresConnection
@@ -47,7 +117,7 @@ package enum AuditQueries {
         }
     }
 
-    /// Recomputes the whole chain. Run it in a transaction that reads one snapshot.
+    /// Recomputes the whole chain, and asks each decision for its line. Run it in a transaction that reads one snapshot.
     package static func verify(
         kept: AuditChain.Head?, on connection: isolated PostgresConnection
     ) throws -> AuditChain {
@@ -61,6 +131,7 @@ package enum AuditQueries {
             last = newest.sequence
         }
         chain.finish(stored: end)
+        for message in try untraced(on: connection) { chain.noteUntraced(message) }
         return chain
     }
 }

@@ -1,4 +1,5 @@
 package import Facts
+import Postgres
 package import Pricing
 import ServiceKit
 
@@ -30,16 +31,15 @@ package enum Submission {
             if let known = try BatchQueries.batchID(ofContent: contentSHA256, on: connection) {
                 return Outcome(batchID: known, isNew: false)
             }
-            try SubmissionQueries.batchComesLast(on: connection)
+            _ = try connection.pipeline([
+                SubmissionQueries.begin(
+                    batchID, name: name, contentSHA256: contentSHA256, terms: terms, asOf: now)
+            ])
             let totals = try await plan(
                 SubmissionSink(
-                    empty: SubmissionCopy(batchID: batchID, at: now, waves: terms.waves),
+                    empty: SubmissionRows(batchID: batchID, at: now, waves: terms.waves),
                     connection: connection, storesRefused: storesRefused, told: told))
-            _ = try connection.pipeline([
-                BatchQueries.insert(
-                    batchID, name: name, contentSHA256: contentSHA256, terms: terms, totals,
-                    at: now.milliseconds), BatchQueries.recordSubmission(batchID),
-            ])
+            _ = try connection.pipeline([SubmissionQueries.finish(batchID, totals)])
             return Outcome(batchID: batchID, isNew: true)
         }
     }
@@ -48,19 +48,19 @@ package enum Submission {
 /// Writes the rows of one submission, inside its transaction.
 package actor SubmissionSink<Told: PlanSink>: PlanSink {
     package struct Prepared: Sendable {
-        fileprivate let copy: SubmissionCopy
+        fileprivate let statements: [SQL]
         fileprivate let isRefused: Bool
         fileprivate let told: Told.Prepared
     }
 
-    private nonisolated let empty: SubmissionCopy
+    private nonisolated let empty: SubmissionRows
     private let connection: DatabaseConnection
     private let storesRefused: Bool
     private nonisolated let told: Told
     private var isRefused = false
 
     fileprivate init(
-        empty: SubmissionCopy, connection: DatabaseConnection, storesRefused: Bool, told: Told
+        empty: SubmissionRows, connection: DatabaseConnection, storesRefused: Bool, told: Told
     ) {
         self.empty = empty
         self.connection = connection
@@ -71,26 +71,27 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
     package nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
         // Seeded from the system for each piece: a call of the system for each id costs more than the id.
         var random = SeededRandom(seed: .random(in: .min ... .max))
-        var copy = empty
-        for row in piece.rows { try copy.add(row, random: &random) }
+        var rows = empty
+        for row in piece.rows { rows.add(row, random: &random) }
         return Prepared(
-            copy: copy, isRefused: piece.rows.contains { $0.fault != nil },
+            statements: SubmissionQueries.store(rows),
+            isRefused: piece.rows.contains { $0.fault != nil },
             told: try told.prepare(piece))
     }
 
     package func take(_ prepared: Prepared) async throws {
         // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
         isRefused = isRefused || prepared.isRefused
-        let copy = storesRefused || !isRefused ? prepared.copy : nil
+        let statements = storesRefused || !isRefused ? prepared.statements : []
         // The database stores while the other adds its figures up.
-        async let written: Void = Self.write(copy, on: connection)
+        async let written: Void = Self.write(statements, on: connection)
         try await told.take(prepared.told)
         try await written
     }
 
     private static func write(
-        _ copy: SubmissionCopy?, on connection: DatabaseConnection
+        _ statements: [SQL], on connection: DatabaseConnection
     ) async throws {
-        if let copy { try await connection.read { try SubmissionQueries.store(copy, on: $0) } }
+        _ = try await connection.read { try $0.pipeline(statements) }
     }
 }

@@ -80,83 +80,59 @@ package enum RuleQueries {
             exchangeRates: try connection.query(exchangeRates(scope)).compactMap(exchangeRate))
     }
 
-    /// Records an import and its rows; the database writes down who makes it. Throws a unique violation when another
-    /// import took the revision. `at` is UTC milliseconds.
+    /// Stores rules as the next version, which it returns; the database writes down who does. Throws a unique violation
+    /// when another import took the version. `at` is UTC milliseconds.
     package static func add(
-        _ rules: RuleSet, as revision: Int, file: String, contentSHA256: String, at: Int64,
+        _ rules: RuleSet, file: String, contentSHA256: String, at: Int64,
         on connection: isolated PostgresConnection
-    ) throws {
-        _ = try connection.execute(
+    ) throws -> Int {
+        let rows = rules.rows.map(\.stored)
+        return try connection.decide(
+            "importRules",
             """
-            -- name: insertRuleImport
-            INSERT INTO repricer.rule_imports (revision, imported_at, file, content_sha256)
-            VALUES (\(revision)::integer, \(timestamp: at), \(file), \(contentSHA256))
-            """)
-        for (sql, rows) in try copies(of: rules, revision: "\(revision)") {
-            try rows.copy(sql, on: connection)
-        }
-        // Last: it holds the end of the audit trail until the commit.
-        _ = try connection.decide(
-            "recordRulesImport", "repricer.record_rules_import(\(revision)::integer)")
+            repricer.import_rules(\(file)::text, \(contentSHA256)::text, \(timestamp: at),
+                \(rows.map(\.kind)), \(texts: rows.map(\.storefront)), \(texts: rows.map(\.currency)),
+                \(texts: rows.map(\.periodKind)), \(timestamps: rows.map(\.validFrom)),
+                \(rows.map(\.value)), \(rows.map(\.source)))
+            """
+        ).int("answer")
     }
+}
 
-    private static func copies(
-        of rules: RuleSet, revision: String
-    ) throws(PostgresError) -> [(SQL, COPYText)] {
-        var (thresholds, alwaysConsent) = (COPYText(), COPYText())
-        var (currencies, exchangeRates) = (COPYText(), COPYText())
-        func since(_ instant: Instant?) -> String { instant?.text ?? "-infinity" }
-        for row in rules.thresholds {
-            try thresholds.append(
-                row: row.storefront, row.currency, row.kind.rawValue, since(row.validFrom),
-                revision,
-                "\(row.amount)", row.source.rawValue)
+/// A rule as `import_rules` takes it: it fills what its kind needs.
+private struct StoredRule {
+    var kind: String
+    var storefront: String?
+    var currency: String?
+    var periodKind: String?
+    /// nil: since ever.
+    var validFrom: Int64?
+    var value: Int64
+    var source: String
+}
+
+extension RuleRow {
+    fileprivate var stored: StoredRule {
+        let validFrom = validFrom?.milliseconds
+        return switch self {
+        case .threshold(let row):
+            StoredRule(
+                kind: "threshold", storefront: row.storefront, currency: row.currency,
+                periodKind: row.kind.rawValue, validFrom: validFrom, value: row.amount,
+                source: row.source.rawValue)
+        case .alwaysConsent(let row):
+            StoredRule(
+                kind: "always_consent", storefront: row.storefront, validFrom: validFrom,
+                value: row.isRequired ? 1 : 0, source: row.source.rawValue)
+        case .currency(let row):
+            StoredRule(
+                kind: "currency", currency: row.currency.code, validFrom: validFrom,
+                value: Int64(row.currency.decimals), source: row.source.rawValue)
+        case .exchangeRate(let row):
+            StoredRule(
+                kind: "exchange_rate", currency: row.currency, validFrom: validFrom,
+                value: row.perEuro.billionths, source: row.source)
         }
-        for row in rules.alwaysConsent {
-            try alwaysConsent.append(
-                row: row.storefront, since(row.validFrom), revision, "\(row.isRequired)",
-                row.source.rawValue)
-        }
-        for row in rules.currencies {
-            try currencies.append(
-                row: row.currency.code, since(row.validFrom), revision, "\(row.currency.decimals)",
-                row.source.rawValue)
-        }
-        for row in rules.exchangeRates {
-            try exchangeRates.append(
-                row: row.currency, since(row.validFrom), revision, "\(row.perEuro.billionths)",
-                row.source)
-        }
-        return [
-            (
-                """
-                -- name: copyThresholds
-                COPY repricer.consent_thresholds (storefront, currency, period_kind, valid_from, revision,
-                    amount_milliunits, source) FROM STDIN
-                """, thresholds
-            ),
-            (
-                """
-                -- name: copyAlwaysConsent
-                COPY repricer.always_consent_storefronts (storefront, valid_from, revision, is_required,
-                    source) FROM STDIN
-                """, alwaysConsent
-            ),
-            (
-                """
-                -- name: copyCurrencies
-                COPY repricer.currency_decimals (currency, valid_from, revision, decimals, source)
-                    FROM STDIN
-                """, currencies
-            ),
-            (
-                """
-                -- name: copyExchangeRates
-                COPY repricer.exchange_rates (currency, valid_from, revision, billionths_per_euro, source)
-                    FROM STDIN
-                """, exchangeRates
-            ),
-        ]
     }
 }
 

@@ -9,7 +9,8 @@ extension Commands {
         "audit verify", "recompute the audit trail and find what was tampered with",
         options: [keptHead],
         discussion: """
-            Names each line that was edited, moved or removed (exit code 1), and prints the head: number and hash of \
+            Names each line that was edited, moved or removed, and each batch, version of the rules or mass extension that \
+            has no line or differs from it (exit code 1), and prints the head: number and hash of \
             the last line. Keep it where the database's owner cannot write: with --head, lines cut off at the end \
             are found, and a trail that was written anew.
             """

@@ -1,9 +1,10 @@
 import Facts
 import Postgres
 
-/// Whether settings and database are about the same app and environment.
+/// Whether settings and database are about the same app and environment, and both about a rehearsal or neither.
 enum AppCheck {
-    /// Binds the database to the settings' app where nobody has yet, and refuses those of another.
+    /// Binds the database to the settings' app where nobody has yet, and refuses those of another. On a virtual clock
+    /// it becomes a rehearsal's.
     static func bind(_ configuration: Configuration, on connection: PostgresConnection) async throws
     {
         if let app = configuration.app {
@@ -12,6 +13,13 @@ enum AppCheck {
             }
             if bound == nil {
                 try await connection.transaction { try AppBindingQueries.bind(app, on: $0) }
+            }
+        }
+        if let clock = configuration.clock {
+            try await connection.transaction { connection in
+                guard try !AppBindingQueries.isRehearsal(on: connection) else { return }
+                try AppBindingQueries.beginRehearsal(
+                    at: clock.clock().nowMilliseconds(), on: connection)
             }
         }
         try await check(configuration, on: connection)
@@ -25,6 +33,19 @@ enum AppCheck {
         if let problem = problem(configuration, bound) {
             throw CommandFailure(.conflict, problem.description)
         }
+    }
+
+    /// Refuses to call a real App Store for decisions that a program has dated.
+    static func checkStore(
+        _ configuration: Configuration, on connection: PostgresConnection
+    ) async throws {
+        guard let base = configuration.apiBaseURL, BaseURL(base)?.isLoopback != true,
+            try await connection.read({ try AppBindingQueries.isRehearsal(on: $0) })
+        else { return }
+        throw CommandFailure(
+            .conflict,
+            "this database is a rehearsal's, whose clock is virtual, and the settings name a real App Store; "
+                + "use a database of its own for it")
     }
 
     static func problem(

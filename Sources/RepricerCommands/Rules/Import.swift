@@ -34,14 +34,15 @@ extension Commands {
             try await pool.withTransaction(.repeatableRead) { connection in
                 let stored = try RuleQueries.load(.all, now, on: connection)
                 let change = RuleImport(file, stored: stored, from: chosen ?? now)
-                let revision = try RuleQueries.revision(on: connection) + 1
                 guard change.faults.isEmpty, !change.changes.isEmpty, !isDryRun else {
                     return (change, Int?.none)
                 }
-                try RuleQueries.add(
-                    change.rules, as: revision, file: shownFile, contentSHA256: digest,
-                    at: now.milliseconds, on: connection)
-                return (change, revision)
+                return (
+                    change,
+                    try RuleQueries.add(
+                        change.rules, file: shownFile, contentSHA256: digest, at: now.milliseconds,
+                        on: connection)
+                )
             }
         }
         try refuse(change.faults, shownFile, invocation)

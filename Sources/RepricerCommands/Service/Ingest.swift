@@ -19,7 +19,10 @@ extension Commands {
         let path = invocation.arguments[file] ?? "-"
         return try await invocation.withPool(configuration) { pool in
             let intake = try live.intake(NotificationStore(pool: pool))
-            try await pool.withConnection { try await ServiceRights.check(on: $0) }
+            try await pool.withConnection { connection in
+                try await ServiceRights.check(on: connection)
+                try await AppCheck.bind(configuration, on: connection)
+            }
             let reader = IngestReader(intake: intake, threads: live.cores)
             let chunks = try FileChunks(path: path)
             do {

@@ -26,6 +26,7 @@ struct SchemaGate: Sendable {
                 if version == expectedSchemaVersion {
                     try await ServiceRights.check(on: connection)
                     try await AppCheck.bind(configuration, on: connection)
+                    try await AppCheck.checkStore(configuration, on: connection)
                 }
                 return version
             }

@@ -263,12 +263,12 @@ import Testing
             try await harness.submit([Harness.row("2", line: 3)], content: "second"))
         let at = harness.now
         try await harness.submitter.withTransaction { connection in
-            try RuleQueries.add(
+            _ = try RuleQueries.add(
                 RuleSet(
                     thresholds: [],
                     alwaysConsent: [.init(storefront: "USA", validFrom: at, source: .apple)],
                     currencies: []),
-                as: 2, file: "rules.csv", contentSHA256: "", at: at.milliseconds, on: connection)
+                file: "rules.csv", contentSHA256: "", at: at.milliseconds, on: connection)
         }
         try await harness.deliver(scheduler)
 

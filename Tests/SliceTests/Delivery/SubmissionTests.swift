@@ -128,31 +128,42 @@ import Testing
 }
 
 extension DeliveryHarness {
-    /// A change inserted past the program, with the parts its SKUs would play unless they are to be left out.
+    /// A change inserted by the owner past the functions, with the parts its SKUs would play unless they are to be left
+    /// out.
     func insertBySQL(sku: String, dependents: String, withParts: Bool = true) async throws {
-        try await submitter.withTransaction { connection in
-            _ = try connection.execute(
-                """
-                INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line,
-                    sku, direction, currency, storefront, period, current_price_milliunits,
-                    new_price_milliunits, dependent_skus, forecast_consent, forecast_effective_at,
-                    send_by, due_effective_at, state_since)
-                SELECT original_transaction_id, bucket, 'ffffffff-0000-7000-8000-000000000001', batch_id, 99,
-                    \(sku), direction, currency, storefront, period, current_price_milliunits,
-                    new_price_milliunits, \(dependents)::text[], forecast_consent,
-                    forecast_effective_at, send_by, due_effective_at, state_since
-                FROM repricer.price_changes WHERE line = 2
-                """)
-            guard withParts else { return }
-            _ = try connection.execute(
-                """
-                INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
-                SELECT original_transaction_id, bucket, unnest(dependent_skus), 'dependent', change_id
-                FROM repricer.price_changes WHERE line = 99
-                UNION ALL
-                SELECT original_transaction_id, bucket, sku, 'parent', change_id
-                FROM repricer.price_changes WHERE line = 99 AND cardinality(dependent_skus) > 0
-                """)
+        let owner = try await TestDatabase.connect()
+        do {
+            try await owner.transaction {
+                _ = try $0.execute(Self.change(sku: sku, dependents: dependents))
+                if withParts { _ = try $0.execute(Self.parts) }
+            }
+        } catch {
+            await owner.close()
+            throw error
         }
+        await owner.close()
     }
+
+    private static func change(sku: String, dependents: String) -> SQL {
+        """
+        INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, submitted_by,
+            line, sku, direction, currency, storefront, period, current_price_milliunits,
+            new_price_milliunits, dependent_skus, forecast_consent, forecast_effective_at, send_by,
+            due_effective_at, state_since)
+        SELECT original_transaction_id, bucket, 'ffffffff-0000-7000-8000-000000000001', batch_id, submitted_by,
+            99, \(sku), direction, currency, storefront, period, current_price_milliunits,
+            new_price_milliunits, \(dependents)::text[], forecast_consent, forecast_effective_at, send_by,
+            due_effective_at, state_since
+        FROM repricer.price_changes WHERE line = 2
+        """
+    }
+
+    private static let parts: SQL = """
+        INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT original_transaction_id, bucket, unnest(dependent_skus), 'dependent', change_id
+        FROM repricer.price_changes WHERE line = 99
+        UNION ALL
+        SELECT original_transaction_id, bucket, sku, 'parent', change_id
+        FROM repricer.price_changes WHERE line = 99 AND cardinality(dependent_skus) > 0
+        """
 }

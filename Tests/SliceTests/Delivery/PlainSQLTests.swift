@@ -1,0 +1,277 @@
+import Batches
+import Facts
+import Postgres
+import TestSupport
+import Testing
+
+/// What a member of `repricer_pricing` can do with psql alone: decide, and leave a line of it; nothing else.
+@Suite(.database) struct PlainSQLTests {
+    private typealias Harness = DeliveryHarness
+    private static let batchID = "0190a0a0-0000-7000-8000-000000000001"
+
+    private static func script(_ statements: String, by pool: DatabasePool) async throws {
+        try await pool.withConnection { try await $0.script(statements) }
+    }
+
+    private static func own<T: Sendable>(
+        _ body: @Sendable (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        let owner = try await TestDatabase.connect()
+        do {
+            let result = try await body(owner)
+            await owner.close()
+            return result
+        } catch {
+            await owner.close()
+            throw error
+        }
+    }
+
+    private static func begin(at: String = "clock_timestamp()") -> String {
+        "SELECT repricer.begin_submission('\(batchID)', 'spring', 'c', 'announced', '[]', '[]', \(at));"
+    }
+
+    private static func store(_ id: String = "1", of batch: String = batchID) -> String {
+        """
+        SELECT repricer.store_changes('\(batch)', ARRAY['\(id)'], ARRAY[gen_random_uuid()], ARRAY[2], ARRAY[0],
+            ARRAY['A'], ARRAY['{B}'], ARRAY['increase'], ARRAY['USD'], ARRAY['USA'], ARRAY['P1M'], ARRAY[9990],
+            ARRAY[10990], ARRAY[NULL::bigint], ARRAY[NULL], ARRAY['not_required'], ARRAY['{}'], ARRAY[NULL],
+            ARRAY['[]'::jsonb], ARRAY['2030-01-01Z'::timestamptz], ARRAY['2030-01-01Z'::timestamptz],
+            ARRAY['2030-01-01Z'::timestamptz], ARRAY[NULL::timestamptz], ARRAY['2030-01-01Z'::timestamptz]);
+        """
+    }
+
+    private static func finish(rows: Int = 1) -> String {
+        "SELECT repricer.finish_submission('\(batchID)', 'p', \(rows), 0);"
+    }
+
+    @Test(arguments: ["repricer_pricing", "repricer_finance"])
+    func person_onEveryTable_mayWriteNone(_ role: String) async throws {
+        let writable = try await Self.own { owner in
+            try await owner.query(
+                """
+                SELECT c.oid::regclass::text AS name, right_to
+                FROM pg_class c, unnest(ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER']) AS right_to
+                WHERE c.relnamespace IN ('repricer'::regnamespace, 'report'::regnamespace)
+                    AND c.relkind IN ('r', 'p', 'v')
+                    AND (has_table_privilege(\(role), c.oid, right_to) OR right_to IN ('INSERT', 'UPDATE')
+                        AND has_any_column_privilege(\(role), c.oid,
+                            CASE right_to WHEN 'INSERT' THEN 'INSERT' ELSE 'UPDATE' END))
+                """
+            ).map { "\(try $0.text("right_to")) \(try $0.text("name"))" }
+        }
+
+        #expect(writable == [])
+    }
+
+    @Test(arguments: [
+        "INSERT INTO repricer.rule_imports (revision, imported_at, file) VALUES (99, '2020-01-01Z', 'x')",
+        """
+        INSERT INTO repricer.always_consent_storefronts (storefront, valid_from, revision, is_required, source)
+        VALUES ('CHL', '2020-01-01Z', 1, false, 'apple')
+        """,
+        """
+        INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count,
+            submitted_at)
+        VALUES (gen_random_uuid(), 'mine', 'x', 'x', '2020-01-01Z', 1, '2020-01-01Z')
+        """,
+        """
+        INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT original_transaction_id, bucket, 'Z', 'parent', change_id FROM repricer.price_changes
+        """,
+        "INSERT INTO repricer.dependent_claims VALUES ('1', repricer.bucket_of('1'), 'A', '2', gen_random_uuid())",
+        "INSERT INTO repricer.batch_rejects SELECT batch_id, 9, '1', 'A', 'x', 'x' FROM repricer.batches",
+        "DELETE FROM repricer.store_calls", "UPDATE repricer.bucket_turns SET bucket = bucket",
+        "UPDATE repricer.service_leases SET leased_until = 'infinity'",
+        "UPDATE repricer.rate_limits SET blocked_until = 'infinity'",
+        "UPDATE repricer.service_controls SET is_rehearsal = true",
+        "SELECT repricer.begin_rehearsal('2020-01-01Z')",
+        "SELECT repricer.record_dependent_claims(batch_id) FROM repricer.batches",
+    ])
+    func statement_pastTheFunctions_isDenied(_ statement: String) async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+
+        for pool in [harness.submitter, harness.approver] {
+            let error = await #expect(throws: PostgresError.self, "\(statement)") {
+                try await Self.script(statement, by: pool)
+            }
+            #expect(error?.sqlState == .insufficientPrivilege)
+        }
+        await harness.close()
+    }
+
+    @Test func rows_ofAFinishedSubmission_takeNoOther() async throws {
+        let harness = try await Harness.make()
+        let submission = Self.begin(at: "'2026-03-01Z'") + Self.store() + Self.finish()
+        let more = Self.store("2")
+
+        let inOne = await #expect(throws: PostgresError.self) {
+            try await Self.script("BEGIN;" + submission + more + "COMMIT", by: harness.submitter)
+        }
+        try await Self.script("ROLLBACK;BEGIN;" + submission + "COMMIT", by: harness.submitter)
+        for pool in [harness.submitter, harness.approver] {
+            let later = await #expect(throws: PostgresError.self) {
+                try await Self.script(more, by: pool)
+            }
+            #expect(later?.sqlState?.code == "55000")
+            await #expect(throws: PostgresError.self) {
+                try await Self.script(Self.begin(), by: pool)
+            }
+        }
+
+        #expect(inOne?.sqlState?.code == "55000")
+        #expect(try await harness.changes() == ["A awaiting_approval"])
+        await harness.close()
+    }
+
+    @Test(arguments: ["", "SET CONSTRAINTS ALL IMMEDIATE;"])
+    func submission_thatIsNotFinished_isNotStored(_ before: String) async throws {
+        let harness = try await Harness.make()
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.script(
+                "BEGIN;" + before + Self.begin(at: "'2026-03-01Z'") + Self.store() + "COMMIT",
+                by: harness.submitter)
+        }
+
+        #expect(error?.message?.hasSuffix("was not finished") == true)
+        try await Self.script("ROLLBACK", by: harness.submitter)
+        #expect(try await harness.changes() == [])
+        await harness.close()
+    }
+
+    @Test func submission_whoseCountIsWrong_isRefused() async throws {
+        let harness = try await Harness.make()
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.script(
+                "BEGIN;" + Self.begin(at: "'2026-03-01Z'") + Self.store() + Self.finish(rows: 2),
+                by: harness.submitter)
+        }
+
+        #expect(error?.message?.hasPrefix("batch \(Self.batchID) holds 1 rows") == true)
+        await harness.close()
+    }
+
+    @Test func decisions_datedByTheirCallers_bearTheServersInstant() async throws {
+        let harness = try await Harness.make()
+        try await Self.own {
+            try await $0.script("UPDATE repricer.service_controls SET is_rehearsal = false")
+        }
+
+        let early = await #expect(throws: PostgresError.self) {
+            try await Self.script(Self.begin(at: "'2020-01-01Z'"), by: harness.submitter)
+        }
+        try await Self.script(
+            "BEGIN;" + Self.begin() + Self.store() + Self.finish() + "COMMIT", by: harness.submitter
+        )
+        let at = "'2020-01-01Z'"
+        try await Self.script(
+            """
+            SELECT repricer.approve_batch('\(Self.batchID)', \(at));
+            SELECT repricer.set_pause('\(Self.batchID)', \(at), true, 'why');
+            SELECT repricer.withdraw_batch('\(Self.batchID)', \(at), 'aborted', 'why');
+            SELECT repricer.import_rules('f', 'c', \(at), ARRAY['always_consent'], ARRAY['CHL'], ARRAY[NULL],
+                ARRAY[NULL], ARRAY['2020-01-01Z'::timestamptz], ARRAY[1], ARRAY['apple']);
+            """, by: harness.approver)
+        let (instants, old, chain) = try await Self.own { owner in
+            let row = try await owner.query(
+                """
+                WITH instants (at) AS (
+                    SELECT unnest(ARRAY[submitted_at, decided_at, paused_at]) FROM repricer.batches
+                    UNION ALL SELECT occurred_at FROM repricer.audit_trail
+                    UNION ALL SELECT occurred_at FROM repricer.price_change_history
+                    UNION ALL SELECT state_since FROM repricer.price_changes
+                    UNION ALL SELECT imported_at FROM repricer.rule_imports WHERE revision > 1)
+                SELECT count(*) AS instants,
+                    count(*) FILTER (WHERE at < clock_timestamp() - interval '1 hour') AS old FROM instants
+                """
+            ).one()
+            return (
+                try row.int("instants"), try row.int("old"),
+                try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
+            )
+        }
+
+        #expect(early?.message?.hasPrefix("planned as of") == true)
+        #expect(instants == 12)
+        #expect(old == 0)
+        #expect(chain.findings == [])
+        #expect(chain.lineCount == 5)
+        await harness.close()
+    }
+
+    @Test(arguments: [
+        (
+            """
+            INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count,
+                submitted_at)
+            VALUES ('\(batchID)', 'mine', 'x', 'x', '2020-01-01Z', 1, '2020-01-01Z')
+            """, "batch:\(batchID): no line says that it was submitted"
+        ),
+        (
+            "DELETE FROM repricer.price_changes", "holds 0 rows and says 1, 1 were submitted"
+        ),
+        ("UPDATE repricer.batches SET row_count = 2", "holds 1 rows and says 2, 1 were submitted"),
+        (
+            "INSERT INTO repricer.batch_rejects SELECT batch_id, 9, '1', 'A', 'x', 'x' FROM repricer.batches",
+            "holds 1 refused rows and says 0, 0 were submitted"
+        ),
+        (
+            "UPDATE repricer.batches SET submitted_at = '2020-01-01Z'",
+            "says otherwise than its line who submitted it, when or what"
+        ),
+        (
+            "UPDATE repricer.batches SET decided_at = '2020-01-01Z'",
+            "is approved, and no line says so of that person and instant"
+        ),
+        (
+            "UPDATE repricer.batches SET state = 'aborted'",
+            "is aborted, and no line says so of that person and instant"
+        ),
+        (
+            "INSERT INTO repricer.rule_imports (revision, imported_at, file) VALUES (3, '2020-01-01Z', 'x')",
+            "rules:3: no line says that they were imported"
+        ),
+        (
+            """
+            INSERT INTO repricer.currency_decimals (currency, valid_from, revision, decimals, source)
+            VALUES ('XXX', '2020-01-01Z', 2, 3, 'apple')
+            """, "rules:2: hold 2 rules, 1 were imported"
+        ),
+        (
+            "UPDATE repricer.rule_imports SET imported_by = 'eve' WHERE revision = 2",
+            "rules:2: say otherwise than their line who imported them, or when"
+        ),
+        (
+            """
+            INSERT INTO repricer.mass_extensions (extension_id, product_id, extend_by_days, reason_code,
+                eligible_count, ineligible, submitted_by, submitted_at)
+            VALUES ('\(batchID)', 'P', 1, 1, 1, '{}', 'eve', '2020-01-01Z')
+            """, "extension:\(batchID): no line says that it was submitted"
+        ),
+    ])
+    func verify_ofWhatWasPlanted_namesIt(_ planted: String, _ said: String) async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await Self.script(
+            """
+            SELECT repricer.import_rules('f', 'c', '2026-03-01Z', ARRAY['currency'], ARRAY[NULL], ARRAY['USD'],
+                ARRAY[NULL], ARRAY[NULL::timestamptz], ARRAY[2], ARRAY['apple'])
+            """, by: harness.submitter)
+
+        let (sound, planted) = try await Self.own { owner in
+            let sound = try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
+            try await owner.script("SET session_replication_role = replica; \(planted)")
+            return (sound, try await owner.read { try AuditQueries.verify(kept: nil, on: $0) })
+        }
+
+        #expect(sound.findings == [])
+        #expect(planted.findings.map(\.kind) == [.untraced])
+        #expect(planted.findings.first?.message.hasSuffix(said) == true, "\(planted.findings)")
+        await harness.close()
+    }
+}
