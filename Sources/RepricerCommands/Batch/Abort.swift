@@ -41,7 +41,9 @@ extension Commands {
             let (count, states, told) = try await pool.withTransaction { connection in
                 let count = try BatchQueries.withdraw(
                     batch.batchID, newState: newState, reason: why, at: now, on: connection)
-                let states = try StatusQueries.tally(batchID: batch.batchID, on: connection).states
+                let states = try StatusQueries.tally(
+                    batchID: batch.batchID, now: now, on: connection
+                ).states
                 let past = states.filter { ChangeState(rawValue: $0.key)?.isWithApple ?? true }
                 let told = try BatchQueries.toldOn(
                     batchID: batch.batchID, states: past.keys.sorted(), on: connection)
