@@ -366,7 +366,7 @@ import Testing
         #expect(
             outcome.output == """
                 aborted spring: 0 changes withdrawn
-                past recall: 1 scheduled, the customer is told on 2026-01-04
+                past recall: 1 scheduled, the customer was told on 2026-01-04
 
                 """)
     }

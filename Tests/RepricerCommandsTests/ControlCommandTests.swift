@@ -232,7 +232,9 @@ import Testing
             "2 rows would miss their renewal at the allowed rate, other open batches counted"
         #expect(alone.output.contains(#""late_row_count":1,"#))
         #expect(plan.code == .done)
-        #expect(plan.output.contains("2 rows would miss their renewal at this rate, other open"))
+        #expect(
+            plan.output.contains(
+                "2 rows would miss their renewal at this rate; other open batches are counted"))
         #expect(submitted.code == .done)
         #expect(submitted.messages.contains("late: \(warning)\n"), "\(submitted.messages)")
         #expect(again.output.contains(#""late_rows":2"#))
@@ -298,7 +300,7 @@ import Testing
 
         #expect(
             text.output.contains(
-                "wave 2 (GBR) waits for `repricer release`; 1 of its rows have to be sent by 2026-01-05T00:00:00Z"
+                "wave 2 (GBR) waits for `repricer release`; 1 rows due within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
             ), "\(text.output)")
         #expect(
             json.output.contains(

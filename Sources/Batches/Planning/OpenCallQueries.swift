@@ -23,9 +23,9 @@ package enum OpenCallQueries {
                 SELECT c.batch_id IS NOT DISTINCT FROM \(uuid: batchID)::uuid AS is_own, count(*) AS rows,
                     \(fragment: minute("min(c.send_by)")) AS send_by,
                     \(fragment: minute("max(c.send_after)")) AS send_after
-                FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
-                WHERE c.state = 'queued' AND c.stage = 'queued' AND b.state = 'approved'
-                    OR c.stage = 'awaiting_approval' AND c.batch_id = \(uuid: batchID)::uuid
+                FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
+                    AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending'
+                WHERE b.state = 'approved' OR b.batch_id = \(uuid: batchID)::uuid
                 -- What shares a call, as `RequestGroup` says it.
                 GROUP BY c.batch_id, c.original_transaction_id,
                     CASE b.grouping WHEN 'subscription' THEN NULL ELSE c.due_effective_at END,

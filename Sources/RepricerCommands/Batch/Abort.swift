@@ -1,6 +1,7 @@
 import Batches
 import Extensions
 import Postgres
+import Pricing
 
 extension Commands {
     private static let reason = ValueOption("reason", "TEXT", "why; kept with the batch")
@@ -46,7 +47,8 @@ extension Commands {
                     count,
                     Recall(
                         takeable: try UndoQueries.takeable(scope, at: now, on: connection),
-                        beyond: try UndoQueries.beyond(scope, at: now, on: connection))
+                        beyond: try UndoQueries.beyond(scope, at: now, on: connection),
+                        now: Instant(milliseconds: now))
                 )
             }
             let undo =

@@ -121,7 +121,7 @@ extension PlanSummary {
             (
                 "late",
                 (quota.lateRowCount == 0 ? "none, when it starts now" : late)
-                    + ", other open batches counted"
+                    + "; other open batches are counted"
             ),
         ])
         let shown = quota.lateRows.prefix(Self.lateRowsShown)

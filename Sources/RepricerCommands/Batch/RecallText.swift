@@ -5,6 +5,7 @@ import Pricing
 struct Recall: Sendable {
     let takeable: [UndoQueries.Takeable]
     let beyond: [UndoQueries.Beyond]
+    let now: Instant
 
     var rows: Int64 { takeable.reduce(0) { $0 + $1.rows } }
 
@@ -33,7 +34,7 @@ struct Recall: Sendable {
     /// One line each: those whose fate is open first, then those that are past recall.
     var beyondText: String {
         let sorted = beyond.filter(\.isOpen) + beyond.filter { !$0.isOpen }
-        return sorted.map(\.text).joined()
+        return sorted.map { $0.text(today: now.day.text) }.joined()
     }
 
     /// States of those that are past recall.
@@ -57,14 +58,15 @@ extension UndoQueries.Beyond {
     /// Whether an undo may take it back yet, or does so already.
     fileprivate var isOpen: Bool { obstacle == .inFlight || obstacle == .undoUnderWay }
 
-    fileprivate var text: String {
+    fileprivate func text(today: String) -> String {
         switch obstacle {
         case .inFlight:
             "in flight: \(rows) \(state); `repricer undo` can take them back once they are scheduled\n"
         case .undoUnderWay: "being taken back: \(rows) \(state), by an undo under way\n"
         case .isAnUndo, .notSent, .alreadyEffective, .alreadyCommunicated, .hasEnded:
             "past recall: \(rows) \(state), "
-                + (day.map { "the customer is told on \($0)" } ?? "nobody is told") + "\n"
+                + (day.map { "the customer \($0 < today ? "was" : "is") told on \($0)" }
+                    ?? "nobody is told") + "\n"
         }
     }
 }

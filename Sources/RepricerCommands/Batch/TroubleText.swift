@@ -22,9 +22,9 @@ enum TroubleText {
             let place = facts.batch == nil ? " of \(wave.batchName)" : ""
             return (
                 "WAITING",
-                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(wave.due) of its "
-                    + "rows have to be sent by \(wave.firstSendBy.instantText) or within a day, "
-                    + "\(wave.overdue) are past that"
+                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(wave.due) rows "
+                    + "due within a day, \(wave.overdue) of them overdue, the first by "
+                    + wave.firstSendBy.instantText
             )
         }
         let late = Int64(facts.lateRows ?? 0)

@@ -70,7 +70,8 @@ extension Commands {
             (
                 Recall(
                     takeable: try UndoQueries.takeable(scope, at: now, on: connection),
-                    beyond: try UndoQueries.beyond(scope, at: now, on: connection)),
+                    beyond: try UndoQueries.beyond(scope, at: now, on: connection),
+                    now: Instant(milliseconds: now)),
                 try UndoQueries.refusedCounts(scope, by: nil, at: now, on: connection)
             )
         }
