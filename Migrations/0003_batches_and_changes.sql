@@ -91,8 +91,8 @@ COMMENT ON COLUMN repricer.batches.released_wave IS
 COMMENT ON COLUMN repricer.batches.next_release_at IS
     'When the next wave is released by itself; null: by hand, or none is left.';
 COMMENT ON COLUMN repricer.batches.guards IS
-    'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it '
-    'judges).';
+    'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted '
+    'before it judges).';
 COMMENT ON COLUMN repricer.batches.guards_count_from IS
     'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
 COMMENT ON COLUMN repricer.batches.guard_reading IS

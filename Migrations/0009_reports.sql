@@ -338,7 +338,8 @@ WITH outcomes AS (
             WHEN acceptance = 'informed' THEN 'not_required'
             WHEN direction = 'decrease' AND coalesce(scheduled_at, effective_at) IS NOT NULL THEN 'none'
         END AS came_consent,
-        effective_at, forecast_effective_at
+        effective_at, forecast_effective_at,
+        coalesce(planned_effective_at, due_effective_at) > forecast_effective_at AS has_moved
     FROM repricer.price_changes WHERE undoes_change_id IS NULL
 )
 SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
@@ -354,7 +355,8 @@ SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
         WHEN o.came_consent = o.forecast_consent THEN 'as_forecast'
         WHEN o.came_consent = 'required' THEN 'missed'
         ELSE 'false_alarm'
-    END AS consent_outcome
+    END AS consent_outcome,
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved
 FROM outcomes o JOIN repricer.batches b ON b.batch_id = o.batch_id
 GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source,
     o.came_consent, o.forecast_reasons;
@@ -705,6 +707,8 @@ BEGIN
             'Why consent was forecast as required, all reasons of the change; empty: it was not.'),
         ('forecast_accuracy', 'effective_earlier', 'Changes that took effect before the renewal of the forecast.'),
         ('forecast_accuracy', 'effective_later', 'Changes that took effect after the renewal of the forecast.'),
+        ('forecast_accuracy', 'renewals_moved',
+            'Changes that were sent, or are to be, for a later renewal than was forecast.'),
         ('forecast_accuracy', 'consent_outcome',
             'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked) or '
             'not_known.'),

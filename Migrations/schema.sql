@@ -341,7 +341,7 @@ COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are no
 
 COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
 
-COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off), over (hundredths of a percent), least (changes counted before it judges).';
+COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted before it judges).';
 
 COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
 
@@ -2169,7 +2169,8 @@ CREATE VIEW report.forecast_accuracy AS
                     ELSE NULL::text
                 END AS came_consent,
             price_changes.effective_at,
-            price_changes.forecast_effective_at
+            price_changes.forecast_effective_at,
+            (COALESCE(price_changes.planned_effective_at, price_changes.due_effective_at) > price_changes.forecast_effective_at) AS has_moved
            FROM repricer.price_changes
           WHERE (price_changes.undoes_change_id IS NULL)
         )
@@ -2191,7 +2192,8 @@ CREATE VIEW report.forecast_accuracy AS
             WHEN (o.came_consent = o.forecast_consent) THEN 'as_forecast'::text
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
-        END AS consent_outcome
+        END AS consent_outcome,
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved
    FROM (outcomes o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons;
@@ -2225,6 +2227,8 @@ COMMENT ON COLUMN report.forecast_accuracy.effective_earlier IS 'Changes that to
 COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast.';
 
 COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked) or not_known.';
+
+COMMENT ON COLUMN report.forecast_accuracy.renewals_moved IS 'Changes that were sent, or are to be, for a later renewal than was forecast.';
 
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,

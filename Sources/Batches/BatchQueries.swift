@@ -115,26 +115,6 @@ package enum BatchQueries {
         ).int64("answer")
     }
 
-    /// Changes of a batch in these states by the UTC day on which Apple tells the customer; nil: it tells nobody.
-    package static func toldOn(
-        batchID: String, states: [String], on connection: isolated PostgresConnection
-    ) throws -> [(state: String, day: String?, rows: Int64)] {
-        try connection.query(
-            """
-            -- name: toldOn
-            SELECT state, to_char(coalesce(consent_asked_at,
-                    -- The lead before the renewal stays when the renewal moves.
-                    forecast_notice_at + (due_effective_at - forecast_effective_at))
-                AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, count(*) AS rows
-            FROM repricer.price_changes
-            WHERE batch_id = \(uuid: batchID) AND state = ANY (\(states))
-                -- As the index knows them.
-                AND stage = ANY (\(states.map { $0 == "sending" ? "queued" : $0 }))
-            GROUP BY 1, 2 ORDER BY 2 NULLS LAST, 1
-            """
-        ).map { (try $0.text("state"), try $0.textOrNil("day"), try $0.int64("rows")) }
-    }
-
     /// Refused rows of a batch by row code.
     package static func rejectCounts(
         batchID: String?, on connection: isolated PostgresConnection

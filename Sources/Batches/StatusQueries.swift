@@ -9,6 +9,7 @@ package enum StatusQueries {
         package var nextSendBy: Int64?
         /// The latest instant at which an open change is due to take effect.
         package var lastDueEffectiveAt: Int64?
+        package var trouble = TroubleQueries.Trouble()
     }
 
     package struct Quota: Sendable, Equatable {
@@ -21,14 +22,15 @@ package enum StatusQueries {
 
     /// Of one batch, or of all: rows by state, and the outlook. Reads the changes once: a batch may have a million.
     package static func tally(
-        batchID: String?, on connection: isolated PostgresConnection
+        batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> (states: [String: Int64], outlook: Outlook) {
         let rows = try connection.query(
             """
             -- name: statesAndOutlook
             SELECT state, count(*) AS rows, min(send_by) AS next_send_by,
-                max(due_effective_at) AS last_due_effective_at
-            FROM repricer.price_changes
+                max(due_effective_at) AS last_due_effective_at,
+                \(fragment: TroubleQueries.counts(now: now))
+            FROM repricer.price_changes c
             WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
             GROUP BY state
             """)
@@ -37,6 +39,7 @@ package enum StatusQueries {
         for row in rows {
             let name = try row.text("state")
             states[name] = try row.int64("rows")
+            outlook.trouble += try TroubleQueries.trouble(row)
             guard let state = ChangeState(rawValue: name), !state.isFinal else { continue }
             if state == .queued { outlook.nextSendBy = try row.millisecondsOrNil("next_send_by") }
             let dueAt = try row.millisecondsOrNil("last_due_effective_at")

@@ -8,6 +8,8 @@ package struct GuardRail: Hashable, Sendable {
         case declined
         /// Customers who turned renewal off or left, of those who were told (asked or informed).
         case autoRenewOff = "auto_renew_off"
+        /// Changes that take effect at a later renewal than was approved, of those that were queued or sent.
+        case moved
     }
 
     /// What holds where nobody says otherwise: more than 5 % of at least 50 answers refused.

@@ -11,7 +11,10 @@ enum EnvironmentFile {
         let line: Int
     }
 
-    static func read(_ path: String) throws(SettingsError) -> String {
+    /// The text, and the mode of a regular file that others may use.
+    static func read(
+        _ path: String
+    ) throws(SettingsError) -> (text: String, modeForOthers: String?) {
         func failure(_ reason: String) -> SettingsError {
             SettingsError(file: path, line: nil, reason: reason)
         }
@@ -19,6 +22,10 @@ enum EnvironmentFile {
             throw failure("cannot be opened: \(String(cString: strerror(errno)))")
         }
         defer { fclose(file) }
+        var status = stat()
+        guard fstat(fileno(file), &status) == 0 else { throw failure("cannot be examined") }
+        let mode =
+            status.st_mode & S_IFMT == S_IFREG ? FileRights.modeForOthers(status) : nil
         var bytes = [UInt8](repeating: 0, count: Settings.fileBytesMax + 1)
         let count = fread(&bytes, 1, bytes.count, file)
         if ferror(file) != 0 { throw failure("cannot be read; is it a file?") }
@@ -26,7 +33,7 @@ enum EnvironmentFile {
         guard let text = String(validating: bytes.prefix(count), as: UTF8.self) else {
             throw failure("is not UTF-8 text")
         }
-        return text
+        return (text, mode)
     }
 
     static func parse(_ text: String, file: String) throws(SettingsError) -> [Assignment] {

@@ -31,13 +31,22 @@ package struct Settings: Sendable {
     private let values: [String: Value]
 
     /// Reads `envFile` (systemd's EnvironmentFile syntax); a variable of the process wins over it.
+    ///
+    /// - Parameter isSecret: Whether a key's value is nobody else's to read: then the file must not be, either.
     package static func load(
-        environment: [String: String], envFile: String?
+        environment: [String: String], envFile: String?,
+        isSecret: (_ key: String, _ value: String) -> Bool = { _, _ in false }
     ) throws(SettingsError) -> Settings {
         var values: [String: Value] = [:]
         if let envFile {
-            let text = try EnvironmentFile.read(envFile)
+            let (text, modeForOthers) = try EnvironmentFile.read(envFile)
             for assignment in try EnvironmentFile.parse(text, file: envFile) {
+                if let modeForOthers, isSecret(assignment.key, assignment.value) {
+                    throw SettingsError(
+                        file: envFile, line: assignment.line,
+                        reason: "\(assignment.key) holds a password, and the file can be read by "
+                            + "others (mode \(modeForOthers)); chmod 600 \(envFile)")
+                }
                 values[assignment.key] = Value(
                     text: assignment.value, source: "\(envFile):\(assignment.line)")
             }

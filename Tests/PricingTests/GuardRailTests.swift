@@ -4,6 +4,7 @@ import Testing
 struct GuardRailTests {
     @Test(arguments: [
         ("errors>2%", ["errors>2%"]), ("errors>0.25%", ["errors>0.25%"]),
+        ("moved>5%", ["moved>5%"]),
         ("declined>5%/200,auto_renew_off>3.5%", ["declined>5%/200", "auto_renew_off>3.50%"]),
         ("errors>0%/1", ["errors>0%/1"]),
     ])

@@ -241,7 +241,9 @@ import Testing
 
         #expect(
             outcome.output
-                == "{\"batch_id\":\"\(id)\",\"state\":\"rejected\",\"withdrawn\":1,\"past_recall\":{},\"communicated_on\":[]}\n"
+                == "{\"batch_id\":\"\(id)\",\"state\":\"rejected\",\"withdrawn\":1,"
+                + "\"undo\":{\"rows\":0,\"first_until\":null,\"last_until\":null,\"items\":[]},"
+                + "\"past_recall\":{},\"communicated_on\":[]}\n"
         )
         #expect(status.output.contains(#""is_final":true,"states":{"aborted":1}"#))
     }
@@ -302,26 +304,69 @@ import Testing
                     code: .done, output: "aborted spring: 1 changes withdrawn\n", messages: ""))
     }
 
-    @Test func abort_ofWhatAppleHas_listsItWithTheDayOfItsCommunication() async throws {
+    /// Apple has it, and tells the customer 27 days before the renewal.
+    private static func schedule(renewal: String, notice: String) async throws {
+        let connection = try await TestDatabase.connect()
+        // The renewal has moved since the forecast.
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET state = 'scheduled', sent_at = '2025-12-05Z',
+                scheduled_at = '2025-12-05Z', forecast_effective_at = '2026-01-01Z',
+                forecast_notice_at = timestamptz '\(notice)' - (timestamptz '\(renewal)' - '2026-01-01Z'),
+                due_effective_at = '\(renewal)'
+            """)
+        await connection.close()
+    }
+
+    @Test func abort_ofWhatUndoCanTakeBack_namesUndoAndUntilWhen() async throws {
         let office = try await Office()
         let id = try await office.submit()
         _ = await run("approve", id, environment: office.ben)
-        let connection = try await TestDatabase.connect()
-        // The renewal has moved by a month since the forecast: 27 days before it the customer is told.
-        try await connection.script(
-            """
-            UPDATE repricer.price_changes SET state = 'scheduled', sent_at = '2026-01-05Z',
-                scheduled_at = '2026-01-05Z', forecast_effective_at = '2026-02-01Z',
-                forecast_notice_at = '2026-01-05Z', due_effective_at = '2026-03-01Z'
-            """)
-        await connection.close()
+        try await Self.schedule(renewal: "2026-03-01Z", notice: "2026-02-02Z")
 
+        let rehearsed = await run("undo", id, "--dry-run", environment: office.ana)
+        let json = await run("undo", id, "--dry-run", "--json", environment: office.ana)
+        let status = await run("status", "--json", environment: office.ana)
         let outcome = await run("abort", id, environment: office.ana)
+        let undone = await run("undo", id, environment: office.ana)
 
+        #expect(
+            rehearsed.output == """
+                1 of 1 changes of spring can be taken back, until 2026-02-02T00:00:00Z
+                ITEM  CURRENCY  ROWS  ALL UNTIL             THE LAST UNTIL
+                PLAN  USD          1  2026-02-02T00:00:00Z  2026-02-02T00:00:00Z
+
+                """)
+        #expect(rehearsed.messages.isEmpty)
+        #expect(
+            json.output.hasPrefix(
+                #"{"dry_run":true,"undoes_batch_id":"\#(id)","rows":1,"refused":{},"#))
+        #expect(json.output.contains(#""undo":{"rows":1,"first_until":"2026-02-02T00:00:00Z""#))
+        #expect(!status.output.contains("undo of spring"), "nothing is stored")
         #expect(
             outcome.output == """
                 aborted spring: 0 changes withdrawn
-                past recall: 1 scheduled, the customer is told on 2026-02-02
+                can be taken back: 1 scheduled, with `repricer undo \(id)` until 2026-02-02T00:00:00Z
+
+                """)
+        #expect(undone.code == .done)
+    }
+
+    @Test func abort_ofWhatTheCustomerWasToldOf_saysThatItIsPastRecall() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("approve", id, environment: office.ben)
+        try await Self.schedule(renewal: "2026-01-20Z", notice: "2026-01-04Z")
+
+        let rehearsed = await run("undo", id, "--dry-run", environment: office.ana)
+        let outcome = await run("abort", id, environment: office.ana)
+
+        #expect(rehearsed.code == .inputRejected)
+        #expect(rehearsed.messages.contains("can be undone"))
+        #expect(
+            outcome.output == """
+                aborted spring: 0 changes withdrawn
+                past recall: 1 scheduled, the customer was told on 2026-01-04
 
                 """)
     }

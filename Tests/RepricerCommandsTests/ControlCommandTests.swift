@@ -207,4 +207,103 @@ import Testing
         #expect(text.output.contains("paused since "))
         #expect(text.output.contains(" by \(TestDatabase.loginName("ben")): ask legal\n"))
     }
+
+    /// Increases that are only announced must leave by 5 January, which is now: each call after the first is late.
+    @Test func lateRows_withOtherOpenBatches_areToldByPlanSubmitApproveAndStatus() async throws {
+        let office = try await Office()
+        let header = "original_transaction_id,sku,price,currency\n"
+        let other = try office.scratch.file(
+            "other.csv", header + "2000000000000003,PLAN,12.99,USD\n")
+        let mine = try office.scratch.file(
+            "mine.csv",
+            header + "2000000000000001,PLAN,12.99,USD\n2000000000000002,PLAN,12.99,GBP\n")
+        let alone = await run("plan", mine, "--json", environment: office.ana)
+        _ = await run("submit", other, "--name", "other", environment: office.ana)
+        _ = await run("approve", "other", environment: office.ben)
+
+        let plan = await run("plan", mine, environment: office.ana)
+        let submitted = await run("submit", mine, "--name", "mine", environment: office.ana)
+        let again = await run("submit", mine, "--name", "mine", "--json", environment: office.ana)
+        let approved = await run("approve", "mine", environment: office.ben)
+        let status = await run("status", "mine", environment: office.ana)
+        let json = await run("status", "mine", "--json", environment: office.ana)
+
+        let warning =
+            "2 rows would miss their renewal at the allowed rate, other open batches counted"
+        #expect(alone.output.contains(#""late_row_count":1,"#))
+        #expect(plan.code == .done)
+        #expect(
+            plan.output.contains(
+                "2 rows would miss their renewal at this rate; other open batches are counted"))
+        #expect(submitted.code == .done)
+        #expect(submitted.messages.contains("late: \(warning)\n"), "\(submitted.messages)")
+        #expect(again.output.contains(#""late_rows":2"#))
+        #expect(approved.messages.contains("late: \(warning)\n"), "\(approved.messages)")
+        #expect(status.output.contains(warning))
+        #expect(json.output.contains(#""late_rows":2,"#))
+    }
+
+    @Test func status_ofRowsThatMovedParkedOrDrifted_saysSo() async throws {
+        let office = try await Office()
+        _ = await office.submit("--halt-if", "moved>5%")
+        _ = await run("approve", "spring", environment: office.ben)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET due_effective_at = '2026-03-01Z' WHERE line = 2;
+            UPDATE repricer.price_changes SET parked_reason = '4000001 X', is_ready = false,
+                send_by = '2026-01-04Z' WHERE line = 3;
+            UPDATE repricer.price_changes SET state = 'ineligible', reason = 'drifted',
+                ended_at = '2026-01-05Z' WHERE line = 4;
+            """)
+        let reported = try await connection.query(
+            "SELECT sum(renewals_moved)::bigint AS moved FROM report.forecast_accuracy"
+        ).one().int64("moved")
+        await connection.close()
+
+        let text = await run("status", "spring", environment: office.ana)
+        let json = await run("status", "spring", "--json", environment: office.ana)
+        let all = await run("status", environment: office.ana)
+
+        for line in [
+            "1 rows take effect at a later renewal than was approved",
+            "1 rows are not sent, and their renewal can't be made any more",
+            "1 rows wait by themselves after a refusal",
+            "1 rows ended unsent, since their facts changed",
+        ] {
+            #expect(text.output.contains(line), "\(text.output)")
+            #expect(all.output.contains(line), "\(all.output)")
+        }
+        #expect(
+            text.output.contains(
+                "2000000000000001  PLAN  queued  2026-02-01T00:00:00Z  2026-03-01T00:00:00Z\n"),
+            "\(text.output)")
+        #expect(text.output.contains("moved>5%    1   2  now"), "\(text.output)")
+        #expect(
+            json.output.contains(
+                #""moved_rows":1,"moved":[{"original_transaction_id":"2000000000000001","sku":"PLAN""#
+            ))
+        #expect(
+            json.output.contains(
+                #""overdue_rows":1,"late_rows":1,"parked_rows":1,"drifted_rows":1,"#),
+            "\(json.output)")
+        #expect(reported == 1)
+    }
+
+    @Test func status_ofAWaveThatWaitsPastItsDates_saysForWhat() async throws {
+        let office = try await Office()
+        _ = await office.submit("--waves", "USA,GBR,rest")
+        _ = await run("approve", "spring", environment: office.ben)
+
+        let text = await run("status", "spring", environment: office.ana)
+        let json = await run("status", "--json", environment: office.ana)
+
+        #expect(
+            text.output.contains(
+                "wave 2 (GBR) waits for `repricer release`; 1 rows due within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
+            ), "\(text.output)")
+        #expect(
+            json.output.contains(
+                #""wave":2,"label":"GBR","waits_for":"`repricer release`","due_rows":1,"#))
+    }
 }

@@ -19,7 +19,7 @@ import Testing
           --grouping announced|item|subscription
                                         which items of a subscription share a call; see below
           --waves LIST                  send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below
-          --halt-if LIST                pause the batch by itself: errors>2%,declined>5%,auto_renew_off>3%
+          --halt-if LIST                pause the batch by itself: errors>2%,declined>5%,moved>5%
 
         for every command:
           --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
@@ -38,9 +38,10 @@ import Testing
         subscription are in one wave. The first wave goes with the approval, which covers all; the
         others wait for `repricer release`, or name their time: 10%@2026-12-01T00:00:00Z, rest@+2d
         (after the wave before it), 1%@hand. --halt-if pauses the batch when more than so many percent
-        of its changes were refused by the App Store (of those answered), of its customers did not
-        consent (of those asked), or turned renewal off (of those told). Nothing is judged before 50 are
-        counted; errors>2%/200 waits for 200. Left out it is errors>5%/50; `none` switches that off.
+        of its changes were refused by the App Store (of those answered: errors), of its customers did
+        not consent (of those asked: declined) or turned renewal off (of those told: auto_renew_off), or
+        of its rows missed their renewal (of those queued or sent: moved). Nothing is judged before 50
+        are counted; errors>2%/200 waits for 200. Left out it is errors>5%/50; `none` switches that off.
         Only a person resumes; then what was sent before counts no more.
 
         """

@@ -141,9 +141,10 @@ final class ProcessHarness {
 
     @discardableResult
     func command(
-        _ words: String..., as user: String, exits code: ExitCode = .done
+        _ words: String..., as user: String, exits code: ExitCode = .done,
+        with others: [String: String] = [:]
     ) async throws -> Outcome {
-        var environment = settings
+        var environment = settings.merging(others) { _, other in other }
         environment["REPRICER_DATABASE_URL"] = urls[user]
         let outcome = await run(words, environment: environment) { $0.realClock = SystemClock() }
         #expect(outcome.code == code, "\(words): \(outcome.messages)\(outcome.output)")

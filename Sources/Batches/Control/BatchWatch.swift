@@ -15,6 +15,7 @@ package struct BatchWatch: Service {
     private let metrics: Metrics
     private let limits: Limits
     private let lease: HeldLease
+    private let troubles: TroubleWatch
 
     package struct Limits: Sendable {
         /// Real time between two rounds.
@@ -25,6 +26,8 @@ package struct BatchWatch: Service {
         package var countsEvery: Duration = .seconds(300)
         /// Judging takes at most this part of the time: after one that took a second comes a pause of fifty.
         package var guardsShare = 50
+        /// Real time between two looks at what needs a person's eye, in one process.
+        package var troublesEvery: Duration = .seconds(300)
         /// Rows of halted storefronts, in one transaction.
         package var parkedAtOnce = 20_000
 
@@ -43,6 +46,8 @@ package struct BatchWatch: Service {
         self.metrics = metrics
         self.limits = limits
         lease = HeldLease(name: "guards", pool: pool, realClock: realClock)
+        troubles = TroubleWatch(
+            pool: pool, log: log, metrics: metrics, every: limits.troublesEvery)
         metrics.describe("repricer_waves_released_total", "Waves released by their time.")
         metrics.describe(
             "repricer_batch_halts_total", "Batches paused by the service: by a guard, or a code.")
@@ -86,6 +91,8 @@ package struct BatchWatch: Service {
         _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
         try await judgeGuards()
         try await tell()
+        try await troubles.round(
+            now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
     }
 
     // MARK: Guard rails

@@ -110,7 +110,25 @@ package enum GuardQueries {
             counts[.autoRenewOff] = Count(
                 count: try row.int64("has_left") + off, all: try row.int64("told"))
         }
+        if figures.contains(.moved) {
+            counts[.moved] = try moved(batchID, since: since, on: connection)
+        }
         return counts.filter { figures.contains($0.key) }
+    }
+
+    private static func moved(
+        _ batchID: String, since: Int64?, on connection: isolated PostgresConnection
+    ) throws -> Count {
+        let row = try connection.query(
+            """
+            -- name: guardMoved
+            SELECT count(*) AS rows, count(*) FILTER (WHERE \(fragment: TroubleQueries.isMoved)) AS moved
+            FROM repricer.price_changes c
+            WHERE c.batch_id = \(uuid: batchID) AND c.stage NOT IN ('awaiting_approval', 'ineligible', 'aborted')
+                AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
+            """
+        ).one()
+        return Count(count: try row.int64("moved"), all: try row.int64("rows"))
     }
 
     private static func renewalsOff(

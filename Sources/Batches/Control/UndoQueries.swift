@@ -32,6 +32,77 @@ package enum UndoQueries {
         ).int64("answer")
     }
 
+    /// Changes of one item and currency that an undo can take back now. UTC milliseconds.
+    package struct Takeable: Sendable, Equatable {
+        package var sku: String
+        package var currency: String
+        package var rows: Int64
+        /// Until then all of them can.
+        package var firstUntil: Int64
+        /// Until then the last of them can.
+        package var lastUntil: Int64
+    }
+
+    package static func takeable(
+        _ scope: Scope, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Takeable] {
+        try connection.query(
+            """
+            -- name: takeableByUndo
+            SELECT u.sku, c.currency, count(*) AS rows, min(u.told_at) AS first_until, max(u.told_at) AS last_until
+            FROM \(fragment: candidates(scope, at: at)) u
+            JOIN repricer.price_changes c ON c.original_transaction_id = u.original_transaction_id
+                AND c.change_id = u.change_id
+            WHERE u.obstacle IS NULL GROUP BY 1, 2 ORDER BY 1, 2
+            """
+        ).map { row in
+            Takeable(
+                sku: try row.text("sku"), currency: try row.text("currency"),
+                rows: try row.int64("rows"), firstUntil: try row.milliseconds("first_until"),
+                lastUntil: try row.milliseconds("last_until"))
+        }
+    }
+
+    /// Changes that Apple has, or may have, and no undo can take back now. UTC.
+    package struct Beyond: Sendable, Equatable {
+        package var obstacle: UndoObstacle
+        package var state: String
+        /// The day on which Apple tells the customer; nil: it tells nobody.
+        package var day: String?
+        package var rows: Int64
+    }
+
+    package static func beyond(
+        _ scope: Scope, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Beyond] {
+        let states = ChangeState.allCases.filter(\.isWithApple).map(\.rawValue)
+        return try connection.query(
+            """
+            -- name: beyondUndo
+            SELECT u.obstacle, u.state, to_char(coalesce(c.consent_asked_at,
+                    -- The lead before the renewal stays when the renewal moves.
+                    c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at))
+                AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, count(*) AS rows
+            FROM \(fragment: candidates(scope, at: at)) u
+            JOIN repricer.price_changes c ON c.original_transaction_id = u.original_transaction_id
+                AND c.change_id = u.change_id
+            WHERE u.obstacle IS NOT NULL AND u.state = ANY (\(states))
+            GROUP BY 1, 2, 3 ORDER BY 3 NULLS LAST, 2, 1
+            """
+        ).map { row in
+            Beyond(
+                obstacle: try obstacle(row), state: try row.text("state"),
+                day: try row.textOrNil("day"), rows: try row.int64("rows"))
+        }
+    }
+
+    private static func candidates(_ scope: Scope, at: Int64) -> SQL {
+        """
+        repricer.undo_candidates(\(uuid: scope.batchID), \(scope.subscription)::text,
+            \(scope.sku)::text, \(timestamp: at))
+        """
+    }
+
     /// A change that an undo leaves as it is.
     package struct Refused: Sendable, Equatable {
         package var line: Int64
@@ -64,9 +135,9 @@ package enum UndoQueries {
         }
     }
 
-    /// The same, counted.
+    /// The same, counted. nil: nothing was taken back.
     package static func refusedCounts(
-        _ scope: Scope, by undoID: String, at: Int64, on connection: isolated PostgresConnection
+        _ scope: Scope, by undoID: String?, at: Int64, on connection: isolated PostgresConnection
     ) throws -> [UndoObstacle: Int64] {
         let rows = try connection.query(
             """
@@ -79,11 +150,10 @@ package enum UndoQueries {
         return counts
     }
 
-    private static func leftOut(_ scope: Scope, by undoID: String, at: Int64) -> SQL {
+    private static func leftOut(_ scope: Scope, by undoID: String?, at: Int64) -> SQL {
         """
         WITH left_out AS (
-            SELECT u.* FROM repricer.undo_candidates(\(uuid: scope.batchID),
-                \(scope.subscription)::text, \(scope.sku)::text, \(timestamp: at)) u
+            SELECT u.* FROM \(fragment: candidates(scope, at: at)) u
             WHERE u.obstacle IS NOT NULL AND NOT EXISTS (
                 SELECT FROM repricer.price_changes n
                 WHERE n.original_transaction_id = u.original_transaction_id

@@ -27,6 +27,23 @@ package struct CallList: Sendable {
         }
     }
 
+    /// Calls that are stored, and have these dates.
+    package struct Stored: Sendable, Equatable {
+        package var sendBy: Instant
+        /// nil: they may go at once.
+        package var sendAfter: Instant?
+        package var calls: Int
+        /// That each of them carries.
+        package var rowsEach: Int
+
+        package init(sendBy: Instant, sendAfter: Instant?, calls: Int, rowsEach: Int) {
+            self.sendBy = sendBy
+            self.sendAfter = sendAfter
+            self.calls = calls
+            self.rowsEach = rowsEach
+        }
+    }
+
     private struct Member {
         var subscription: SubscriptionKeys.Key
         var effectiveAt: Int64
@@ -46,7 +63,20 @@ package struct CallList: Sendable {
     private struct Call {
         var sendBy: Int64
         var sendAfter: Int64
+        /// None: it is another batch's, and only takes its time.
         var members: Range<Int>
+
+        init(sendBy: Int64, sendAfter: Int64, members: Range<Int>) {
+            self.sendBy = sendBy
+            self.sendAfter = sendAfter
+            self.members = members
+        }
+
+        init(_ stored: Stored, members: Range<Int>) {
+            self.init(
+                sendBy: stored.sendBy.milliseconds,
+                sendAfter: stored.sendAfter?.milliseconds ?? .min, members: members)
+        }
     }
 
     private var members: [Member] = []
@@ -79,15 +109,19 @@ package struct CallList: Sendable {
     }
 
     /// Sends the calls in thought, from `now` on at that rate, the earliest deadline first, none before its
-    /// `send_after`. A call that comes too late for its renewal is left out: it would go for the next one.
+    /// `send_after`. A call that comes too late for its renewal is left out: it would go for the next one. The calls of
+    /// `others` come first where they are as urgent.
     package func quota(
-        callsPerThousandSeconds rate: Int, now: Instant, lateRowsMax: Int
+        callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
+        lateRowsMax: Int
     ) -> Quota {
         let sorted = members.sorted { left, right in
             left.group == right.group ? left.line < right.line : left.group < right.group
         }
         let calls = Self.calls(of: sorted)
-        let late = Self.late(calls, callsPerThousandSeconds: rate, now: now.milliseconds)
+        let late = Self.late(
+            Self.calls(ofOthers: others) + calls, callsPerThousandSeconds: rate,
+            now: now.milliseconds)
         var quota = Quota(
             calls: calls.count, callsPerThousandSeconds: rate, lateCalls: late.count,
             lateRowCount: 0, lateRows: [])
@@ -101,6 +135,23 @@ package struct CallList: Sendable {
             }
         }
         return quota
+    }
+
+    /// The same of a batch that is stored: how many of its rows would be late.
+    package static func lateRowCount(
+        of own: [Stored], besides others: [Stored], callsPerThousandSeconds rate: Int, now: Instant
+    ) -> Int {
+        let calls = own.flatMap { stored in
+            repeatElement(Call(stored, members: 0..<stored.rowsEach), count: stored.calls)
+        }
+        return late(
+            Self.calls(ofOthers: others) + calls, callsPerThousandSeconds: rate,
+            now: now.milliseconds
+        ).reduce(0) { $0 + $1.members.count }
+    }
+
+    private static func calls(ofOthers others: [Stored]) -> [Call] {
+        others.flatMap { repeatElement(Call($0, members: 0..<0), count: $0.calls) }
     }
 
     /// The requests, in the order of subscriptions.
@@ -124,6 +175,7 @@ package struct CallList: Sendable {
         return calls
     }
 
+    /// Those with members that come too late.
     private static func late(
         _ calls: [Call], callsPerThousandSeconds rate: Int, now: Int64
     ) -> [Call] {
@@ -153,7 +205,7 @@ package struct CallList: Sendable {
             guard let first = waiting.pop() else { continue }
             let deadline = calls[first].sendBy
             if deadline < now || microseconds(deadline) < clock {
-                late.append(calls[first])
+                if !calls[first].members.isEmpty { late.append(calls[first]) }
             } else {
                 clock += interval
             }

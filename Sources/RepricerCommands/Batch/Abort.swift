@@ -11,8 +11,9 @@ extension Commands {
     static let abort = Command(
         "abort", "withdraw what has not been sent", positionals: [batch], options: [reason],
         discussion: """
-            Changes that the App Store has, or may have, cannot be called back; they are counted by the UTC day on \
-            which Apple tells the customer. Their consent and renewals go on being followed.
+            Of the changes that the App Store has it counts those that `undo BATCH` can still take back, and until \
+            when; then those that are past recall, by the UTC day on which Apple tells the customer. Their consent and \
+            renewals go on being followed.
             """
     ) { try await withdraw($0, newState: "aborted") }
 
@@ -21,7 +22,7 @@ extension Commands {
         options: [requiredReason], discussion: "None of its changes will be sent."
     ) { try await withdraw($0, newState: "rejected") }
 
-    /// Withdraws the unsent changes of a batch, and tells what is past recall.
+    /// Withdraws the unsent changes of a batch, and tells what can still be taken back, and what is past recall.
     private static func withdraw(
         _ invocation: Invocation, newState: String
     ) async throws -> ExitCode {
@@ -38,30 +39,28 @@ extension Commands {
                 return .done
             }
             let batch = try await BatchFinder.find(name, pool: pool)
-            let (count, states, told) = try await pool.withTransaction { connection in
+            let (count, recall) = try await pool.withTransaction { connection in
                 let count = try BatchQueries.withdraw(
                     batch.batchID, newState: newState, reason: why, at: now, on: connection)
-                let states = try StatusQueries.tally(batchID: batch.batchID, on: connection).states
-                let past = states.filter { ChangeState(rawValue: $0.key)?.isWithApple ?? true }
-                let told = try BatchQueries.toldOn(
-                    batchID: batch.batchID, states: past.keys.sorted(), on: connection)
-                return (count, past, told)
+                let scope = UndoQueries.Scope(batchID: batch.batchID)
+                return (
+                    count,
+                    Recall(
+                        takeable: try UndoQueries.takeable(scope, at: now, on: connection),
+                        beyond: try UndoQueries.beyond(scope, at: now, on: connection),
+                        now: Instant(milliseconds: now))
+                )
             }
-            let lines = told.map { line in
-                let day = line.day.map { "the customer is told on \($0)" } ?? "nobody is told"
-                return "past recall: \(line.rows) \(line.state), \(day)\n"
-            }
+            let undo =
+                recall.rows == 0
+                ? ""
+                : "can be taken back: \(recall.rows) scheduled, with `repricer undo "
+                    + "\(batch.batchID)` \(recall.untilText)\n"
             try invocation.print(
-                json: [
-                    "batch_id": batch.batchID, "state": newState, "withdrawn": count,
-                    "past_recall": states,
-                    "communicated_on": told.json([
-                        .key("day") { $0.day }, .key("state") { $0.state },
-                        .key("rows") { $0.rows },
-                    ]),
-                ],
-                "\(newState) \(harmless(batch.name)): \(count) changes withdrawn\n"
-                    + lines.joined())
+                json: ["batch_id": batch.batchID, "state": newState, "withdrawn": count]
+                    + recall.json,
+                "\(newState) \(harmless(batch.name)): \(count) changes withdrawn\n" + undo
+                    + recall.beyondText)
             return .done
         }
     }

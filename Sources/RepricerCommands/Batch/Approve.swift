@@ -12,6 +12,7 @@ extension Commands {
             """
     ) { invocation in
         let name = try invocation.arguments.required(batch)
+        let rate = try invocation.configuration().changePriceRate
         return try await invocation.withDatabase { pool, now in
             let approval =
                 if let mass = try await massExtension(name, pool: pool) {
@@ -19,12 +20,20 @@ extension Commands {
                 } else {
                     try await approve(try await BatchFinder.find(name, pool: pool), at: now, pool)
                 }
+            var facts = approval.facts
+            if let batchID = approval.batchID, let rate {
+                facts =
+                    facts + [
+                        "late_rows": try await invocation.warnOfLateRows(
+                            of: batchID, rate, now: now, pool)
+                    ]
+            }
             let isFirst: JSONValue = [
                 "needs_second_approver": approval.exceeded != nil,
                 "exceeded": approval.exceeded ?? [],
             ]
             try invocation.print(
-                json: approval.facts + isFirst,
+                json: facts + isFirst,
                 approval.exceeded == nil ? "approved \(approval.done)\n" : "")
             guard let exceeded = approval.exceeded else { return .done }
             throw CommandFailure(
@@ -36,6 +45,8 @@ extension Commands {
 
     private struct Approval: Sendable {
         let name: String
+        /// nil: it is an extension.
+        var batchID: String?
         let done: String
         let facts: JSONValue
         /// What exceeds the limits of the approver; nil: approved.
@@ -49,7 +60,7 @@ extension Commands {
             let rows = try BatchQueries.approve(batch.batchID, at: now, on: connection)
             let name = harmless(batch.name)
             return Approval(
-                name: name, done: "\(rows ?? 0) changes of \(name)",
+                name: name, batchID: batch.batchID, done: "\(rows ?? 0) changes of \(name)",
                 facts: [
                     "batch_id": batch.batchID, "state": rows == nil ? batch.state : "approved",
                     "rows": rows,

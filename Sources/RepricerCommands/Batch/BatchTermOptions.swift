@@ -10,7 +10,7 @@ enum BatchTermOptions {
 
     static let haltIf = ValueOption(
         "halt-if", "LIST",
-        "pause the batch by itself: errors>2%,declined>5%,auto_renew_off>3%")
+        "pause the batch by itself: errors>2%,declined>5%,moved>5%")
 
     static let all: [any OptionSpecification] = [grouping, waves]
 
@@ -25,7 +25,8 @@ enum BatchTermOptions {
 
     static let haltDiscussion = """
         --halt-if pauses the batch when more than so many percent of its changes were refused by the App Store (of \
-        those answered), of its customers did not consent (of those asked), or turned renewal off (of those told). \
+        those answered: errors), of its customers did not consent (of those asked: declined) or turned renewal off (of \
+        those told: auto_renew_off), or of its rows missed their renewal (of those queued or sent: moved). \
         Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Left out it is errors>5%/50; `none` \
         switches that off. Only a person resumes; then what was sent before counts no more.
         """

@@ -1,3 +1,4 @@
+import Batches
 import Pricing
 
 extension Commands {
@@ -33,7 +34,10 @@ extension Commands {
                     rejects: invocation.arguments[rejectsFile]), of: session,
                 dependencies: invocation.dependencies)
             try await session.plan(into: output)
-            return PlanSummary(session, try await output.finish(), rate: rate)
+            let others = try await pool.withTransaction {
+                try OpenCallQueries.open(of: nil, on: $0).others
+            }
+            return PlanSummary(session, try await output.finish(), rate: rate, besides: others)
         }
         let rowsAreOnOutput = invocation.arguments[rowsFile] == "-"
         if rowsAreOnOutput {

@@ -118,7 +118,11 @@ extension PlanSummary {
         let text = definitionList([
             ("calls", "\(quota.calls), after grouping"),
             ("time", "\(Self.duration(quota.seconds)) at \(rate) calls a second"),
-            ("late", quota.lateRowCount == 0 ? "none, when it starts now" : late),
+            (
+                "late",
+                (quota.lateRowCount == 0 ? "none, when it starts now" : late)
+                    + "; other open batches are counted"
+            ),
         ])
         let shown = quota.lateRows.prefix(Self.lateRowsShown)
         let others = quota.lateRowCount - shown.count

@@ -14,14 +14,15 @@ struct PlanSummary: Sendable {
     let quota: CallList.Quota
 
     init(
-        _ session: PlanSession, _ finished: PlanOutput.Finished, rate: Configuration.CallRate
+        _ session: PlanSession, _ finished: PlanOutput.Finished, rate: Configuration.CallRate,
+        besides others: [CallList.Stored]
     ) {
         (hash, forecast) = (finished.hash, finished.forecast)
         (asOf, environment) = (session.asOf, session.environment)
         shownFile = session.shownFile
         quota = forecast.calls.quota(
             callsPerThousandSeconds: rate.perThousandSeconds, now: asOf,
-            lateRowsMax: Self.lateRowsMax)
+            besides: others, lateRowsMax: Self.lateRowsMax)
     }
 
     var refusedCount: Int { forecast.refusedCount }

@@ -19,17 +19,20 @@ extension Commands {
     ) { invocation in
         let configuration = try invocation.configuration()
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
-        let perSecond = configuration.changePriceRate?.perSecond ?? 50
+        let rate = configuration.changePriceRate
         let silentAfter = configuration.silentAfter ?? .seconds(86_400)
         let named = invocation.arguments[statusBatch]
         return try await invocation.withPool(configuration) { pool in
             let id = try await BatchFinder.find(named, pool: pool)?.batchID
+            // Forecast once: of a million rows it takes a second.
+            let forecastRate = invocation.arguments[watch] ? nil : rate
             let read: @Sendable () async throws -> StatusText = {
                 let now = clock.nowMilliseconds()
                 return StatusText(
                     facts: try await StatusFacts.read(
-                        batchID: id, now: now, silentAfter: silentAfter, pool: pool),
-                    now: now, changePricePerSecond: perSecond)
+                        batchID: id, now: now, silentAfter: silentAfter, rate: forecastRate,
+                        pool: pool),
+                    now: now, changePricePerSecond: rate?.perSecond ?? 50)
             }
             let last =
                 invocation.arguments[watch]

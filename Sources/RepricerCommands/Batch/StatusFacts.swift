@@ -19,6 +19,11 @@ struct StatusFacts: Sendable, Equatable {
     let guards: [GuardReading]
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
+    let moved: [TroubleQueries.Moved]
+    /// Rows of the batch that would be late at the allowed rate; nil: not asked.
+    let lateRows: Int?
+    /// Of the batch that was asked for, else of all.
+    let waitingWaves: [TroubleQueries.WaitingWave]
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for: notifications belong to none.
@@ -27,13 +32,16 @@ struct StatusFacts: Sendable, Equatable {
 
     /// More would hide the rest; the report has them all.
     private static let refusedMax = 20
+    private static let movedMax = 5
 
     static func read(
-        batchID: String?, now: Int64, silentAfter: Duration, pool: PostgresPool
+        batchID: String?, now: Int64, silentAfter: Duration, rate: Configuration.CallRate?,
+        pool: PostgresPool
     ) async throws -> StatusFacts {
         try await pool.withTransaction(.repeatableRead) { connection in
             let all = try BatchQueries.all(on: connection)
-            let (states, outlook) = try StatusQueries.tally(batchID: batchID, on: connection)
+            let (states, outlook) = try StatusQueries.tally(
+                batchID: batchID, now: now, on: connection)
             return StatusFacts(
                 batch: batchID.flatMap { id in all.first { $0.batchID == id } }, batches: all,
                 states: states,
@@ -48,7 +56,16 @@ struct StatusFacts: Sendable, Equatable {
                 refused: try batchID.map {
                     try StatusQueries.refused(of: $0, limit: refusedMax, on: connection)
                 } ?? [],
-                outlook: outlook,
+                moved: try outlook.trouble.moved == 0
+                    ? []
+                    : batchID.map {
+                        try TroubleQueries.moved(of: $0, limit: movedMax, on: connection)
+                    } ?? [],
+                lateRows: try batchID.flatMap { id in
+                    try rate.map { try LateRows.count(of: id, $0, now: now, on: connection) }
+                },
+                waitingWaves: try TroubleQueries.waitingWaves(
+                    of: batchID, now: now, on: connection), outlook: outlook,
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
                     ? try StatusQueries.notifications(on: connection) : nil,
@@ -103,7 +120,7 @@ struct StatusText {
         let tables = [
             definitionList(head), countTable("STATE", facts.statesInOrder),
             facts.waves.table(waveColumns), facts.guards.table(GuardReading.columns),
-            facts.refused.table(Self.refusedColumns),
+            facts.refused.table(Self.refusedColumns), facts.moved.table(TroubleText.movedColumns),
             countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
             (facts.notifications?.unknown ?? []).table(Self.unknownColumns),
@@ -132,6 +149,7 @@ struct StatusText {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
         }
+        head += TroubleText.headlines(facts)
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
             ("refused rows", "\(facts.rejected.values.reduce(0, +))"),
@@ -205,6 +223,7 @@ struct StatusText {
             "history_read_through": staleness.historyReadThrough?.instantText,
             "silent_changes": staleness.silentChanges, "now": now.instantText,
         ]
+        json = json + TroubleText.json(facts)
         if let batch = facts.batch {
             json =
                 json + [

@@ -29,6 +29,7 @@ extension Commands {
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let now = try await invocation.now(configuration)
         let environment = try configuration.required(configuration.environment, .environment)
+        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         return try await invocation.withPool(configuration) { pool in
             let session = try await PlanSession(
                 path: file, asOf: now, environment: environment, terms: terms, pool: pool)
@@ -38,7 +39,7 @@ extension Commands {
             }
             if let known {
                 try await refuseOtherTerms(known, name, terms, pool)
-                return try told(known, nil, invocation)
+                return try await told(known, nil, rate, now, pool, invocation)
             }
             let output = try PlanOutput(
                 .init(
@@ -56,8 +57,9 @@ extension Commands {
                 return (finished.hash, forecast.canGoCount, forecast.refusedCount)
             }
             if !outcome.isNew { try await refuseOtherTerms(outcome.batchID, name, terms, pool) }
-            return try told(
-                outcome.batchID, outcome.isNew ? await output.finished : nil, invocation)
+            return try await told(
+                outcome.batchID, outcome.isNew ? await output.finished : nil, rate, now, pool,
+                invocation)
         }
     }
 
@@ -117,13 +119,17 @@ extension Commands {
 
     /// `finished` is nil where the batch was stored before.
     private static func told(
-        _ batchID: String, _ finished: PlanOutput.Finished?, _ invocation: Invocation
-    ) throws -> ExitCode {
+        _ batchID: String, _ finished: PlanOutput.Finished?, _ rate: Configuration.CallRate,
+        _ now: Instant, _ pool: PostgresPool, _ invocation: Invocation
+    ) async throws -> ExitCode {
         let forecast = finished?.forecast
+        let late = try await invocation.warnOfLateRows(
+            of: batchID, rate, now: now.milliseconds, pool)
         try invocation.print(
             json: [
                 "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
                 "refused": forecast?.refusedCount, "plan_hash": finished?.hash,
+                "late_rows": late,
             ], batchID + "\n")
         invocation.note(
             forecast.map {

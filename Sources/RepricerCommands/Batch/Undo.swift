@@ -1,4 +1,5 @@
 import Batches
+import Postgres
 import Pricing
 import ServiceKit
 
@@ -8,10 +9,11 @@ extension Commands {
     private static let subscription = ValueOption(
         "subscription", "ID", "only of this subscription")
     private static let sku = ValueOption("sku", "SKU", "only of this item")
+    private static let dryRun = Flag("dry-run", "print what would be taken back; store nothing")
 
     static let undo = Command(
         "undo", "take back what Apple has scheduled and nobody was told of", positionals: [batch],
-        options: [undoName, subscription, sku],
+        options: [undoName, subscription, sku, dryRun],
         discussion: """
             Stores a new batch with the old prices, prints its id; another user approves it, within their limits. An \
             undone change ends as invalidated (undone) when Apple shows that its price is no longer scheduled, not \
@@ -30,6 +32,9 @@ extension Commands {
                 sku: invocation.arguments[sku])
             let newName =
                 invocation.arguments[undoName] ?? String("undo of \(batch.name)".prefix(200))
+            guard !invocation.arguments[dryRun] else {
+                return try await rehearse(scope, batch.name, at: now, pool, invocation)
+            }
             let (rows, counts, refused) = try await pool.withTransaction { connection in
                 (
                     try UndoQueries.store(
@@ -41,17 +46,47 @@ extension Commands {
             }
             tell(refused, of: counts.values.reduce(0, +), invocation)
             guard rows > 0 else { throw nothingUndone(scope, batch.name, counts) }
-            let refusedRows = Dictionary(
-                uniqueKeysWithValues: counts.map { ($0.key.rawValue, $0.value) })
             try invocation.print(
                 json: [
                     "batch_id": undoID, "undoes_batch_id": batch.batchID, "rows": rows,
-                    "refused": refusedRows,
+                    "refused": byName(counts),
                 ], undoID + "\n")
             invocation.note(
                 "stored \(rows) inverse changes; they wait for another user's approval")
             return .done
         }
+    }
+
+    private static func byName(_ counts: [UndoObstacle: Int64]) -> [String: Int64] {
+        Dictionary(uniqueKeysWithValues: counts.map { ($0.key.rawValue, $0.value) })
+    }
+
+    /// What an undo at this instant would take back, and what not.
+    private static func rehearse(
+        _ scope: UndoQueries.Scope, _ batchName: String, at now: Int64, _ pool: PostgresPool,
+        _ invocation: Invocation
+    ) async throws -> ExitCode {
+        let (recall, counts) = try await pool.withTransaction(.repeatableRead) { connection in
+            (
+                Recall(
+                    takeable: try UndoQueries.takeable(scope, at: now, on: connection),
+                    beyond: try UndoQueries.beyond(scope, at: now, on: connection),
+                    now: Instant(milliseconds: now)),
+                try UndoQueries.refusedCounts(scope, by: nil, at: now, on: connection)
+            )
+        }
+        guard recall.rows > 0 else { throw nothingUndone(scope, batchName, counts) }
+        let all = recall.rows + counts.values.reduce(0, +)
+        try invocation.print(
+            json: [
+                "dry_run": true, "undoes_batch_id": scope.batchID, "rows": recall.rows,
+                "refused": byName(counts),
+            ] + recall.json,
+            "\(recall.rows) of \(all) changes of \(harmless(batchName)) can be taken back, "
+                + "\(recall.untilText)\n" + recall.takeable.table(Recall.itemColumns)
+                + recall.beyondText
+                + countTable("CAN'T BE TAKEN BACK", byName(counts).sorted { $0.key < $1.key }))
+        return .done
     }
 
     /// More are counted only: a batch may have millions.

@@ -2,8 +2,8 @@ extension Commands {
     static let configCheck = Command(
         "config check", "try the configuration: key, roots, database, schema, App Store, clock",
         discussion: """
-            Exits 0 when all is well, 1 when something has to be mended, 6 when the database or the App Store \
-            does not answer.
+            Makes one signed call to the App Store, which changes nothing and proves the key. Exits 0 when all is well, \
+            1 when something has to be mended, 6 when the database or the App Store does not answer.
             """
     ) { invocation in
         let configuration = try invocation.configuration()

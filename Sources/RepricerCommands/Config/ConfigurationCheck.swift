@@ -117,7 +117,8 @@ struct ConfigurationCheck: Sendable {
         }
     }
 
-    /// Any answer will do: it proves the name, the certificate and the way, and carries a date.
+    /// To the first question any answer will do: it proves the name, the certificate and the way, and carries a date. The
+    /// second is signed, and proves the key.
     private func appStore() async -> Result {
         guard let baseURL = configuration.apiBaseURL else { return skipped("app store") }
         do {
@@ -132,8 +133,7 @@ struct ConfigurationCheck: Sendable {
                     "app store", .apiBaseURL, "\(baseURL)'s clock differs by \(skew) s from ours",
                     "set this machine's clock (NTP): the App Store refuses such tokens")
             }
-            return Result(
-                name: "app store", found: "\(baseURL) answers, time is \(time)", problems: [])
+            return await signedCall(baseURL, found: "\(baseURL) answers, time is \(time)")
         } catch let error as HTTPClientError {
             let isSetting = error.code == .badURL || error.code == .badCAFile
             return failed(
@@ -164,7 +164,7 @@ struct ConfigurationCheck: Sendable {
         }
     }
 
-    private func failed(
+    func failed(
         _ name: String, _ variable: Variable, _ wrong: String, _ remedy: String,
         isAway: Bool = false
     ) -> Result {

@@ -57,11 +57,19 @@ extension HTTPClient {
     static func get(
         _ target: String, _ baseURL: String, caFile: String?
     ) async throws(HTTPClientError) -> HTTPResponse {
+        let client = try HTTPClient(
+            baseURL: baseURL, extraCAFile: caFile, limits: .forOneQuestion)
+        defer { client.close() }
+        return try await client.send(HTTPRequest(method: "GET", target: target))
+    }
+}
+
+extension HTTPClientLimits {
+    /// One connection, and ten seconds.
+    static var forOneQuestion: HTTPClientLimits {
         var limits = HTTPClientLimits()
         limits.connectionsMax = 1
         limits.requestDeadline = .seconds(10)
-        let client = try HTTPClient(baseURL: baseURL, extraCAFile: caFile, limits: limits)
-        defer { client.close() }
-        return try await client.send(HTTPRequest(method: "GET", target: target))
+        return limits
     }
 }

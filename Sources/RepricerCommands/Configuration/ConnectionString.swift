@@ -5,6 +5,15 @@ enum ConnectionString {
     private static let secretKeys = ["password", "sslpassword", "scram_client_key"]
     private static let mask = "********"
 
+    /// Whether a setting holds a password of the database.
+    static func isSecret(_ key: String, _ value: String) -> Bool {
+        switch key {
+        case "PGPASSWORD": !value.isEmpty
+        case Variable.databaseURL.rawValue: withoutPassword(value).contains(mask)
+        default: false
+        }
+    }
+
     /// The connection string with each password replaced; a text nobody understands is not shown at all.
     static func withoutPassword(_ text: String) -> String {
         if text.hasPrefix("postgres://") || text.hasPrefix("postgresql://") {

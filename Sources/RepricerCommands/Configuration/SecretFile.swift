@@ -1,5 +1,6 @@
 import Glibc
 import JOSE
+import ServiceKit
 
 /// Files that hold a secret: read only when nobody else can.
 enum SecretFile {
@@ -24,8 +25,7 @@ enum SecretFile {
         guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")
         }
-        guard status.st_mode & 0o066 == 0 else {
-            let mode = String(status.st_mode & 0o777, radix: 8)
+        if let mode = FileRights.modeForOthers(status) {
             throw Fault(
                 wrong: "\(path) can be read by others (mode \(mode))",
                 remedy: "chmod 600 \(path)")

@@ -37,8 +37,9 @@ extension Invocation {
     /// Reads the settings: the environment over `--env-file`, and `--clock` over both.
     func configuration() throws -> Configuration {
         let settings = try Settings.load(
-            environment: dependencies.environment, envFile: arguments[GlobalOptions.environmentFile]
-        )
+            environment: dependencies.environment,
+            envFile: arguments[GlobalOptions.environmentFile],
+            isSecret: ConnectionString.isSecret)
         return Configuration(settings: settings, clockOption: arguments[GlobalOptions.clock])
     }
 }

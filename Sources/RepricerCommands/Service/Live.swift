@@ -226,6 +226,8 @@ struct Live: Sendable {
             try configuration.required(configuration.cancelRate, .cancelRate).perSecond
         var watching = BatchWatch.Limits()
         watching.every = idleWait
+        // A rehearsal is over before five minutes.
+        if !(clock is SystemClock) { watching.troublesEvery = .seconds(5) }
         return [
             BatchWatch(
                 pool: pool, clock: clock, log: log.with(component: "batches"), metrics: metrics,

@@ -75,8 +75,9 @@ struct NotificationPath: Sendable {
             case 401:
                 finding.fail(
                     .requested,
-                    "token refused (\(code)): the App Store does not take our key; check issuer, key "
-                        + "id, key file and bundle id with `repricer config check`")
+                    "token refused (\(code)): the App Store does not take our key; compare issuer, key id, key "
+                        + "file and bundle id (`repricer config print`) with App Store Connect: Users and "
+                        + "Access, Integrations, In-App Purchase")
             case 404 where code.rawValue == 4_040_007:
                 finding.fail(
                     .requested,

@@ -97,7 +97,8 @@ struct Sandbox: Sendable {
 
     func run(until signals: AsyncStream<Int32>) async throws {
         let port = try server.bind()
-        try setup.folder.write("sandbox.env", environment(port: port))
+        // People add the address of their database.
+        try setup.folder.write("sandbox.env", environment(port: port), isPrivate: true)
         log.notice(
             "the store is open",
             [

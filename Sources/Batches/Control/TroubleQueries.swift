@@ -1,0 +1,165 @@
+import Facts
+package import Postgres
+import Pricing
+
+/// What of batches needs a person's eye: rows that come later than was approved, and rows that wait past their dates.
+package enum TroubleQueries {
+    /// Rows of a batch.
+    package struct Trouble: Sendable, Equatable {
+        /// At their call, or until now, they were to take effect at a later renewal than was approved.
+        package var moved: Int64 = 0
+        /// Not sent, though the last instant for the renewal that they are planned for has passed.
+        package var overdue: Int64 = 0
+        /// Refused in words that say nothing of the customer: they wait by themselves.
+        package var parked: Int64 = 0
+        /// Ended unsent, since their facts had changed after the submission.
+        package var drifted: Int64 = 0
+
+        package init() {}
+
+        package var isNone: Bool { self == Trouble() }
+
+        package static func += (left: inout Trouble, right: Trouble) {
+            left.moved += right.moved
+            left.overdue += right.overdue
+            left.parked += right.parked
+            left.drifted += right.drifted
+        }
+    }
+
+    /// Of the change `c`. An extension or an offer that moves the renewal after the call is not counted: the call was
+    /// in time.
+    static let isMoved: SQL = """
+        (coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at)
+        """
+
+    /// The columns of a `Trouble` over changes `c`, as of `now`.
+    static func counts(now: Int64) -> SQL {
+        """
+        count(*) FILTER (WHERE \(fragment: isMoved)) AS moved,
+        count(*) FILTER (WHERE c.state IN ('awaiting_approval', 'queued')
+            AND c.send_by < \(timestamp: now)::timestamptz) AS overdue,
+        count(*) FILTER (WHERE c.stage = 'queued' AND c.parked_reason IS NOT NULL) AS parked,
+        count(*) FILTER (WHERE c.state = 'ineligible' AND c.reason = \(RowCode.drifted.rawValue)) AS drifted
+        """
+    }
+
+    static func trouble(_ row: Row) throws -> Trouble {
+        var trouble = Trouble()
+        trouble.moved = try row.int64("moved")
+        trouble.overdue = try row.int64("overdue")
+        trouble.parked = try row.int64("parked")
+        trouble.drifted = try row.int64("drifted")
+        return trouble
+    }
+
+    /// Of each batch that has something open. Reads its changes once.
+    package static func open(
+        now: Int64, on connection: isolated PostgresConnection
+    ) throws -> [(batchID: String, name: String, trouble: Trouble)] {
+        try connection.query(
+            """
+            -- name: batchTroubles
+            SELECT b.batch_id, b.name, t.* FROM repricer.batches b
+            CROSS JOIN LATERAL (
+                SELECT \(fragment: counts(now: now)) FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
+            ) t
+            WHERE b.state IN ('awaiting_approval', 'approved') AND EXISTS (
+                SELECT FROM repricer.price_changes c
+                WHERE c.batch_id = b.batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown',
+                    'scheduled', 'pending_consent', 'accepted'))
+            ORDER BY b.submitted_at, b.batch_id
+            """
+        ).map { (try $0.text("batch_id"), try $0.text("name"), try trouble($0)) }
+    }
+
+    /// A change that moved to a later renewal. UTC milliseconds.
+    package struct Moved: Sendable, Equatable {
+        package var originalTransactionID: String
+        package var sku: String
+        package var state: String
+        /// The renewal that was approved.
+        package var from: Int64
+        /// The one that it was sent for, or will be.
+        package var to: Int64
+    }
+
+    /// At most `limit` of a batch, in the order of its file.
+    package static func moved(
+        of batchID: String, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Moved] {
+        try connection.query(
+            """
+            -- name: movedChanges
+            SELECT c.original_transaction_id, c.sku, c.state, c.forecast_effective_at,
+                coalesce(c.planned_effective_at, c.due_effective_at) AS moved_to
+            FROM repricer.price_changes c WHERE c.batch_id = \(uuid: batchID) AND \(fragment: isMoved)
+            ORDER BY c.line, c.original_transaction_id LIMIT \(limit)
+            """
+        ).map { row in
+            Moved(
+                originalTransactionID: try row.text("original_transaction_id"),
+                sku: try row.text("sku"), state: try row.text("state"),
+                from: try row.milliseconds("forecast_effective_at"),
+                to: try row.milliseconds("moved_to"))
+        }
+    }
+
+    /// A wave that is not released, though rows of it have to be sent within a day or had to be.
+    package struct WaitingWave: Sendable, Equatable {
+        package var batchID: String
+        package var batchName: String
+        package var number: Int
+        package var label: String
+        package var waitsFor: String
+        package var due: Int64
+        /// The part of `due` whose last instant has passed.
+        package var overdue: Int64
+        /// UTC milliseconds.
+        package var firstSendBy: Int64
+    }
+
+    private static let nearly: Int64 = 86_400_000
+
+    /// Of approved batches, or of one.
+    package static func waitingWaves(
+        of batchID: String?, now: Int64, on connection: isolated PostgresConnection
+    ) throws -> [WaitingWave] {
+        try connection.query(
+            """
+            -- name: waitingWaves
+            SELECT b.batch_id, b.name, c.wave, b.waves -> (c.wave - 1) ->> 'label' AS label,
+                b.waves -> (c.wave - 1) ->> 'release' AS release, b.is_paused, b.next_release_at,
+                c.wave = b.released_wave + 1 AS is_next, c.due, c.overdue, c.first_send_by
+            FROM repricer.batches b
+            JOIN (
+                SELECT c.batch_id, c.wave, count(*) AS due, min(c.send_by) AS first_send_by,
+                    count(*) FILTER (WHERE c.send_by < \(timestamp: now)::timestamptz) AS overdue
+                FROM repricer.price_changes c
+                JOIN repricer.batches o ON o.batch_id = c.batch_id AND o.state = 'approved'
+                    AND o.waves <> '[]' AND c.wave > o.released_wave
+                WHERE c.stage = 'queued' AND c.send_by < \(timestamp: now + nearly)::timestamptz
+                    AND (\(uuid: batchID)::uuid IS NULL OR c.batch_id = \(uuid: batchID)::uuid)
+                GROUP BY c.batch_id, c.wave
+            ) c ON c.batch_id = b.batch_id
+            ORDER BY b.submitted_at, b.batch_id, c.wave
+            """
+        ).map { row in
+            WaitingWave(
+                batchID: try row.text("batch_id"), batchName: try row.text("name"),
+                number: try row.int("wave"), label: try row.text("label"),
+                waitsFor: try waitsFor(row), due: try row.int64("due"),
+                overdue: try row.int64("overdue"),
+                firstSendBy: try row.milliseconds("first_send_by"))
+        }
+    }
+
+    private static func waitsFor(_ row: Row) throws -> String {
+        if try row.bool("is_paused") { return "`repricer resume`: its batch is paused" }
+        if try row.text("release") == "hand" { return "`repricer release`" }
+        guard try row.bool("is_next"), let at = try row.instant("next_release_at") else {
+            return "the wave before it"
+        }
+        return at.text
+    }
+}

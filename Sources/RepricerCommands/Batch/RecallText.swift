@@ -1,0 +1,72 @@
+import Batches
+import Pricing
+
+/// What can still be taken back of changes that Apple has, until when, and what is past recall.
+struct Recall: Sendable {
+    let takeable: [UndoQueries.Takeable]
+    let beyond: [UndoQueries.Beyond]
+    let now: Instant
+
+    var rows: Int64 { takeable.reduce(0) { $0 + $1.rows } }
+
+    static let itemColumns: [Column<UndoQueries.Takeable>] = [
+        .text("ITEM", "sku") { $0.sku }, .text("CURRENCY", "currency") { $0.currency },
+        .number("ROWS", "rows") { $0.rows },
+        .instant("ALL UNTIL", "first_until") { $0.firstUntil },
+        .instant("THE LAST UNTIL", "last_until") { $0.lastUntil },
+    ]
+
+    private static let beyondColumns: [Column<UndoQueries.Beyond>] = [
+        .key("day") { $0.day }, .key("state") { $0.state },
+        .key("obstacle") { $0.obstacle.rawValue },
+        .key("rows") { $0.rows },
+    ]
+
+    /// `until 2026-12-01T00:00:00Z, the last until …`; empty where there is nothing.
+    var untilText: String {
+        guard let first = takeable.map(\.firstUntil).min(),
+            let last = takeable.map(\.lastUntil).max()
+        else { return "" }
+        return "until \(first.instantText)"
+            + (first == last ? "" : ", the last of them until \(last.instantText)")
+    }
+
+    /// One line each: those whose fate is open first, then those that are past recall.
+    var beyondText: String {
+        let sorted = beyond.filter(\.isOpen) + beyond.filter { !$0.isOpen }
+        return sorted.map { $0.text(today: now.day.text) }.joined()
+    }
+
+    /// States of those that are past recall.
+    private var pastRecall: [String: Int64] {
+        beyond.filter { !$0.isOpen }.reduce(into: [:]) { $0[$1.state, default: 0] += $1.rows }
+    }
+
+    var json: JSONValue {
+        [
+            "undo": [
+                "rows": rows, "first_until": takeable.map(\.firstUntil).min()?.instantText,
+                "last_until": takeable.map(\.lastUntil).max()?.instantText,
+                "items": takeable.json(Self.itemColumns),
+            ] as JSONValue, "past_recall": pastRecall,
+            "communicated_on": beyond.json(Self.beyondColumns),
+        ]
+    }
+}
+
+extension UndoQueries.Beyond {
+    /// Whether an undo may take it back yet, or does so already.
+    fileprivate var isOpen: Bool { obstacle == .inFlight || obstacle == .undoUnderWay }
+
+    fileprivate func text(today: String) -> String {
+        switch obstacle {
+        case .inFlight:
+            "in flight: \(rows) \(state); `repricer undo` can take them back once they are scheduled\n"
+        case .undoUnderWay: "being taken back: \(rows) \(state), by an undo under way\n"
+        case .isAnUndo, .notSent, .alreadyEffective, .alreadyCommunicated, .hasEnded:
+            "past recall: \(rows) \(state), "
+                + (day.map { "the customer \($0 < today ? "was" : "is") told on \($0)" }
+                    ?? "nobody is told") + "\n"
+        }
+    }
+}

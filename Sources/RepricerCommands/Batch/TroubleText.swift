@@ -1,0 +1,59 @@
+import Batches
+
+/// What needs a person's eye, as `status` shows it.
+enum TroubleText {
+    static let movedColumns: [Column<TroubleQueries.Moved>] = [
+        .text("MOVED", "original_transaction_id") { $0.originalTransactionID },
+        .text("ITEM", "sku") { $0.sku }, .text("STATE", "state") { $0.state },
+        .instant("FROM THE RENEWAL OF", "from") { $0.from }, .instant("TO", "to") { $0.to },
+    ]
+
+    private static let waveColumns: [Column<TroubleQueries.WaitingWave>] = [
+        .key("batch_id") { $0.batchID }, .key("wave") { $0.number }, .key("label") { $0.label },
+        .key("waits_for") { $0.waitsFor }, .key("due_rows") { $0.due },
+        .key("overdue_rows") { $0.overdue },
+        .key("first_send_by") { $0.firstSendBy.instantText },
+    ]
+
+    /// Nothing is said of what there is none of.
+    static func headlines(_ facts: StatusFacts) -> [(String, String)] {
+        let trouble = facts.outlook.trouble
+        let waves = facts.waitingWaves.map { wave in
+            let place = facts.batch == nil ? " of \(wave.batchName)" : ""
+            return (
+                "WAITING",
+                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(wave.due) rows "
+                    + "due within a day, \(wave.overdue) of them overdue, the first by "
+                    + wave.firstSendBy.instantText
+            )
+        }
+        let late = Int64(facts.lateRows ?? 0)
+        let counted: [(String, Int64, String)] = [
+            ("moved", trouble.moved, "rows take effect at a later renewal than was approved"),
+            (
+                "overdue", trouble.overdue,
+                "rows are not sent, and their renewal can't be made any more"
+            ),
+            ("late", late, LateRows.meaning),
+            (
+                "parked", trouble.parked,
+                "rows wait by themselves after a refusal, and are tried again"
+            ),
+            (
+                "drifted", trouble.drifted,
+                "rows ended unsent, since their facts changed; plan them again"
+            ),
+        ]
+        return waves + counted.filter { $0.1 > 0 }.map { ($0.0, "\($0.1) \($0.2)") }
+    }
+
+    static func json(_ facts: StatusFacts) -> JSONValue {
+        let trouble = facts.outlook.trouble
+        return [
+            "moved_rows": trouble.moved, "moved": facts.moved.json(movedColumns),
+            "overdue_rows": trouble.overdue, "late_rows": facts.lateRows,
+            "parked_rows": trouble.parked, "drifted_rows": trouble.drifted,
+            "waiting_waves": facts.waitingWaves.json(waveColumns),
+        ]
+    }
+}

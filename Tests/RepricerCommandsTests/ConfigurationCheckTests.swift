@@ -1,0 +1,102 @@
+import Foundation
+import HTTP
+import JOSE
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+@testable import SandboxStore
+
+/// `config check` against the simulated App Store: whether it takes our key.
+@Suite(.database) struct ConfigurationCheckTests {
+    private static func line(_ outcome: Outcome) -> String {
+        outcome.output.split(separator: "\n").first { $0.hasPrefix("app store") }.map(String.init)
+            ?? outcome.output
+    }
+
+    @Test func configCheck_whenTheStoreTakesOurKey_saysSoAndOtherwiseWhatToCompare() async throws {
+        let harness = try await ProcessHarness.open()
+        defer { harness.close() }
+        let otherKey = try harness.scratch.file("other.p8", try ES256PrivateKey.newPEM())
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: otherKey)
+        let good = try await harness.command("config", "check", as: "repricerd")
+        #expect(Self.line(good).contains("ok"), "\(good.output)")
+        #expect(Self.line(good).hasSuffix("and takes our key"), "\(good.output)")
+
+        for wrong in [
+            ["REPRICER_KEY_ID": "ZZZZZZZZZZ"], ["REPRICER_KEY_FILE": otherKey],
+            ["REPRICER_ISSUER_ID": "00000000-0000-0000-0000-000000000000"],
+            ["REPRICER_BUNDLE_ID": "com.example.other"],
+        ] {
+            let outcome = try await harness.command(
+                "config", "check", as: "repricerd", exits: .failed, with: wrong)
+            #expect(Self.line(outcome).contains("FAILED"), "\(wrong): \(outcome.output)")
+            #expect(
+                outcome.messages.contains(
+                    "REPRICER_KEY_ID: the App Store does not take our key (401"),
+                "\(wrong): \(outcome.messages)")
+            #expect(outcome.messages.contains("compare REPRICER_ISSUER_ID, REPRICER_KEY_ID,"))
+        }
+
+        try await harness.order(fault: "http_500", on: "status")
+        let away = try await harness.command(
+            "config", "check", as: "repricerd", exits: .unavailable)
+        #expect(away.messages.contains("a signed call got no answer"), "\(away.messages)")
+        #expect(away.messages.contains("the key is not proved"))
+    }
+
+    @Test func configCheck_ofAnAddressThatIsNotTheStores_saysSo() async throws {
+        let harness = try await ProcessHarness.open()
+        defer { harness.close() }
+        let server = try HTTPServer(host: "127.0.0.1", port: 0, log: .silent) { _ in
+            .text(404, "no such page")
+        }
+        let port = try server.bind()
+        let serving = Task { try await server.run() }
+        defer { serving.cancel() }
+
+        let outcome = try await harness.command(
+            "config", "check", as: "repricerd", exits: .failed,
+            with: ["REPRICER_API_BASE_URL": "http://127.0.0.1:\(port)"])
+
+        #expect(outcome.messages.contains("this is not the App Store"), "\(outcome.messages)")
+    }
+}
+
+/// Files of settings that hold the database's password.
+@Suite struct EnvironmentFileRightsTests {
+    private static func print(_ text: String, mode: Int) async throws -> (Outcome, path: String) {
+        let scratch = try ScratchFolder()
+        let path = try scratch.file("some.env", text)
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+        return (await run("config", "print", "--env-file", path), path)
+    }
+
+    @Test(arguments: [
+        "REPRICER_DATABASE_URL=postgresql://ana:secret@db/repricer",
+        "REPRICER_DATABASE_URL=\"host=db password = secret user=ana\"",
+        "REPRICER_DATABASE_URL=postgresql://db/repricer?user=ana&password=secret",
+        "PGPASSWORD=secret",
+    ])
+    func file_withAPassword_isRefusedWhenOthersMayReadIt(line: String) async throws {
+        for mode in [0o644, 0o640, 0o604, 0o660] {
+            let (refused, path) = try await Self.print("PGUSER=ana\n\(line)\n", mode: mode)
+            let name = line.prefix { $0 != "=" }
+            #expect(refused.code == .failed)
+            #expect(refused.output.isEmpty)
+            #expect(
+                refused.messages
+                    == "\(path):2: \(name) holds a password, and the file can be read by others (mode "
+                    + "\(String(mode, radix: 8))); chmod 600 \(path)\n")
+        }
+        #expect(try await Self.print(line, mode: 0o600).0.code == .done)
+    }
+
+    @Test(arguments: [
+        "REPRICER_DATABASE_URL=postgresql:///repricer?host=/run&user=ana", "PGPASSWORD=",
+    ])
+    func file_withoutAPassword_isReadAsItIs(line: String) async throws {
+        #expect(try await Self.print(line, mode: 0o644).0.code == .done)
+    }
+}

@@ -1,0 +1,127 @@
+import Batches
+import ServiceKit
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// Rows that come later than was approved, or wait past their dates: somebody is told.
+@Suite(.database) struct TroubleTests {
+    private typealias Harness = DeliveryHarness
+
+    private final class Lines: Sendable {
+        private let lines = Mutex<[String]>([])
+
+        func log() -> Log {
+            Log(component: "test", level: .warning) { line in
+                self.lines.withLock { $0.append(line) }
+            }
+        }
+
+        func about(_ text: String) -> [String] {
+            lines.withLock { $0 }.filter { $0.contains(text) }
+        }
+    }
+
+    private static func watch(
+        _ harness: Harness, _ lines: Lines, _ metrics: Metrics = Metrics()
+    ) -> BatchWatch {
+        BatchWatch(
+            pool: harness.service, clock: harness.clock, realClock: harness.realClock,
+            log: lines.log(), metrics: metrics)
+    }
+
+    private static func rows(_ harness: Harness, _ count: Int) async throws -> [BatchRow] {
+        var rows: [BatchRow] = []
+        for number in 1...count {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        return rows
+    }
+
+    /// The subscriptions renew in 40 days: an announced increase sent after day 13 takes effect a month later.
+    @Test func renewals_thatWereMissed_areOneLineABatchAndAFigure() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 4))
+        let (lines, metrics) = (Lines(), Metrics())
+        let watch = Self.watch(harness, lines, metrics)
+        try await watch.round()
+        #expect(lines.about("rows need attention").isEmpty)
+
+        harness.clock.advance(by: .seconds(20 * 86_400))
+        harness.realClock.advance(by: .seconds(300))
+        try await watch.round()
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(300))
+        try await watch.round()
+        harness.realClock.advance(by: .seconds(300))
+        try await watch.round()
+
+        let told = lines.about("rows need attention")
+        #expect(told.count == 2, "\(told)")
+        #expect(told.first?.contains("moved=0 overdue=4") == true, "\(told)")
+        #expect(told.last?.contains("moved=4 overdue=0") == true, "\(told)")
+        #expect(told.last?.contains("batch=\(batchID)") == true)
+        #expect(metrics.render().contains("repricer_changes_moved 4"))
+        await harness.close()
+    }
+
+    @Test func guard_whenTooManyRenewalsWereMissed_haltsTheBatch() async throws {
+        let harness = try await Harness.make()
+        let rows = try await Self.rows(harness, 12)
+        let guards = try GuardRail.list("moved>20%/5")
+        try await harness.submitAndApprove(rows, terms: BatchTerms(guards: guards))
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'scheduled', sent_at = '2026-03-01Z',
+                request_reference_id = gen_random_uuid(),
+                due_effective_at = due_effective_at + interval '1 month',
+                -- An offer moved one after its call, which was in time.
+                planned_effective_at = CASE line WHEN 2 THEN due_effective_at END
+            WHERE line BETWEEN 2 AND 5
+            """)
+        let watch = Self.watch(harness, Lines())
+
+        try await watch.round()
+
+        let text = try await owner.query("SELECT paused_reason FROM repricer.batches").one()
+            .textOrNil("paused_reason")
+        #expect(text == "moved>20%/5: 3 of 12")
+        await owner.close()
+        await harness.close()
+    }
+
+    @Test func wave_thatWaitsPastItsDates_saysForWhatAndHowMany() async throws {
+        let harness = try await Harness.make()
+        let rows = try await Self.rows(harness, 20)
+        let batchID = try await harness.submitAndApprove(
+            rows, terms: BatchTerms(waves: try WavePlan("50%,rest")))
+        try await harness.deliver(harness.scheduler())
+        let waiting = try await harness.changes().count { $0.hasSuffix("queued") }
+        #expect((1..<20).contains(waiting))
+        let (lines, metrics) = (Lines(), Metrics())
+        let watch = Self.watch(harness, lines, metrics)
+        try await watch.round()
+        #expect(lines.about("a wave waits").isEmpty)
+
+        harness.clock.advance(by: .milliseconds(12 * 86_400_000 + 3_600_000))
+        harness.realClock.advance(by: .seconds(300))
+        try await watch.round()
+        #expect(
+            lines.about("a wave waits").first?.contains(
+                "batch=\(batchID) name=content wave=2 label=rest waits_for=\"`repricer release`\" due=\(waiting) overdue=0"
+            ) == true, "\(lines.about("wave"))")
+        #expect(metrics.render().contains("repricer_waves_waiting 1"))
+        harness.clock.advance(by: .seconds(86_400))
+        harness.realClock.advance(by: .seconds(300))
+        try await harness.setPause(batchID, true)
+        try await watch.round()
+
+        #expect(lines.about("overdue=\(waiting) first").count == 1)
+        #expect(lines.about("`repricer resume`: its batch is paused").count == 1)
+        await harness.close()
+    }
+}
