@@ -837,8 +837,10 @@ BEGIN
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
             WHERE batch_id = p_batch_id;
         IF NOT p_is_paused THEN
-            UPDATE price_changes SET is_held = false
-                WHERE batch_id = p_batch_id AND stage = 'queued' AND is_held;
+            -- Parked rows are tried at once: what they were refused for may be mended.
+            UPDATE price_changes SET is_held = false,
+                    next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
+                WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
         END IF;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
@@ -1036,6 +1038,64 @@ BEGIN
         UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
     END IF;
     RETURN v_rows;
+END
+$$;
+
+-- Ends a change whose item the App Store shows at another price: nothing of ours can take effect any more, and the item is
+-- free. Statements from then on that show its price bring it back.
+CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamptz, p_reason text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_change price_changes;
+    v_subscription subscriptions;
+    v_price bigint;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_change FROM price_changes WHERE change_id = p_change_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no change %', p_change_id USING ERRCODE = 'no_data_found';
+    END IF;
+    SELECT * INTO v_subscription FROM subscriptions
+        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket FOR UPDATE;
+    SELECT * INTO v_change FROM price_changes
+        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
+            AND change_id = p_change_id;
+    IF v_change.state NOT IN ('scheduled', 'pending_consent', 'accepted') THEN
+        RAISE EXCEPTION 'change % is %: only one that the App Store has can be closed', p_change_id, v_change.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF EXISTS (SELECT FROM store_calls WHERE subject = v_change.original_transaction_id
+        AND bucket = v_change.bucket AND settled_at IS NULL)
+    THEN
+        RAISE EXCEPTION 'a call of subscription % has no outcome yet: ours may still take effect',
+            v_change.original_transaction_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT coalesce((i.item #>> '{increase,price}')::bigint, (i.item ->> 'renewalPrice')::bigint) INTO v_price
+        FROM jsonb_array_elements(v_subscription.items) AS i (item)
+        WHERE i.item ->> 'sku' = coalesce(v_change.current_sku, v_change.sku) AND (i.item ->> 'renews')::boolean;
+    IF v_price IS NULL THEN
+        RAISE EXCEPTION 'the App Store shows no price at which % renews: the change ends by itself',
+            coalesce(v_change.current_sku, v_change.sku) USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_price = v_change.new_price_milliunits THEN
+        RAISE EXCEPTION 'the App Store shows the price of change %: it may still take effect; undo takes it back',
+            p_change_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE price_changes SET state = 'invalidated', reason = 'closed', ended_at = p_at, state_since = p_at,
+            doubtful_since = p_at
+        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
+            AND change_id = p_change_id;
+    DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
+        AND bucket = v_change.bucket AND change_id = p_change_id;
+    INSERT INTO price_change_history
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        VALUES (v_change.original_transaction_id, v_change.bucket, p_change_id, p_at, 'invalidated', 'decision',
+            session_user, 'closed: ' || p_reason);
+    PERFORM append_audit(session_user::text, p_at, 'close', 'change:' || p_change_id,
+        json_build_object('subscription', v_change.original_transaction_id, 'shown_price_milliunits', v_price,
+            'reason', p_reason));
+    RETURN v_price;
 END
 $$;
 

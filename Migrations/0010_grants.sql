@@ -51,6 +51,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity()
     repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
     repricer.finish_submission(uuid, text, bigint, bigint),
     repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[]),
+    repricer.close_change(uuid, timestamptz, text),
     repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
     repricer.release_wave(uuid, integer, timestamptz), repricer.set_pause(uuid, timestamptz, boolean, text),
     repricer.undo_obstacle(text, boolean, boolean, timestamptz, boolean, timestamptz),

@@ -21,6 +21,11 @@ LONG = [
 NOTIFICATION_FAULTS = [
     ("duplicate", 4, (0, 0)), ("reorder", 3, (1, 3)), ("delay", 3, (1, 4)), ("lose", 1, (0, 0))]
 
+# Refusals that no call of ours deserves: of one call, and of so many in a row that they say nothing of a customer.
+ODD_CODES = [4030010, 4040010, 4000173, 4010000]
+SYSTEMIC_CODES = [4030010, 4040010, 4000173]
+ODD_SHARE, SYSTEMIC_SHARE = 0.03, 0.034
+
 # Endpoint and the share of faults up to it.
 FAULTY = [
     ("changePrice", 0.5), ("status", 0.63), ("cancel", 0.7), ("extend", 0.75), ("extendAll", 0.77),
@@ -239,6 +244,10 @@ class Trouble:
             if rounds % 20 == 0:
                 # What found no occasion must not pile up.
                 self._try(self.world.store.clear_faults)
+            refusal = chance.random()
+            if refusal < SYSTEMIC_SHARE:
+                self._order_refusals(chance, is_odd=refusal < ODD_SHARE)
+                continue
             draw = chance.random()
             endpoint = next(name for name, share in FAULTY if draw < share)
             kinds = NOTIFICATION_FAULTS if endpoint == "notifications" else CALL_FAULTS
@@ -252,6 +261,13 @@ class Trouble:
                 fault["seconds"] = round(chance.uniform(least, most), 2)
             if self._try(lambda: self.world.store.order(fault)):
                 self._note(f"order {endpoint} {kind}{' long' if kinds is LONG else ''}")
+
+    def _order_refusals(self, chance, is_odd):
+        fault = {
+            "endpoint": "changePrice", "kind": "refuse", "count": 1 if is_odd else chance.randint(12, 40),
+            "code": chance.choice(ODD_CODES if is_odd else SYSTEMIC_CODES)}
+        if self._try(lambda: self.world.store.order(fault)):
+            self._note(f"order {'odd' if is_odd else 'systemic'} refusals")
 
     def _try(self, act):
         try:

@@ -94,11 +94,15 @@ package enum FoldQueries {
         change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents
         change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
-        change.requestReferenceID = try row.textOrNil("request_reference_id")
-        change.sentAt = sentAt
+        // No call of before is about a change that a person closed.
+        change.requestReferenceID =
+            change.isClosed ? nil : try row.textOrNil("request_reference_id")
+        change.sentAt = change.isClosed ? nil : sentAt
         change.doubtfulSince = doubtfulSince
-        change.callProgress = callProgress(
-            of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt)
+        if !change.isClosed {
+            change.callProgress = callProgress(
+                of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt)
+        }
         change.undoes = try row.textOrNil("undoes_change_id")
         return change
     }

@@ -4,7 +4,6 @@ import Synchronization
 /// Since when changes are due and none could be claimed, though calls were allowed: somebody holds their rows, or their
 /// buckets.
 final class UnclaimedWatch: Sendable {
-    private static let metric = "repricer_changes_due_unclaimed_seconds"
     private static let toldAfter: Duration = .seconds(60)
 
     private struct State {
@@ -20,10 +19,10 @@ final class UnclaimedWatch: Sendable {
         self.log = log
         self.metrics = metrics
         metrics.describe(
-            Self.metric,
+            "repricer_changes_due_unclaimed_seconds",
             "Real time since changes are due and none could be claimed; 0: they are, or none is due."
         )
-        metrics.set(Self.metric, to: 0)
+        metrics.set("repricer_changes_due_unclaimed_seconds", to: 0)
     }
 
     /// - Parameter isStuck: Changes were due and calls allowed, and nothing was claimed.
@@ -39,7 +38,7 @@ final class UnclaimedWatch: Sendable {
             state.isTold = state.isTold || isNews
             return (now - since, isNews)
         }
-        metrics.set(Self.metric, to: waited.seconds)
+        metrics.set("repricer_changes_due_unclaimed_seconds", to: waited.seconds)
         guard isNews else { return }
         log.error(
             "changes are due, and none can be claimed: another session holds their rows",

@@ -7,7 +7,7 @@ package enum RepricerCommands {
         Commands.plan, Commands.submit, Commands.approve, Commands.reject, Commands.pause,
         Commands.resume, Commands.release, Commands.abort, Commands.undo,
         Commands.status, Commands.explain,
-        Commands.timeline,
+        Commands.timeline, Commands.close,
         Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
         Commands.reconcile, Commands.recover, Commands.reprocess, Commands.report,
         Commands.rulesShow,

@@ -164,7 +164,8 @@ import Testing
         #expect(json.output.contains(#""reason":"wrong prices","halted_by":null}"#))
         #expect(
             after.output.contains(
-                #""everything":{"paused":false,"pause":null,"halted":false,"halt":null}"#))
+                #""everything":{"paused":false,"pause":null,"halted":false,"halt":null,"catching_up_since":null,"#
+            ))
         #expect(trail.output.contains("wrong prices"))
         #expect(trail.output.contains("mended"))
     }

@@ -73,6 +73,16 @@ package enum ControlQueries {
         ).int("answer")
     }
 
+    /// Ends a change whose item the App Store shows at another price; returns that price, in milliunits.
+    package static func close(
+        _ changeID: String, reason: String, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.decide(
+            "closeChange",
+            "repricer.close_change(\(uuid: changeID), \(timestamp: at), \(reason)::text)"
+        ).int64("answer")
+    }
+
     package struct Released: Sendable, Equatable {
         package var batchID: String
         package var name: String

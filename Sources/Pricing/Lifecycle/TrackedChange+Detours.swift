@@ -136,8 +136,9 @@ extension TrackedChange {
         case .rejected:
             doubtfulSince != nil || progress.reason?.hasSuffix(refusedOnRetry) == true
         case .awaitingApproval, .queued, .ineligible, .missed, .aborted: doubtfulSince != nil
+        case .invalidated: isClosed
         case .sending, .unknown, .scheduled, .pendingConsent, .accepted, .effective, .declined,
-            .cancelled, .lapsed, .invalidated:
+            .cancelled, .lapsed:
             false
         }
     }

@@ -256,6 +256,8 @@ package let appliedAfterAll = "applied_after_all"
 /// Why a change goes on of which no call is known: the App Store has its very price. A database that was restored has lost
 /// the call.
 package let adopted = "adopted"
+/// Why a change ended whose item the App Store showed at another price.
+package let closedByPerson = "closed"
 private let itemReplaced = "item_replaced"
 let itemRefunded = "item_refunded"
 let refundReversed = "REFUND_REVERSED"

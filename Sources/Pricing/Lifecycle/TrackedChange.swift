@@ -30,6 +30,11 @@ package struct TrackedChange: Hashable, Sendable {
 
     package var isIncrease: Bool { undoes == nil && newPrice > oldPrice }
 
+    /// A person closed it, since the App Store showed another price. Only what is signed later can be about it.
+    package var isClosed: Bool {
+        progress.state == .invalidated && progress.reason == closedByPerson
+    }
+
     /// Whether our last call named the dependent of this name; nil where that is not known.
     package func isTold(dependent sku: String) -> Bool? {
         guard let told = toldDependentSKUs, let index = dependentSKUs.firstIndex(of: sku) else {

@@ -19,7 +19,9 @@ extension Commands {
 
     static let resume = Command(
         "resume", "go on sending", positionals: [pausedBatch], options: [everything, reason],
-        discussion: "Of a batch also the storefronts that a code has halted."
+        discussion: """
+            Of a batch also the storefronts that a code has halted; its parked rows are tried at once.
+            """
     ) { invocation in
         try await setPause(invocation, isPaused: false)
     }
