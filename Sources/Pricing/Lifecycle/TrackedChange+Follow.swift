@@ -39,7 +39,8 @@ extension TrackedChange {
             // Before the call that is out, or without any: only the effect of the earlier one is about it.
             return isCallDoubtful || isApplied(in: renewalItem(reading))
         }
-        return reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
+        // Before it was closed the price was there, and went.
+        return !isClosed && reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
             && isApplied(in: renewalItem(reading))
             && !isApplied(in: reading.before.items.first { $0.sku == sku })
     }
