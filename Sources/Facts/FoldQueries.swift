@@ -94,10 +94,8 @@ package enum FoldQueries {
         change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents
         change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
-        // No call of before is about a change that a person closed.
-        change.requestReferenceID =
-            change.isClosed ? nil : try row.textOrNil("request_reference_id")
-        change.sentAt = change.isClosed ? nil : sentAt
+        change.requestReferenceID = try row.textOrNil("request_reference_id")
+        change.sentAt = sentAt
         change.doubtfulSince = doubtfulSince
         if !change.isClosed {
             change.callProgress = callProgress(

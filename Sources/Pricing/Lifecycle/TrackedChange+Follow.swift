@@ -32,6 +32,8 @@ extension TrackedChange {
     /// clock alone decides, as all that are folded later are signed later. Before that, one signed within the margin
     /// counts only where it brings the very price that was not told before.
     private func isTold(by reading: Reading) -> Bool {
+        // Before it was closed its price was there, and went.
+        if isClosed { return doubtfulSince.map { reading.at >= $0 } ?? false }
         if isAnswer(reading.event) || progress.scheduledAt != nil { return true }
         guard let firstSentAt else { return false }
         if let sentAt, reading.at >= sentAt { return true }
@@ -39,8 +41,7 @@ extension TrackedChange {
             // Before the call that is out, or without any: only the effect of the earlier one is about it.
             return isCallDoubtful || isApplied(in: renewalItem(reading))
         }
-        // Before it was closed the price was there, and went.
-        return !isClosed && reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
+        return reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
             && isApplied(in: renewalItem(reading))
             && !isApplied(in: reading.before.items.first { $0.sku == sku })
     }
