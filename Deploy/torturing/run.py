@@ -60,12 +60,14 @@ def make_plan(kind, seconds, seed, options):
         "kills_per_minute": options.kills_per_minute, "batches": max(3, seconds // 15),
         "upsets_per_minute": options.upsets_per_minute, "long_faults": 0.03,
         "steps_clocks": kind == "test"}
+    # How the store takes a price under a second id, Apple does not say.
+    repeats = ["--repeats", random.Random(f"{seed} repeats").choice(["stale-token", "accepted", "refused"])]
     if kind == "test":
         # Looks and the history may be quicker, so that the round ends soon.
         rate, looks = 10, 30
         return Plan(
             **common, subscriptions=max(120, rate * seconds // 2), pairs=max(16, seconds // 3),
-            calendar=["--month", str(max(12, seconds // 6))],
+            calendar=["--month", str(max(12, seconds // 6)), *repeats],
             settings={
                 "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": looks,
                 "REPRICER_CANCEL_RATE": 2, "REPRICER_EXTEND_RATE": 2,
@@ -75,7 +77,7 @@ def make_plan(kind, seconds, seed, options):
     speed = round(90 * 86_400 / (seconds + 20))
     return Plan(
         **common, subscriptions=max(150, 3 * seconds), pairs=max(16, seconds // 2), speed=speed,
-        calendar=["--clock", f"2026-03-02T00:00:00Z@{speed}"], settings={},
+        calendar=["--clock", f"2026-03-02T00:00:00Z@{speed}", *repeats], settings={},
         limits={"changePrice": 50, "status": 50, "history": 50, "cancel": 5, "extend": 20,
                 "extendAll+extendStatus": 1}, grace=15 * speed * 1000)
 
@@ -239,7 +241,7 @@ def run_round(plan, options, say):
         began = time.time()
         world.build()
         say(f"{plan.kind}, seed {plan.seed}: {plan.subscriptions} subscriptions,"
-            f" up in {time.time() - began:.0f} s; trouble for {plan.seconds} s")
+            f" forgotten calls {plan.calendar[-1]}, up in {time.time() - began:.0f} s; trouble for {plan.seconds} s")
         trouble = Trouble(world)
         chance = world.chance["batches"]
         files = split(world.batch_file, plan, chance)
