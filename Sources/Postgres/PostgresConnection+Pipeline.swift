@@ -231,7 +231,7 @@ extension PostgresConnection {
             // libpq knows no way out of a COPY in a pipeline.
             PQclear(result)
             close()
-            throw PostgresError(.wrongCall, "COPY goes through copyIn")
+            throw PostgresError(.wrongCall, "COPY is no statement of this connection")
         }
         let owned = try check(result, handle, statement: step.key.name, of: entry)
         switch step.role {

@@ -282,7 +282,7 @@ package actor PostgresConnection {
         }
         if status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH {
             abandonCopy(handle, status)
-            throw PostgresError(.wrongCall, "COPY goes through copyIn")
+            throw PostgresError(.wrongCall, "COPY is no statement of this connection")
         }
         let error = PostgresError(result: result, connection: handle, statement: statement())
         if error.sqlState == .readOnlyTransaction { isSpent = true }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite(.database)
-struct PipelineAndCopyTests {
+struct PipelineTests {
     struct Refusal: Error, Equatable {}
 
     @Test func pipeline_whenBatchesAreLargeBothWays_neverDeadlocks() async throws {
@@ -139,49 +139,6 @@ struct PipelineAndCopyTests {
         #expect(try await connection.pipeline(["SELECT 7 AS n"])[0].one().int("n") == 7)
     }
 
-    @Test func copy_whenTextIsNasty_roundTrips() async throws {
-        let connection = try await TestDatabase.connect()
-        try await connection.script(
-            "CREATE TABLE t (id int, v text, at timestamptz, l text[])")
-        let words = ["", "\\N", "a\tb\nc\r\\", "\\.", "日本語", "NULL"]
-
-        let stored = try await connection.transaction { connection in
-            var rows = COPYText()
-            for (index, word) in words.enumerated() {
-                rows.append(index)
-                try rows.append(word)
-                try rows.append(timestamp: 1_767_571_200_123 - Int64(index) * 86_400_000 * 20_000)
-                try rows.append(texts: [word, "\"\\,{}"])
-                rows.endRow()
-            }
-            return try connection.copyIn("COPY t FROM STDIN", rows.bytes)
-        }
-
-        #expect(stored == words.count)
-        let rows = try await connection.query("SELECT * FROM t ORDER BY id")
-        for (index, word) in words.enumerated() {
-            #expect(try rows[index].text("v") == word)
-            #expect(try rows[index].texts("l") == [word, "\"\\,{}"])
-            let expected = 1_767_571_200_123 - Int64(index) * 86_400_000 * 20_000
-            #expect(try rows[index].milliseconds("at") == expected)
-        }
-    }
-
-    @Test func copyIn_whenServerRefusesARow_isTypedAndUsable() async throws {
-        let connection = try await TestDatabase.connect()
-        try await connection.script("CREATE TABLE t (n int)")
-
-        let error = await #expect(throws: PostgresError.self) {
-            try await connection.transaction { connection in
-                let rows = String(repeating: "not a number\n", count: 50_000)
-                _ = try connection.copyIn("COPY t FROM STDIN", Array(rows.utf8))
-            }
-        }
-
-        #expect(error?.sqlState?.isDataException == true)
-        #expect(await connection.isReusable)
-    }
-
     @Test func copy_whenCalledTheWrongWay_isTypedAndUsable() async throws {
         let connection = try await TestDatabase.connect()
         try await connection.script("CREATE TABLE t (n int)")
@@ -190,9 +147,6 @@ struct PipelineAndCopyTests {
             await #expect { try await connection.script(text) } throws: {
                 ($0 as? PostgresError)?.code == .wrongCall
             }
-        }
-        await #expect { try await connection.copyIn("SELECT 1", []) } throws: {
-            ($0 as? PostgresError)?.code == .wrongCall
         }
         #expect(try await connection.query("SELECT 1 AS n").one().int("n") == 1)
     }
