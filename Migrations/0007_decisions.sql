@@ -1124,6 +1124,14 @@ BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
         catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
         database_identity = database_identity();
+    -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
+    PERFORM 1 FROM subscriptions s
+        WHERE EXISTS (SELECT FROM price_changes c
+                WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
+                    AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
+            OR EXISTS (SELECT FROM store_calls r
+                WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
+        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
     UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
         FROM batches b
         WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
