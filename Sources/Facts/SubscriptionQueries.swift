@@ -255,7 +255,8 @@ package enum SubscriptionQueries {
             let facts = stored.facts
             carriers[id] = Carrier(
                 customer: facts.appAccountToken,
-                renewing: facts.whyOver == nil ? facts.renewingSKUs : [], roles: [:])
+                renewing: facts.whyOver == nil && !facts.isFamilyMembers ? facts.renewingSKUs : [],
+                roles: [:])
         }
         let rows = try connection.query(
             """

@@ -10,6 +10,8 @@ import Synchronization
 final class ConnectionTable: Sendable {
     private struct State {
         var slots: [UInt64: ConnectionSlot] = [:]
+        /// How many of them each address holds.
+        var held: [PeerAddress: Int] = [:]
         var nextID: UInt64 = 0
         /// Told to go and still here for a moment.
         var leaving = 0
@@ -26,21 +28,34 @@ final class ConnectionTable: Sendable {
 
     var count: Int { state.withLock { $0.slots.count } }
 
-    /// A place for the connection, made free by sending another away if need be; else nil.
+    enum Admission {
+        case admitted(ConnectionSlot)
+        /// All places are taken.
+        case full
+        /// The address has its share, whatever is free.
+        case overShare
+    }
+
+    /// A place for the connection, made free by sending another away if need be. Who holds its share already
+    /// can only take the place of a connection of its own; `holder` is nil for who has no limit of its own.
     func admit(
-        _ socket: SocketDescriptor, max: Int, freshFor: Duration
-    ) -> ConnectionSlot? {
+        _ socket: SocketDescriptor, of holder: PeerAddress? = nil, share: Int = .max, max: Int,
+        freshFor: Duration
+    ) -> Admission {
         state.withLock { state in
-            if state.slots.count - state.leaving >= max {
-                guard state.leaving < Self.leavingMax, sendOneAway(&state, freshFor) else {
-                    return nil
+            if let holder, state.held[holder, default: 0] >= share {
+                guard makeRoom(&state, freshFor, among: { $0.holder == holder }) else {
+                    return .overShare
                 }
+            } else if state.slots.count - state.leaving >= max {
+                guard makeRoom(&state, freshFor, among: { _ in true }) else { return .full }
             }
             state.nextID += 1
-            let slot = ConnectionSlot(id: state.nextID, socket: socket)
+            let slot = ConnectionSlot(id: state.nextID, socket: socket, holder: holder)
             state.slots[slot.id] = slot
+            if let holder { state.held[holder, default: 0] += 1 }
             if state.isEnding, slot.leave() { state.leaving += 1 }
-            return slot
+            return .admitted(slot)
         }
     }
 
@@ -55,6 +70,9 @@ final class ConnectionTable: Sendable {
     func leave(_ slot: ConnectionSlot) {
         state.withLock { state in
             state.slots[slot.id] = nil
+            if let holder = slot.holder, let held = state.held[holder] {
+                state.held[holder] = held > 1 ? held - 1 : nil
+            }
             if slot.mustLeave { state.leaving -= 1 }
         }
     }
@@ -79,9 +97,12 @@ final class ConnectionTable: Sendable {
         state.withLock { $0.rejecting -= 1 }
     }
 
-    private func sendOneAway(_ state: inout State, _ freshFor: Duration) -> Bool {
+    private func makeRoom(
+        _ state: inout State, _ freshFor: Duration, among isCandidate: (ConnectionSlot) -> Bool
+    ) -> Bool {
+        guard state.leaving < Self.leavingMax else { return false }
         let now = Deadline.now
-        let ranked = state.slots.values
+        let ranked = state.slots.values.lazy.filter(isCandidate)
             .compactMap { slot in slot.rank(now, freshFor).map { (rank: $0, slot: slot) } }
             .sorted { $0.rank < $1.rank }
         for candidate in ranked.prefix(Self.triesMax) where candidate.slot.leaveIfUseless(now) {
@@ -129,11 +150,14 @@ final class ConnectionSlot: Sendable {
 
     let id: UInt64
     let socket: SocketDescriptor
+    /// Whose share it counts against; nil: nobody's.
+    let holder: PeerAddress?
     private let state = Mutex(State())
 
-    init(id: UInt64, socket: SocketDescriptor) {
+    init(id: UInt64, socket: SocketDescriptor, holder: PeerAddress? = nil) {
         self.id = id
         self.socket = socket
+        self.holder = holder
     }
 
     var mustLeave: Bool { state.withLock { $0.mustLeave } }

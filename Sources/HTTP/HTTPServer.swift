@@ -91,8 +91,18 @@ package final class HTTPServer: Service {
         await withDiscardingTaskGroup { group in
             while let descriptor = accept(listener, &afterStop) {
                 let socket = SocketDescriptor(descriptor)
-                guard let slot = await admit(socket) else {
-                    reject(socket, listener, on: rejects, in: &group)
+                let peer = PeerAddress(peerOf: descriptor)
+                let slot: ConnectionSlot
+                switch await admit(socket, peer) {
+                case .admitted(let admitted): slot = admitted
+                case .full:
+                    reject(
+                        socket, "any", limits.connectionsMax, listener, on: rejects, in: &group)
+                    continue
+                case .overShare:
+                    reject(
+                        socket, peer?.text ?? "", limits.addressMax, listener, on: rejects,
+                        in: &group)
                     continue
                 }
                 guard let executor = ThreadExecutor.started(name: "\(name)-conn") else {
@@ -126,16 +136,20 @@ package final class HTTPServer: Service {
     /// Counted in tries, not in time: after a moment in which the whole process stood still, those who hold the places
     /// have not had their chance yet. Even without patience there is a second try, since who was about to be sent away
     /// may just have gone on to its next stage.
-    private func admit(_ socket: SocketDescriptor) async -> ConnectionSlot? {
+    ///
+    /// Nobody waits for who holds its share already.
+    private func admit(
+        _ socket: SocketDescriptor, _ peer: PeerAddress?
+    ) async -> ConnectionTable.Admission {
+        let isProxy = peer.map { peer in limits.proxies.contains { $0.contains(peer) } } ?? true
         var tries = 2 + Int(min(limits.freshFor * 2 / Self.turnPause, 1_000_000))
         while true {
-            if let slot = connections.admit(
-                socket, max: limits.connectionsMax, freshFor: limits.freshFor)
-            {
-                return slot
-            }
+            let admission = connections.admit(
+                socket, of: isProxy ? nil : peer?.holder, share: limits.addressMax,
+                max: limits.connectionsMax, freshFor: limits.freshFor)
+            guard case .full = admission else { return admission }
             tries -= 1
-            guard tries > 0, connections.isWorthWaiting else { return nil }
+            guard tries > 0, connections.isWorthWaiting else { return .full }
             // Cancelled or not: the tries are bounded.
             try? await Task.sleep(for: Self.turnPause)
         }
@@ -155,14 +169,14 @@ package final class HTTPServer: Service {
 
     /// Answers 503 on one shared thread; when even that queue is long, just closes.
     private func reject(
-        _ socket: SocketDescriptor, _ listener: Listener, on executor: ThreadExecutor,
-        in group: inout DiscardingTaskGroup
+        _ socket: SocketDescriptor, _ address: String, _ max: Int, _ listener: Listener,
+        on executor: ThreadExecutor, in group: inout DiscardingTaskGroup
     ) {
         guard connections.enterReject() else { return }
         if let dropped = throttle.pass() {
             log.warning(
                 "too many connections",
-                ["max": "\(limits.connectionsMax)", "unlogged": "\(dropped)"])
+                ["address": address, "max": "\(max)", "unlogged": "\(dropped)"])
         }
         let connection = connection(socket, ConnectionSlot(id: 0, socket: socket), listener)
         group.addTask(executorPreference: executor) {

@@ -3,6 +3,10 @@ package struct HTTPServerLimits: Sendable {
     /// Connections served at once. For one more, the one that is worth least is closed: silent,
     /// slow and idle ones in this order, the oldest first. When all are busy it is answered 503.
     package var connectionsMax = 512
+    /// Of these, what one address may hold: an IPv4 address, or a /64 of IPv6. One more connection of it is answered 503.
+    package var addressSharePercent = 25
+    /// Whose connections are those of many: they count against no share.
+    package var proxies: [AddressRange] = ["127.0.0.1", "::1"].compactMap(AddressRange.init)
     /// For this long a request may be under way, or an answer unread, without counting as slow.
     package var freshFor = Duration.milliseconds(100)
     /// After the stop, how long a request may still take to arrive and an answer to be read.
@@ -21,6 +25,9 @@ package struct HTTPServerLimits: Sendable {
     package var drainTimeout = Duration.seconds(2)
 
     package init() {}
+
+    /// Connections of one address.
+    var addressMax: Int { max(1, connectionsMax * addressSharePercent / 100) }
 
     var message: MessageLimits {
         var limits = MessageLimits()

@@ -45,7 +45,7 @@ package enum ExtensionEligibility {
         _ facts: SubscriptionFacts?, extendedAt: [Instant], hasOpen: Bool, now: Instant
     ) -> ExtensionObstacle? {
         guard let facts, facts.signedAt != nil else { return .unknownSubscription }
-        if facts.ownershipType == "FAMILY_SHARED" { return .familyMember }
+        if facts.isFamilyMembers { return .familyMember }
         switch facts.status {
         case 2: return .expired
         case 3: return .billingRetry

@@ -65,6 +65,10 @@ extension Judge {
     private func standing(_ facts: SubscriptionFacts) -> RowFault? {
         let remedy = "nothing can be changed until the subscription renews again"
         switch facts.status {
+        case _ where facts.isFamilyMembers:
+            return RowFault(
+                .notActive, "the subscription is a family member's, who does not pay for it",
+                remedy: "nothing is to be undone")
         case 1: break
         case 3:
             return RowFault(.billingRetry, "the App Store is retrying to charge", remedy: remedy)

@@ -131,6 +131,11 @@ extension RowCase {
     }
 
     private var notActive: RowFault? {
+        guard !facts.isFamilyMembers else {
+            return RowFault(
+                .notActive, "the subscription is a family member's, who does not pay for it",
+                remedy: "remove the row; the one who pays has a subscription of their own")
+        }
         switch facts.status {
         case 1, 3, 4: return nil
         default:

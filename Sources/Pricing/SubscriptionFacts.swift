@@ -18,6 +18,8 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var appAccountToken: String?
     /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, or a text nobody knows.
     package var ownershipType: String?
+    /// Shared by who bought it: it has no price of its own, and Apple refuses calls for it.
+    package var isFamilyMembers: Bool { ownershipType == "FAMILY_SHARED" }
     /// Of the running period of an ordinary subscription: `FREE_TRIAL`, ….
     package var offerDiscountType: String?
     package var latestTransactionID: String?

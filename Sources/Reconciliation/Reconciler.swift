@@ -210,13 +210,8 @@ package struct Reconciler: Sendable {
                 now: now, margin: limits.silentAfter.milliseconds, limit: limits.silentPerRun,
                 on: connection)
         }
-        let runner = StatusCheckRunner(
-            pool: dependencies.pool, store: dependencies.store,
-            permitSource: permitSource(Self.statusEndpoint),
-            clock: dependencies.clock, realClock: dependencies.realClock, limits: limits.checks,
-            log: dependencies.log)
         for reason in [StatusCheckQueries.Reason.silent, .legacy] {
-            try await runner.run(StatusCheckQueries.List(reason), into: &summary.checks)
+            try await statusChecks.run(StatusCheckQueries.List(reason), into: &summary.checks)
         }
         // Finished checks are kept while they hold further ones back, and then forgotten.
         let old = now - 2 * limits.silentAfter.milliseconds
@@ -227,6 +222,21 @@ package struct Reconciler: Sendable {
                     on: connection)
             }
         }
+    }
+
+    private var statusChecks: StatusCheckRunner {
+        StatusCheckRunner(
+            pool: dependencies.pool, store: dependencies.store,
+            permitSource: permitSource(Self.statusEndpoint),
+            clock: dependencies.clock, realClock: dependencies.realClock,
+            limits: dependencies.limits.checks, log: dependencies.log)
+    }
+
+    /// Reads the statuses that V1 notifications have asked for.
+    func checkHinted() async throws {
+        var summary = Summary()
+        defer { count(summary) }
+        try await statusChecks.run(StatusCheckQueries.List(.legacy), into: &summary.checks)
     }
 
     private func count(_ summary: Summary) {

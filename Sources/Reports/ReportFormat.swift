@@ -1,4 +1,5 @@
 import Facts
+import ServiceKit
 
 /// How a report is written.
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
@@ -42,7 +43,7 @@ package struct ReportRenderer: Sendable {
         case .csv:
             let areTexts = gathered.columns.map { $0.kind == .text || $0.kind == .list }
             return rows.map { row in
-                csvLine(zip(row, areTexts).map { $1 ? $0.map(harmlessCell) : $0 })
+                csvLine(zip(row, areTexts).map { $1 ? $0.map(SpreadsheetText.cell) : $0 })
             }.joined()
         case .json: return json.objects(rows, columns: gathered.columns)
         case .table, .html:
@@ -64,14 +65,6 @@ package struct ReportRenderer: Sendable {
 /// RFC 4180: CRLF, quotes only where needed. NULL is an empty cell, an empty text is `""`.
 private func csvLine(_ cells: [String?]) -> String {
     cells.map { $0.map(csvField) ?? "" }.joined(separator: ",") + "\r\n"
-}
-
-/// A name is whatever somebody typed; opened in a spreadsheet it must stay a name.
-private func harmlessCell(_ cell: String) -> String {
-    guard let first = cell.unicodeScalars.first, "=+-@\t\r".unicodeScalars.contains(first) else {
-        return cell
-    }
-    return "'" + cell
 }
 
 private func csvField(_ cell: String) -> String {

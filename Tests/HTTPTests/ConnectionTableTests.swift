@@ -20,8 +20,31 @@ import Testing
 
     private let table = ConnectionTable()
 
-    private func admit(_ pair: Pair, max: Int, freshFor: Duration = .zero) -> ConnectionSlot? {
-        table.admit(pair.socket, max: max, freshFor: freshFor)
+    private func admit(
+        _ pair: Pair, of holder: PeerAddress? = nil, max: Int, freshFor: Duration = .zero
+    ) -> ConnectionSlot? {
+        let admission = table.admit(
+            pair.socket, of: holder, share: 2, max: max, freshFor: freshFor)
+        guard case .admitted(let slot) = admission else { return nil }
+        return slot
+    }
+
+    @Test func newcomer_whoseAddressHoldsItsShare_takesAPlaceOfItsOwnOrNone() throws {
+        let (greedy, other) = (PeerAddress("192.0.2.1"), PeerAddress("192.0.2.2"))
+        let pairs = (0..<6).map { _ in Pair() }
+        let busy = try #require(admit(pairs[0], of: greedy, max: 9))
+        let kept = try #require(admit(pairs[1], of: greedy, max: 9))
+        let foreign = try #require(admit(pairs[2], of: other, max: 9))
+        _ = (busy.enter(.handling), kept.enter(.kept))
+
+        let third = try #require(admit(pairs[3], of: greedy, max: 9))
+        _ = third.enter(.handling)
+
+        #expect([busy, kept, foreign].map(\.mustLeave) == [false, true, false])
+        #expect(admit(pairs[4], of: greedy, max: 9) == nil)
+        #expect(admit(pairs[4], of: other, max: 9) != nil)
+        for slot in [busy, kept] { table.leave(slot) }
+        #expect(admit(pairs[5], of: greedy, max: 9) != nil)
     }
 
     @Test func newcomer_whenPlacesAreTaken_replacesTheLeastUsefulFirst() throws {

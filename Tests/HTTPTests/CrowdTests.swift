@@ -9,8 +9,8 @@ import Testing
 @Suite struct CrowdTests {
     private static let get = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
-    private func isServed(_ port: Int) throws -> Bool {
-        let client = try RawClient(port: port)
+    private func isServed(_ port: Int, from source: String = "127.0.0.1") throws -> Bool {
+        let client = try RawClient(port: port, from: source)
         try client.send(
             "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
         return try client.readToEnd().hasSuffix("POST /p 3")
@@ -42,6 +42,86 @@ import Testing
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
         limit.rlim_cur = min(limit.rlim_max, max(limit.rlim_cur, 4096))
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+
+    /// The address of one sender that keeps every place busy that it gets.
+    private static let greedy = "127.0.0.2"
+
+    @Test func server_when560BusyConnectionsComeFromOneAddress_servesEveryPostOfAnother()
+        async throws
+    {
+        Self.allowManyDescriptors()
+        let (busy, mayEnd) = (Arrivals(), Gate())
+        try await withServer(handler: { request in
+            guard request.path == "/busy" else { return .text(200, "POST /p 3") }
+            busy.add()
+            await mayEnd.wait()
+            return .text(200, "done")
+        }) { server, port in
+            defer { mayEnd.open() }
+            let crowd = try (0..<560).map { _ in try RawClient(port: port, from: Self.greedy) }
+            for client in crowd {
+                // One that was refused may be closed by now.
+                try? client.send("GET /busy HTTP/1.1\r\nHost: h\r\n\r\n")
+            }
+            try await eventually { busy.count >= 128 }
+
+            let served = try (3..<43).map {
+                try isServed(port, from: "127.0.0.\($0)")
+            }
+
+            #expect(served.allSatisfy { $0 })
+            #expect(busy.count == 128)
+        }
+    }
+
+    @Test(arguments: [("127.0.0.1", []), (greedy, [AddressRange.all])])
+    func server_whenBusyConnectionsAreAProxys_countsThemAgainstNoShare(
+        _ source: String, _ proxies: [AddressRange]
+    ) async throws {
+        var limits = Self.limits(8)
+        limits.proxies += proxies
+        let (busy, mayEnd) = (Arrivals(), Gate())
+        try await withServer(
+            limits: limits,
+            handler: { _ in
+                busy.add()
+                await mayEnd.wait()
+                return .text(200, "done")
+            }
+        ) { _, port in
+            defer { mayEnd.open() }
+            let crowd = try (0..<8).map { _ in try RawClient(port: port, from: source) }
+            for client in crowd { try client.send(Self.get) }
+            try await eventually { busy.count >= 8 }
+
+            mayEnd.open()
+            for client in crowd { #expect(try client.readToEnd().hasSuffix("done")) }
+        }
+    }
+
+    @Test func server_whenAnAddressHasItsShare_answers503AndSaysWho() async throws {
+        let (busy, mayEnd) = (Arrivals(), Gate())
+        try await withServer(
+            limits: Self.limits(8),
+            handler: { _ in
+                busy.add()
+                await mayEnd.wait()
+                return .text(200, "done")
+            }
+        ) { _, port in
+            defer { mayEnd.open() }
+            let crowd = try (0..<2).map { _ in try RawClient(port: port, from: Self.greedy) }
+            for client in crowd { try client.send(Self.get) }
+            try await eventually { busy.count >= 2 }
+
+            let refusal = try RawClient(port: port, from: Self.greedy).readToEnd()
+
+            mayEnd.open()
+            #expect(refusal.hasPrefix("HTTP/1.1 503 "))
+            #expect(refusal.contains("Retry-After: 1\r\n"))
+            for client in crowd { #expect(try client.readToEnd().hasSuffix("done")) }
+        }
     }
 
     static let slow = [

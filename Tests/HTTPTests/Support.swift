@@ -72,10 +72,16 @@ final class RawClient {
     private let stream: SocketStream
     private let deadline = Deadline.now + .seconds(60)
 
-    init(port: Int) throws {
+    /// `source` is an address of this machine; all of 127.0.0.0/8 are.
+    init(port: Int, from source: String = "127.0.0.1") throws {
         let addresses = AddressList(host: "127.0.0.1", port: port, isPassive: false)
         guard let address = addresses.entries.first else { throw StreamError.lost("no address") }
-        stream = SocketStream(descriptor: address.openSocket())
+        let descriptor = address.openSocket()
+        stream = SocketStream(descriptor: descriptor)
+        guard
+            AddressList(host: source, port: 0, isPassive: false).entries.first?.bind(descriptor)
+                == 0
+        else { throw StreamError.lost("cannot bind to \(source)") }
         let code = stream.connect(to: address, until: deadline)
         guard code == 0 else { throw StreamError.lost(String(cString: strerror(code))) }
     }

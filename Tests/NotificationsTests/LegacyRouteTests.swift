@@ -22,6 +22,42 @@ import Testing
         """
     }
 
+    /// The elements that Apple's page "Enabling Server-to-Server Notifications" lists, and no other: none tells the
+    /// app. A receipt may; `bid` stands there.
+    static func bodyOfThePage(password: String = secret, bid: String = "") -> String {
+        let receipt = """
+            {"original_transaction_id":"42","product_id":"bundle","purchase_date_ms":"\(now - 9)"\(bid)}
+            """
+        return """
+            {"environment":"Sandbox","notification_type":"CANCEL","password":"\(password)",
+            "cancellation_date":"2026-05-31 23:59:59 Etc/GMT",
+            "cancellation_date_pst":"2026-05-31 16:59:59 America/Los_Angeles",
+            "cancellation_date_ms":"\(now - 5)","web_order_line_item_id":"7",
+            "latest_receipt":"AAAA","latest_receipt_info":\(receipt),
+            "latest_expired_receipt":"AAAA","latest_expired_receipt_info":\(receipt),
+            "auto_renew_status":"false","auto_renew_product_id":"bundle",
+            "auto_renew_status_change_date":"2026-05-31 23:59:59 Etc/GMT",
+            "auto_renew_status_change_date_pst":"2026-05-31 16:59:59 America/Los_Angeles",
+            "auto_renew_status_change_date_ms":"\(now - 5)"}
+            """
+    }
+
+    @Test(arguments: [
+        (bodyOfThePage(), 200), (bodyOfThePage(bid: #","bid":"com.example.app""#), 200),
+        (bodyOfThePage(bid: #","bid":"com.example.other""#), 403),
+        (bodyOfThePage(bid: #","bid":7"#), 403), (bodyOfThePage(password: "no"), 403),
+    ])
+    func post_ofTheElementsOfApplesPage_isTakenUnlessItNamesAnotherApp(
+        _ body: String, _ status: Int
+    ) async throws {
+        try await withReceiver { harness, checks in
+            let answered = try await self.post(harness, body)
+
+            #expect(answered == status)
+            #expect(checks.state.withLock { $0.asked } == (status == 200 ? ["42"] : []))
+        }
+    }
+
     /// What was asked for, and whether asking fails.
     final class Checks: Sendable {
         let state = Mutex((asked: [String](), fails: false))

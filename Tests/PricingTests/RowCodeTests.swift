@@ -81,6 +81,7 @@ struct RowCodeTests {
             $0.edit("OTHER") { $0.renews = false }
         },
         Case("expired", .notActive) { $0.status = 2 },
+        Case("a family member's", .notActive) { $0.ownershipType = "FAMILY_SHARED" },
         Case("revoked", .notActive) { $0.status = 5 },
         Case("status not sent", .notActive) { $0.status = nil },
         Case("expired, no item renews", .notActive) {

@@ -40,7 +40,7 @@ import Testing
         #expect(text == expected)
     }
 
-    @Test(arguments: ["=HYPERLINK(1)", "+1", "-1", "@x", "\t=1"])
+    @Test(arguments: ["=HYPERLINK(1)", "+1", "-1", "@x", "\t=1", "'=1"])
     func csv_whenATextWouldRunAsAFormula_beginsWithAnApostrophe(_ name: String) {
         var renderer = ReportRenderer(ReportQuery(.batchSummary), format: .csv)
         _ = renderer.begin([
@@ -49,6 +49,13 @@ import Testing
         ])
 
         #expect(renderer.add([[name, "-5"]]) == "'\(name),-5\r\n")
+    }
+
+    @Test(arguments: ["\r=1", "\n=1", "\r\n=1"])
+    func csv_whenATextBeginsWithALineEnd_isQuotedAndBeginsWithAnApostrophe(_ name: String) {
+        let row: [String?] = [name, nil, nil, nil, nil, nil, nil, nil]
+
+        #expect(Self.render([row], as: .csv).hasSuffix("\"'\(name)\",,,,,,,\r\n"))
     }
 
     @Test func csv_whenCarriageReturnAndLineFeedAreOneCharacter_quotesStill() {

@@ -1,3 +1,4 @@
+import HTTP
 import ServiceKit
 import TestSupport
 import Testing
@@ -78,6 +79,10 @@ import Testing
         ("REPRICER_API_BASE_URL", "https://example.com:99999"),
         ("REPRICER_LISTEN", "8080"), ("REPRICER_LISTEN", "host:port"),
         ("REPRICER_LISTEN", "host:65536"), ("REPRICER_LISTEN", "::1:80"),
+        ("REPRICER_TRUSTED_PROXIES", "proxy.example.com"),
+        ("REPRICER_TRUSTED_PROXIES", "10.0.0.0/33"),
+        ("REPRICER_TRUSTED_PROXIES", "127.0.0.1,"), ("REPRICER_ADDRESS_SHARE", "0"),
+        ("REPRICER_ADDRESS_SHARE", "101"), ("REPRICER_ADDRESS_SHARE", "25%"),
         ("REPRICER_CHANGE_PRICE_RATE", "0"), ("REPRICER_CHANGE_PRICE_RATE", "fast"),
         ("REPRICER_CANCEL_RATE", "-5"), ("REPRICER_STATUS_RATE", "1001"),
         ("REPRICER_EXTEND_RATE", "1e3"), ("REPRICER_CLOCK", "tomorrow"),
@@ -103,6 +108,18 @@ import Testing
 
         #expect((configuration.clock != nil) == isAllowed)
         #expect(configuration.problems.map(\.subject) == (isAllowed ? [] : ["REPRICER_CLOCK"]))
+    }
+
+    @Test(
+        arguments: [
+            (nil, ["127.0.0.1", "::1"]), ("none", []), ("*", ["::/0"]),
+            ("10.0.0.0/8, fd00::/8", ["10.0.0.0/8", "fd00::/8"]),
+        ] as [(String?, [String])])
+    func trustedProxies_areLoopbackUnlessGiven(_ value: String?, _ ranges: [String]) throws {
+        let configuration = try read(value.map { ["REPRICER_TRUSTED_PROXIES": $0] } ?? [:])
+
+        #expect(configuration.trustedProxies == ranges.compactMap(AddressRange.init))
+        #expect(configuration.addressShare == 25)
     }
 
     @Test func clockOption_whenRefused_isAUsageError() async {

@@ -96,7 +96,7 @@ import Testing
         try await store.serving { url in
             let child = try Program(
                 Program.built("repricer"), arguments,
-                environment: try settings(url, store, scratch))
+                environment: try Self.settings(url, store, scratch))
             fate.meet(child)
             let end = try await child.end()
             #expect(end.code == (callsUntilDeath == .max ? 0 : nil), "\(end)")
@@ -109,7 +109,7 @@ import Testing
         return store.watch { _ in }
     }
 
-    private func settings(
+    static func settings(
         _ url: String, _ store: GapStore, _ scratch: ScratchFolder
     ) throws -> [String: String] {
         let key = try scratch.file("key.p8", try ES256PrivateKey.newPEM())

@@ -51,7 +51,10 @@ package struct LegacyNotification: Sendable {
     package var kind: LegacyType? { LegacyType(rawValue: type) }
     /// The type, where nobody knows it.
     package var unknown: [UnknownPart] { kind == nil ? [UnknownPart(.type, "V1 \(type)")] : [] }
-    package var bundleID: String? { json["bid"]?.storableText }
+    /// Every app that it names, at its top or in a receipt. The elements that Apple's page lists name none.
+    package var bundleIDs: Set<String> {
+        Set(([json] + receipts).compactMap { $0["bid"].map { $0.storableText ?? "" } })
+    }
 
     /// nil for an environment that nobody knows.
     package var environment: StoreEnvironment? {

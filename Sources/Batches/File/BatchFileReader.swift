@@ -1,4 +1,5 @@
 package import Pricing
+import ServiceKit
 
 /// A row that the file itself spoiled, with what it held.
 package struct SpoiledRow: Hashable, Sendable {
@@ -116,7 +117,7 @@ package struct BatchFileReader {
         for (column, bytes) in zip(header, cells) {
             let text = String(validating: bytes, as: UTF8.self)
             if text == nil { isUTF8 = false }
-            if !column.isIgnored { texts[column] = .text(text ?? "") }
+            if !column.isIgnored { texts[column] = .text(SpreadsheetText.text(text ?? "")) }
         }
         let extra = cells.dropFirst(header.count).map { String(validating: $0, as: UTF8.self) }
         guard isUTF8, extra.allSatisfy({ $0 != nil }) else {

@@ -1,7 +1,8 @@
 package import Pricing
+import ServiceKit
 
 /// Writes refused rows as CSV with the file's own columns, to be mended and submitted again: the two columns
-/// with code and reason at the end are skipped when the file comes back.
+/// with code and reason at the end are skipped when the file comes back, and a `'` before what a spreadsheet would run.
 package struct RejectsWriter {
     private let columns: [BatchColumn]
     private let unit: BatchPriceUnit
@@ -56,7 +57,16 @@ package struct RejectsWriter {
     }
 
     private func record(_ cells: [String]) -> String {
-        cells.map(quoted).joined(separator: ",") + "\r\n"
+        cells.map { quoted(isNumber($0) ? $0 : SpreadsheetText.cell($0)) }.joined(separator: ",")
+            + "\r\n"
+    }
+
+    /// A wrong price, such as -5, is no formula.
+    private func isNumber(_ cell: String) -> Bool {
+        guard cell.hasPrefix("-") || cell.hasPrefix("+") else { return false }
+        let digits = cell.utf8.dropFirst()
+        return !digits.isEmpty
+            && digits.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
     }
 
     private func quoted(_ cell: String) -> String {

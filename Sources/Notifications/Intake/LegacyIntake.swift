@@ -74,7 +74,8 @@ package struct LegacyIntake: Sendable {
                 .forbidden, code: "wrong_shared_secret",
                 message: "password is not the app's shared secret")
         }
-        guard notification.bundleID == bundleID else {
+        // Where it names no app, the secret, which is the app's, says which one.
+        guard notification.bundleIDs.subtracting([bundleID]).isEmpty else {
             throw NotificationRefusal(
                 .forbidden, code: "wrong_bundle", message: "the bundle id is not ours")
         }

@@ -1,3 +1,4 @@
+package import HTTP
 package import Pricing
 package import ServiceKit
 
@@ -39,6 +40,10 @@ package struct Configuration: Sendable {
     package internal(set) var apiCAFile: String?
     package internal(set) var rootCertificates: String?
     package internal(set) var listen: Address?
+    /// Whose connections are those of many clients.
+    package internal(set) var trustedProxies: [AddressRange]?
+    /// The percentage of the receiver's connections that any other address may hold.
+    package internal(set) var addressShare: Int?
     package internal(set) var forwarderTokenFile: String?
     package internal(set) var v1SharedSecretFile: String?
     package internal(set) var changePriceRate: CallRate?

@@ -1,3 +1,4 @@
+import HTTP
 import Pricing
 import ServiceKit
 
@@ -131,6 +132,22 @@ struct ConfigurationReader {
         result.listen = value(
             .listen, default: "127.0.0.1:8080", "is no address",
             remedy: "write HOST:PORT, as 127.0.0.1:8080 or [::1]:8080", BaseURL.address)
+        result.trustedProxies = value(
+            .trustedProxies, default: "127.0.0.1,::1", "is no list of addresses",
+            remedy: "write addresses and ranges, as 10.0.0.5,fd00::/8, or * for all, or none"
+        ) { text in
+            let ranges =
+                text == "none"
+                ? []
+                : text.split(separator: ",", omittingEmptySubsequences: false).map { word in
+                    AddressRange(word.filter { $0 != " " })
+                }
+            return ranges.contains(nil) ? nil : ranges.compactMap(\.self)
+        }
+        result.addressShare = value(
+            .addressShare, default: "25", "is no percentage from 1 to 100",
+            remedy: "write a whole number, as 25"
+        ) { text in Int(text).flatMap { (1...100).contains($0) ? $0 : nil } }
     }
 
     private mutating func rate(_ variable: Variable, production: Int) -> Configuration.CallRate? {

@@ -31,12 +31,16 @@ extension Live {
                 clock: clock, realClock: realClock, log: log, metrics: metrics, limits: limits))
     }
 
-    /// The reconciler on its schedule, where it is not switched off, and what calls wait for.
+    /// The reconciler on its schedule, where it is not switched off, what calls wait for, and what follows hints.
     func reconciling(_ pool: DatabasePool) throws -> [any Service] {
-        let catchUp: any Service = try catchUp(pool)
-        guard let every = configuration.reconcileEvery else { return [catchUp] }
+        let always: [any Service] = [
+            try catchUp(pool),
+            HintedChecks(
+                try reconciler(pool, log: log.with(component: "hinted-checks")), every: idleWait),
+        ]
+        guard let every = configuration.reconcileEvery else { return always }
         let log = log.with(component: "reconciler")
-        return [catchUp, ReconcileService(try reconciler(pool, log: log), every: every)]
+        return always + [ReconcileService(try reconciler(pool, log: log), every: every)]
     }
 
     func catchUp(_ pool: DatabasePool) throws -> CatchUp {

@@ -25,7 +25,8 @@ struct Live: Sendable {
         .reconcileEvery, .silentAfter,
     ]
     static let receiving: [Variable] = [
-        .listen, .forwarderTokenFile, .v1SharedSecretFile, .silentAfter,
+        .listen, .trustedProxies, .addressShare, .forwarderTokenFile, .v1SharedSecretFile,
+        .silentAfter,
     ]
 
     let configuration: Configuration
@@ -101,8 +102,13 @@ struct Live: Sendable {
             metrics: metrics, log: log,
             obstacle: { await store.obstacle() })
         let listen = try configuration.required(configuration.listen, .listen)
+        var limits = HTTPServerLimits()
+        limits.proxies = try configuration.required(configuration.trustedProxies, .trustedProxies)
+        limits.addressSharePercent = try configuration.required(
+            configuration.addressShare, .addressShare)
         let server = try HTTPServer(
-            host: listen.host, port: listen.port, log: self.log.with(component: "http")
+            host: listen.host, port: listen.port, limits: limits,
+            log: self.log.with(component: "http")
         ) { await routes.respond(to: $0) }
         return (routes, server, [token?.watch, v1Secret?.watch].compactMap { $0 })
     }
@@ -167,7 +173,7 @@ struct Live: Sendable {
 
     /// How long an idle part waits before it asks the database again: half a second, or half an hour of a
     /// rehearsal's hurried clock.
-    private var idleWait: Duration {
+    var idleWait: Duration {
         min(.milliseconds(500), max(.milliseconds(20), clock.realDuration(of: .seconds(1800))))
     }
 

@@ -22,7 +22,8 @@ extension Commands {
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
             for a database that is away, and refuses one of another schema version, app or environment. SIGTERM drains and ends \
             it within ten seconds, a second one at once. SIGHUP reads the files of the root certificates, of the \
-            forwarder's token and of the V1 secret anew at once; a change of them is noticed by itself.
+            forwarder's token and of the V1 secret anew at once; a change of them is noticed by itself. One address gets a quarter of the \
+            receiver's connections (REPRICER_ADDRESS_SHARE), a proxy any number (REPRICER_TRUSTED_PROXIES).
             """
     ) { invocation in
         let part = invocation.arguments[only]

@@ -60,6 +60,24 @@ struct BatchRejectsTests {
         #expect(again.entries.count == 1)
     }
 
+    @Test func rejects_whichASpreadsheetWouldRun_beginWithAnApostropheUntilReadAgain() throws {
+        let batch = try BatchText(
+            "original_transaction_id,sku,price,currency\n1,=A,1.00,USD\n@2,-B,-5,+C\n3,'+D,1.00,USD\n"
+        )
+        let writer = RejectsWriter(columns: batch.columns, priceUnit: .decimal)
+        let fault = RowFault(.unknownItem, "=A is not set to renew", remedy: "b")
+
+        let lines = batch.rows.map { writer.line($0, fault) } + batch.spoiled.map(writer.line)
+        let again = try BatchText(writer.header + lines.joined())
+
+        #expect(batch.rows.map(\.sku) == ["=A", "+D"])
+        #expect(lines[0].hasPrefix("1,'=A,1,USD,unknown_item,'=A is not set to renew; b"))
+        #expect(lines[1].hasPrefix("3,'+D,"))
+        #expect(lines[2].hasPrefix("'@2,'-B,-5,'+C,"))
+        #expect(again.rows.map(\.sku) == batch.rows.map(\.sku))
+        #expect(again.spoiled.map(\.cells) == batch.spoiled.map(\.cells))
+    }
+
     @Test func rejects_whenInMilliunits_keepTheUnit() throws {
         let batch = try BatchText(
             "original_transaction_id,sku,price_milliunits,currency\n1,A,12990,USD\n")

@@ -88,6 +88,35 @@ import Testing
         await harness.close()
     }
 
+    @Test func hint_ofAV1Notification_isFollowedWithoutAReconcilerAndOnce() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let at = harness.now.milliseconds
+        try await harness.service.withTransaction { connection in
+            try StatusCheckQueries.wantAgain(
+                "1", in: StatusCheckQueries.List(.legacy), at: at, on: connection)
+        }
+        let asked = Mutex<[String]>([])
+        let store = StatusStore { id in
+            asked.withLock { $0.append(id) }
+            return .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
+        }
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
+        let checks = HintedChecks(reconciler, every: .seconds(1))
+
+        try await checks.step()
+        try await checks.step()
+
+        #expect(asked.withLock { $0 } == ["1"])
+        let counts = try await harness.service.withConnection { connection in
+            try await connection.read {
+                try StatusCheckQueries.counts(of: StatusCheckQueries.List(.legacy), on: $0)
+            }
+        }
+        #expect(counts.open == 0)
+        await harness.close()
+    }
+
     @Test func list_ofIDs_isReadOnce_andProblemsKeepTheirLines() async throws {
         let harness = try await Harness.make()
         let store = StatusStore { id in
