@@ -45,7 +45,8 @@ struct Claimer: Sendable {
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings) = try connection.ask(
                 OpenChangeQueries.claimable(
-                    locked.ids, bucket: turn.bucket, probing: probing),
+                    locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
+                    probing: probing),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
             let carriers = try carriers(of: open, on: connection)
             let inForce = try rules.inForce(at: now, revision: revision, on: connection)
@@ -142,7 +143,8 @@ struct Claimer: Sendable {
                 reference, on: reference.originalTransactionID.flatMap { carriers[$0] },
                 customer: stored.facts.appAccountToken)
         }
-        return changes.filter { $0.state == .queued && $0.isReady && !$0.isHeld }.map { change in
+        return changes.filter { $0.state == .queued && $0.isReady && !$0.waits && !$0.isHeld }.map {
+            change in
             let verdict = verdict(on: change, stored.facts, context, by: judge)
             guard case .send(let plan) = verdict, let sendBy = plan.sendBy, sendBy < late.now
             else { return JudgedChange(change: change, verdict: verdict) }

@@ -117,6 +117,14 @@ extension RowCase {
                     ? "wait until it ends, or take it back with repricer undo"
                     : "wait until it ends, or abort it")
         }
+        if let item, let running = item.currentPrice, let renewal = item.renewalPrice,
+            renewal < running, item.increase == nil, item.offer == nil
+        {
+            return RowFault(
+                .conflictOpenChange,
+                "a decrease of \(row.sku) to \(price(renewal)) that was not made here is due at the renewal",
+                remedy: "wait until it took effect")
+        }
         guard let increase = item?.increase, !increase.isCommunicated else { return nil }
         return RowFault(
             .conflictOpenChange,

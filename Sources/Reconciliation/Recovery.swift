@@ -84,7 +84,8 @@ package struct Recovery: Sendable {
         let realNow = reconciler.dependencies.realClock.nowMilliseconds()
         return try await pool.withTransaction { connection in
             try RecoveryQueries.putOffUnread(in: list, until: realNow + 86_400_000, on: connection)
-            let outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
+            var outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
+            outcome.isPaused = try ServiceControlQueries.everything(on: connection).isPaused
             _ = try connection.pipeline([ServiceControlQueries.endCatchUp])
             while try StatusCheckQueries.forget(list, doneBefore: nil, limit: 5000, on: connection)
                 == 5000

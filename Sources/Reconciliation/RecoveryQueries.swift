@@ -104,6 +104,8 @@ package enum RecoveryQueries {
         package var unreadSubscriptions = 0
         /// Calls still without an outcome: they are checked on, and never sent again under another id.
         package var openCalls = 0
+        /// A person's pause holds everything back.
+        package var isPaused = false
     }
 
     package static func outcome(

@@ -24,6 +24,8 @@ package enum OpenChangeQueries {
         package let sendBy: Instant
         package let dueEffectiveAt: Instant
         package let isReady: Bool
+        /// It was put back, or parked, until an instant that has not come.
+        package let waits: Bool
         package let goesAlone: Bool
         /// How often in a row its consistency token was refused.
         package let staleTokens: Int
@@ -55,6 +57,7 @@ package enum OpenChangeQueries {
             sendBy = Instant(milliseconds: try row.milliseconds("send_by"))
             dueEffectiveAt = Instant(milliseconds: try row.milliseconds("due_effective_at"))
             isReady = try row.bool("is_ready")
+            waits = try row.bool("waits")
             goesAlone = try row.bool("goes_alone")
             staleTokens = try row.int("stale_tokens")
             isHeld = try row.bool("is_held_back")
@@ -79,12 +82,13 @@ package enum OpenChangeQueries {
 
     /// Those of subscriptions of one bucket without a call in flight, of whatever kind. `probing` as in `openChangeColumns`.
     package static func claimable(
-        _ ids: [String], bucket: Int, probing: String? = nil
+        _ ids: [String], bucket: Int, realNow: Int64, probing: String? = nil
     ) -> Question<[String: Claimable]> {
         Question(
             """
             -- name: claimableChanges
             SELECT \(fragment: openChangeColumns(probing: probing)),
+                coalesce(c.next_attempt_at > \(timestamp: realNow), false) AS waits,
                 \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
@@ -135,7 +139,7 @@ package enum OpenChangeQueries {
         Question(
             """
             -- name: openChanges
-            SELECT \(fragment: openChangeColumns())
+            SELECT \(fragment: openChangeColumns()), false AS waits
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: isOpen)

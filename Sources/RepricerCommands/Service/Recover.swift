@@ -133,7 +133,10 @@ private struct RecoverText {
         if outcome.unreadSubscriptions > 0 {
             lines += "their rows wait a day; run recover again to ask once more\n"
         }
-        return lines + "calls go on; `report reconciliation` names what is left\n"
+        return lines
+            + (outcome.isPaused
+                ? "everything is paused still: `repricer resume --all`" : "calls go on")
+            + "; `report reconciliation` names what is left\n"
     }
 
     var json: JSONValue {

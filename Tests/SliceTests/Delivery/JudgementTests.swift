@@ -91,6 +91,24 @@ import Testing
         await harness.close()
     }
 
+    /// Two rows that share no call, of one subscription: the parked one waits, and keeps the other from nothing.
+    @Test func parkedRow_waitsThoughItsSubscriptionHasAnother() async throws {
+        let harness = try await Harness.make()
+        for number in 1...12 { try await harness.subscribe("\(number)") }
+        var rows = (1...12).map { Harness.row("\($0)", line: $0 + 1) }
+        rows.append(Harness.row("1", "B", to: 19990, line: 14))
+        try await harness.submitAndApprove(rows, terms: BatchTerms(grouping: .item))
+        harness.store.setAnswers(["1"], .refused(.suspect, code: 4_000_999))
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<5 { try await harness.deliver(scheduler) }
+
+        let calls = harness.store.calls.filter { $0.transactionID == "1" }
+        #expect(Set(calls.flatMap { $0.items.map(\.sku) }) == ["A", "B"])
+        #expect(calls.count == 2)
+        await harness.close()
+    }
+
     @Test func documentedRefusalOfOneCustomer_whileOthersSucceed_endsTheRow() async throws {
         let harness = try await Harness.make()
         _ = try await Self.submit(harness, 1...12)

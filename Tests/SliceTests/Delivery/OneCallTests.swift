@@ -52,7 +52,7 @@ import Testing
                     "SELECT repricer.bucket_of(\(id)) AS bucket"
                 ).one().int("bucket")
                 return try !connection.ask(
-                    OpenChangeQueries.claimable([id], bucket: bucket)
+                    OpenChangeQueries.claimable([id], bucket: bucket, realNow: 0)
                 ).isEmpty
             }
         }

@@ -1,12 +1,12 @@
 import Calls
 import Postgres
-import Pricing
 import Reconciliation
 import ServiceKit
 import TestSupport
 import Testing
 
 @testable import PriceChanges
+@testable import Pricing
 
 /// A database that was restored has forgotten calls that Apple has: none of them is made a second time, and what Apple
 /// shows is taken for what it is.
@@ -149,6 +149,27 @@ import Testing
         let changes = try await harness.changes()
         #expect(changes.map { $0.hasPrefix("A \(state)") } == [true], "\(changes)")
         #expect(try await harness.history().contains("scheduled"))
+        await harness.close()
+    }
+
+    /// The batch of a lost database, submitted again: a decrease shows in the renewal price alone.
+    @Test(arguments: [7990 as Int64, 8990])
+    func decreaseThatAppleHas_isAConflictInAPlan(price: Int64) async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.tell(
+            SubscriptionEvent(
+                key: .init(signedAt: harness.now, evidenceID: "decreased"), source: .notification,
+                originalTransactionID: "1", type: "PRICE_CHANGE", status: 1,
+                renewal: RenewalStatement(
+                    autoRenewStatus: 1, consistencyToken: "told",
+                    items: [
+                        StatementItem(sku: "A", price: 7990), StatementItem(sku: "B", price: 9990),
+                    ])))
+
+        let faults = try await harness.faults([Harness.row("1", to: price)])
+
+        #expect(faults.first?.hasPrefix("conflict_open_change: ") == true, "\(faults)")
         await harness.close()
     }
 
