@@ -53,6 +53,10 @@ package struct Judge: Sendable {
         plan.period = facts.period
         plan.currentPrice = rowCase.currentPrice
         plan.direction = rowCase.direction
+        plan.judgedAt = now
+        plan.factsAt = facts.signedAt
+        plan.knownSince = facts.knownSince
+        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < now } ?? false
         let renewals = Renewals(facts: facts, environment: environment)
         plan.renewalAt = renewals?.next(now)
         let timeline = forecast(&plan, rowCase, renewals)
@@ -92,7 +96,8 @@ package struct Judge: Sendable {
         var question = ConsentQuestion(
             storefront: plan.storefront, currency: currency, period: period,
             currentPrice: currentPrice, newPrice: rowCase.row.newPrice,
-            lastIncrease: rowCase.context.lastIncrease, now: now)
+            lastIncrease: rowCase.context.lastIncrease, knownSince: plan.knownSince,
+            isKnownFromStart: rowCase.facts.isKnownFromStart, now: now)
         var verdict = ConsentVerdict(question, rules: rules)
         // Whether an offer ends at the effective renewal depends on that renewal, and it on the verdict:
         // the other rules give the renewal at which the question is asked.
