@@ -41,6 +41,13 @@ struct ConsentQuestion: Hashable, Sendable {
     /// Until when the last increase counts.
     var countsUntil: Instant? { lastIncrease?.at.advanced(byMonths: 12) }
 
+    /// The instants after now at which time alone turns an answer: the last increase no longer counts, or a whole year
+    /// is known.
+    var turns: [Instant] {
+        [countsUntil, knownSince?.advanced(byMonths: 12)].compactMap { $0 }
+            .filter { $0 > now }.sorted()
+    }
+
     /// Whether an increase counts now. That none is known says no only where none can have been overlooked.
     var hasRisen: Bool? {
         if let countsUntil, countsUntil > now { return true }

@@ -17,7 +17,7 @@ package struct PlanRow: Hashable, Sendable {
     package var consent: Consent?
     /// What the consent rules said; nil for a decrease, and where they could not be asked.
     package var verdict: ConsentVerdict?
-    /// The instant that the rules were asked for.
+    /// The instant that the rules were asked for: at which the call goes.
     package var judgedAt: Instant?
     /// `signedDate` of the newest statement that the facts rest on.
     package var factsAt: Instant?

@@ -129,6 +129,52 @@ struct NotKnownTests {
         #expect(forecast.staleCount == (expected ? 1 : 0))
     }
 
+    struct Held: Sendable {
+        var period: String
+        var increaseAt: String
+        var onOrAfter: String
+        var judgedAt: String
+        var consent: Consent
+        var effectiveAt: String
+
+        init(
+            _ period: String, increase: String, onOrAfter: String, judged: String,
+            _ consent: Consent, effective: String
+        ) {
+            (self.period, increaseAt, self.onOrAfter) = (period, increase, onOrAfter)
+            (judgedAt, self.consent, effectiveAt) = (judged, consent, effective)
+        }
+    }
+
+    /// Planned on 1 November 2026; renewals from 1 December on.
+    @Test(arguments: [
+        Held(
+            "P1M", increase: "2026-03-01T00:00:00Z", onOrAfter: "2027-05-01",
+            judged: "2027-03-05T00:00:00.001Z", .notRequired, effective: "2027-05-01T00:00:00Z"),
+        Held(
+            "P2M", increase: "2026-03-01T00:00:00Z", onOrAfter: "2027-06-01",
+            judged: "2027-01-31T00:00:00.001Z", .required, effective: "2027-06-01T00:00:00Z"),
+        // Seven days' notice would do from 22 December on; on 20 December none is needed, and the fourth renewal counts.
+        Held(
+            "P1W", increase: "2025-12-20T00:00:00Z", onOrAfter: "2027-01-05",
+            judged: "2026-12-20T00:00:00Z", .notRequired, effective: "2027-01-12T00:00:00Z"),
+        Held(
+            "P1M", increase: "2025-11-15T00:00:00Z", onOrAfter: "2026-12-01",
+            judged: "2026-11-01T00:00:00Z", .required, effective: "2026-12-01T00:00:00Z"),
+    ])
+    func row_thatWaitsForItsDate_isJudgedForTheInstantAtWhichItGoes(_ item: Held) {
+        let context = JudgeContext(
+            increaseHistory: [PastIncrease(sku: "ITEM", at: at(item.increaseAt))])
+
+        let plan = Judge.make().one(
+            .make(onOrAfter: item.onOrAfter), .make(period: item.period), context)
+
+        #expect(plan.judgedAt == at(item.judgedAt))
+        #expect(plan.sendAfter ?? at("2026-11-01T00:00:00Z") == at(item.judgedAt))
+        #expect(plan.consent == item.consent)
+        #expect(plan.effectiveAt == at(item.effectiveAt))
+    }
+
     @Test func forecast_countsWhatIsNotKnownApart_byRuleAndMoney() {
         let facts = SubscriptionFacts.make(price: 1_000_000, storefront: "JPN", currency: "JPY") {
             $0.knownSince = nil

@@ -188,7 +188,7 @@ import Testing
 
         #expect(
             outcome.output.contains(
-                "threshold                  yes     +70.00 %, over 50 %; +700 JPY, over 640 JPY "
+                "threshold                  yes        +70.00 %, over 50 %; +700 JPY, over 640 JPY "
                     + "(nonannual, estimated: 5.00 USD x 160 / 1.25, ecb of 2026-01-02)\n"))
         #expect(outcome.output.contains("not known  no row says whether JPN always asks\n"))
         #expect(
