@@ -25,8 +25,11 @@ extension SandboxCommand {
         for index in sample.subscriptions.indices {
             var subscription = sample.subscriptions[index]
             var events: [StoreEvent] = []
-            // One in four had bought before anybody listened: nobody knows its earlier prices.
-            if index % 4 != 3, subscription.renewalCount > 0 {
+            // One in four bought before anybody listened, and nobody knows its earlier prices. Older purchases than the
+            // signing certificates can't be told at all.
+            if index % 4 != 3, subscription.renewalCount > 0,
+                subscription.startedAt >= StoreKeys.validFrom
+            {
                 events.append(
                     StoreEngine.firstEvent(of: &subscription, options: store.options))
             }
