@@ -34,6 +34,7 @@ CREATE TABLE repricer.subscriptions (
     increases jsonb NOT NULL DEFAULT '[]',
     seen_skus text[] NOT NULL DEFAULT '{}',
     signed_at timestamptz,
+    known_since timestamptz,
     folded_signed_at timestamptz,
     folded_evidence_id text,
     CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id, bucket),
@@ -46,6 +47,8 @@ CREATE INDEX subscriptions_customer ON repricer.subscriptions (app_account_token
     WHERE app_account_token IS NOT NULL;
 COMMENT ON TABLE repricer.subscriptions IS
     'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
+COMMENT ON COLUMN repricer.subscriptions.known_since IS
+    'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
     'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: '
     'no offer.';

@@ -200,7 +200,7 @@ CREATE TABLE repricer.price_changes (
         direction = 'decrease' OR storefront <> 'IND' OR undoes_change_id IS NOT NULL),
     CONSTRAINT price_changes_consent CHECK (
         CASE WHEN undoes_change_id IS NOT NULL OR direction = 'decrease' THEN forecast_consent = 'none'
-            ELSE forecast_consent IN ('required', 'not_required') END),
+            ELSE forecast_consent IN ('required', 'not_known', 'not_required') END),
     CONSTRAINT price_changes_not_its_own_dependent CHECK (sku <> ALL (dependent_skus)),
     CONSTRAINT price_changes_acceptance
         CHECK (acceptance IS NULL OR acceptance IN ('consented', 'informed')),

@@ -344,7 +344,7 @@ WITH outcomes AS (
 )
 SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
     o.forecast_threshold_source, o.came_consent, count(*) AS changes,
-    o.came_consent = o.forecast_consent AS is_as_forecast,
+    o.came_consent = nullif(o.forecast_consent, 'not_known') AS is_as_forecast,
     count(*) FILTER (WHERE o.effective_at IS NOT NULL) AS effective,
     count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at) AS effective_as_forecast,
     o.forecast_reasons,
@@ -352,6 +352,7 @@ SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
     count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at) AS effective_later,
     CASE
         WHEN o.came_consent IS NULL THEN 'not_known'
+        WHEN o.forecast_consent = 'not_known' THEN 'was_not_known'
         WHEN o.came_consent = o.forecast_consent THEN 'as_forecast'
         WHEN o.came_consent = 'required' THEN 'missed'
         ELSE 'false_alarm'
@@ -566,7 +567,7 @@ BEGIN
         ('*', 'current_price_milliunits', 'Price a period before the change, in thousandths of the currency.'),
         ('*', 'new_price_milliunits', 'Price a period after the change, in thousandths of the currency.'),
         ('*', 'dependent_skus', 'Items that are cancelled with this one if its increase is declined.'),
-        ('*', 'forecast_consent', 'Consent as forecast: required, not_required (announced only), none (a decrease).'),
+        ('*', 'forecast_consent', 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).'),
         ('*', 'forecast_threshold_source', 'Where the threshold came from: apple, estimated, unknown.'),
         ('*', 'due_effective_at', 'The renewal at which the change is due to take effect, as planned now.'),
         ('*', 'consent_asked_at', 'When the App Store first asked for consent; null: it has not.'),
@@ -700,7 +701,7 @@ BEGIN
             'The period that it is paid by, as P1M; on another subscription that one''s. Null: not known.'),
         ('forecast_accuracy', 'came_consent',
             'What came: required, not_required or none; null: not known yet, or it never went so far.'),
-        ('forecast_accuracy', 'is_as_forecast', 'Whether consent came as forecast; null: not known.'),
+        ('forecast_accuracy', 'is_as_forecast', 'Whether consent came as forecast; null: not known, or the forecast did not say.'),
         ('forecast_accuracy', 'effective_as_forecast',
             'Changes that took effect at the very renewal of the forecast.'),
         ('forecast_accuracy', 'forecast_reasons',
@@ -710,8 +711,8 @@ BEGIN
         ('forecast_accuracy', 'renewals_moved',
             'Changes that were sent, or are to be, for a later renewal than was forecast.'),
         ('forecast_accuracy', 'consent_outcome',
-            'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked) or '
-            'not_known.'),
+            'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked), '
+            'was_not_known (the forecast did not say) or not_known (what came).'),
         ('reconciliation', 'check_name', 'Which check.'),
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found.'),

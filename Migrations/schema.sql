@@ -1715,7 +1715,7 @@ END) STORED NOT NULL,
     CONSTRAINT price_changes_consent CHECK (
 CASE
     WHEN ((undoes_change_id IS NOT NULL) OR (direction = 'decrease'::text)) THEN (forecast_consent = 'none'::text)
-    ELSE (forecast_consent = ANY (ARRAY['required'::text, 'not_required'::text]))
+    ELSE (forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text, 'not_required'::text]))
 END),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
     CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
@@ -2048,7 +2048,7 @@ COMMENT ON COLUMN report.consent_funnel.batch_name IS 'The name that the submitt
 
 COMMENT ON COLUMN report.consent_funnel.direction IS 'increase or decrease.';
 
-COMMENT ON COLUMN report.consent_funnel.forecast_consent IS 'Consent as forecast: required, not_required (announced only), none (a decrease).';
+COMMENT ON COLUMN report.consent_funnel.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
 
 COMMENT ON COLUMN report.consent_funnel.changes IS 'Number of price changes.';
 
@@ -2138,6 +2138,7 @@ CREATE TABLE repricer.subscriptions (
     increases jsonb DEFAULT '[]'::jsonb NOT NULL,
     seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
     signed_at timestamp with time zone,
+    known_since timestamp with time zone,
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
     CONSTRAINT subscriptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
@@ -2150,6 +2151,8 @@ WITH (fillfactor='85');
 COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
@@ -2249,7 +2252,7 @@ CREATE VIEW report.forecast_accuracy AS
     o.forecast_threshold_source,
     o.came_consent,
     count(*) AS changes,
-    (o.came_consent = o.forecast_consent) AS is_as_forecast,
+    (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
     count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
     count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
     o.forecast_reasons,
@@ -2257,6 +2260,7 @@ CREATE VIEW report.forecast_accuracy AS
     count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
+            WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
             WHEN (o.came_consent = o.forecast_consent) THEN 'as_forecast'::text
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
@@ -2274,7 +2278,7 @@ COMMENT ON COLUMN report.forecast_accuracy.batch_name IS 'The name that the subm
 
 COMMENT ON COLUMN report.forecast_accuracy.direction IS 'increase or decrease.';
 
-COMMENT ON COLUMN report.forecast_accuracy.forecast_consent IS 'Consent as forecast: required, not_required (announced only), none (a decrease).';
+COMMENT ON COLUMN report.forecast_accuracy.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
 
 COMMENT ON COLUMN report.forecast_accuracy.forecast_threshold_source IS 'Where the threshold came from: apple, estimated, unknown.';
 
@@ -2282,7 +2286,7 @@ COMMENT ON COLUMN report.forecast_accuracy.came_consent IS 'What came: required,
 
 COMMENT ON COLUMN report.forecast_accuracy.changes IS 'Number of price changes.';
 
-COMMENT ON COLUMN report.forecast_accuracy.is_as_forecast IS 'Whether consent came as forecast; null: not known.';
+COMMENT ON COLUMN report.forecast_accuracy.is_as_forecast IS 'Whether consent came as forecast; null: not known, or the forecast did not say.';
 
 COMMENT ON COLUMN report.forecast_accuracy.effective IS 'Changes that took effect.';
 
@@ -2294,7 +2298,7 @@ COMMENT ON COLUMN report.forecast_accuracy.effective_earlier IS 'Changes that to
 
 COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast.';
 
-COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked) or not_known.';
+COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked), was_not_known (the forecast did not say) or not_known (what came).';
 
 COMMENT ON COLUMN report.forecast_accuracy.renewals_moved IS 'Changes that were sent, or are to be, for a later renewal than was forecast.';
 
@@ -2542,7 +2546,7 @@ COMMENT ON COLUMN report.price_change.dependent_skus IS 'Items that are cancelle
 
 COMMENT ON COLUMN report.price_change.effective_on_or_after IS 'First day that the submitter allowed; null: any.';
 
-COMMENT ON COLUMN report.price_change.forecast_consent IS 'Consent as forecast: required, not_required (announced only), none (a decrease).';
+COMMENT ON COLUMN report.price_change.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
 
 COMMENT ON COLUMN report.price_change.forecast_reasons IS 'Why consent was forecast as required.';
 

@@ -619,7 +619,8 @@ def figures(evidence):
         "forecast_consent_off": sum(
             1 for call, item in look.first_applications()
             if (change := change_of(look, call, item)) and item["sku"] in call["effects"]
-            and change["forecast_consent"] != (
+            # Where the forecast did not say, it was not wrong.
+            and change["forecast_consent"] != "not_known" and change["forecast_consent"] != (
                 {True: "required", False: "not_required", None: "none"}[
                     call["effects"][item["sku"]].get("needsConsent")])),
     }

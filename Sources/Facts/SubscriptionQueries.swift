@@ -300,6 +300,7 @@ package enum SubscriptionQueries {
         facts.consistencyToken = try row.textOrNil("consistency_token")
         facts.items = try row.storedItems()
         facts.signedAt = try row.instant("signed_at")
+        facts.knownSince = try row.instant("known_since")
         var foldedThrough: SubscriptionEvent.Key?
         if let at = try row.instant("folded_signed_at"),
             let id = try row.textOrNil("folded_evidence_id")
@@ -329,7 +330,7 @@ package enum SubscriptionQueries {
             purchased_at = t.purchased_at, expires_at = t.expires_at, renewal_at = t.renewal_at,
             consistency_token = t.consistency_token, items = t.items,
             increases = coalesce(t.increases, '[]'),
-            seen_skus = t.seen_skus::text[], signed_at = t.signed_at,
+            seen_skus = t.seen_skus::text[], signed_at = t.signed_at, known_since = t.known_since,
             folded_signed_at = t.folded_signed_at, folded_evidence_id = t.folded_evidence_id
         FROM unnest(
             \(states.column { $0.facts.originalTransactionID })::text[], \(ints: states.sparseColumn { $0.facts.status.map { Int64($0) } })::integer[],
@@ -353,13 +354,14 @@ package enum SubscriptionQueries {
             \(jsons: states.sparseColumn { $0.increases.isEmpty ? nil : StatementText.text($0.increases) })::jsonb[],
             \(states.column { arrayText($0.seenSKUs) })::text[],
             \(timestamps: states.sparseColumn { $0.facts.signedAt?.milliseconds })::timestamptz[],
+            \(timestamps: states.sparseColumn { $0.facts.knownSince?.milliseconds })::timestamptz[],
             \(timestamps: states.sparseColumn { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],
             \(texts: states.sparseColumn { $0.foldedThrough?.evidenceID })::text[]
         ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
             expiration_intent, storefront, currency, period, product_id, app_account_token,
             ownership_type, offer_discount_type, latest_transaction_id, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, consistency_token, items, increases,
-            seen_skus, signed_at, folded_signed_at, folded_evidence_id)
+            seen_skus, signed_at, known_since, folded_signed_at, folded_evidence_id)
         WHERE s.original_transaction_id = t.id
             AND \(fragment: Bucket.isThat(of: states.lazy.map(\.facts.originalTransactionID), "s.bucket"))
         """

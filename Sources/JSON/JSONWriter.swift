@@ -80,6 +80,11 @@ package struct JSONWriter {
         if let value { self.value(value) } else { finished("null") }
     }
 
+    package mutating func member(_ name: StaticString, _ value: Bool?) {
+        label(name)
+        if let value { self.value(value) } else { finished("null") }
+    }
+
     /// A name that is not known before the program runs; its value is written next.
     package mutating func label(_ name: String) {
         value(name)

@@ -7,6 +7,10 @@ struct ConsentQuestion: Hashable, Sendable {
     var newPrice: Int64
     /// The latest earlier increase of any item of the subscription.
     var lastIncrease: PastIncrease?
+    /// Since when statements tell what the subscription was charged; nil: none does.
+    var knownSince: Instant?
+    /// Whether they tell it from the running subscription's first period on.
+    var isKnownFromStart = false
     /// Another item whose offer ends together with this change; nil when none does.
     var koreaConversion: OfferConversion?
     var now: Instant
@@ -36,6 +40,20 @@ struct ConsentQuestion: Hashable, Sendable {
 
     /// Until when the last increase counts.
     var countsUntil: Instant? { lastIncrease?.at.advanced(byMonths: 12) }
+
+    /// The instants after now at which time alone turns an answer: the last increase no longer counts, or a whole year
+    /// is known.
+    var turns: [Instant] {
+        [countsUntil, knownSince?.advanced(byMonths: 12)].compactMap { $0 }
+            .filter { $0 > now }.sorted()
+    }
+
+    /// Whether an increase counts now. That none is known says no only where none can have been overlooked.
+    var hasRisen: Bool? {
+        if let countsUntil, countsUntil > now { return true }
+        let isYearKnown = knownSince.map { $0.advanced(byMonths: 12) <= now } ?? false
+        return isKnownFromStart || isYearKnown ? false : nil
+    }
 }
 
 /// An item that goes from a trial or a discounted offer to its full price.
@@ -57,12 +75,16 @@ struct OfferConversion: Hashable, Sendable {
 package struct ConsentVerdict: Hashable, Sendable {
     private let question: ConsentQuestion
     private let threshold: ThresholdInForce?
-    private let isAlways: Bool
-    private let listSource: RuleSource
-    /// In the order of `ConsentReason`.
+    private let always: RulesInForce.AlwaysAnswer?
+    /// The rules that require consent, in the order of `ConsentReason`.
     package private(set) var reasons: [ConsentReason] = []
+    /// The rules whose answer nobody knows, in the same order.
+    package private(set) var notKnown: [ConsentReason] = []
 
-    package var consent: Consent { reasons.isEmpty ? .notRequired : .required }
+    package var consent: Consent {
+        guard reasons.isEmpty else { return .required }
+        return notKnown.isEmpty ? .notRequired : .notKnown
+    }
     package var thresholdSource: RuleSource { threshold?.source ?? .unknown }
 
     /// Whether the amount of the threshold matters: above 50 % it decides, or would without another reason.
@@ -91,19 +113,22 @@ package struct ConsentVerdict: Hashable, Sendable {
             rules.thresholdInForce(
                 storefront: $0, currency: question.currency, kind: question.period.kind)
         }
-        let always = question.storefront.flatMap { rules.alwaysConsent(storefront: $0) }
-        isAlways = always?.isRequired ?? false
-        listSource = always?.source ?? .unknown
-        reasons = ConsentReason.allCases.filter(answer)
+        always = question.storefront.flatMap { rules.alwaysAnswer(storefront: $0) }
+        for rule in ConsentReason.allCases {
+            switch answer(rule) {
+            case true?: reasons.append(rule)
+            case false?: break
+            case nil: notKnown.append(rule)
+            }
+        }
     }
 
-    private func answer(_ rule: ConsentReason) -> Bool {
+    private func answer(_ rule: ConsentReason) -> Bool? {
         switch rule {
-        case .alwaysConsentStorefront: isAlways
-        case .threshold: question.isPercentOver && isAmountOver == true
-        case .increaseWithin12Months: question.countsUntil.map { $0 > question.now } ?? false
+        case .alwaysConsentStorefront: always?.isRequired
+        case .threshold: question.isPercentOver ? isAmountOver : false
+        case .increaseWithin12Months: question.hasRisen
         case .koreaOfferConversion: conversion != nil
-        case .unknownThreshold: question.isPercentOver && threshold == nil
         }
     }
 
@@ -120,22 +145,26 @@ extension ConsentVerdict {
         case .alwaysConsentStorefront:
             [
                 .init("storefront", question.storefront.map { .text($0) }),
-                .init("list_source", .text(listSource.rawValue)),
+                .init("list_source", .text(always?.source ?? RuleSource.unknown.rawValue)),
             ]
         case .threshold: thresholdInputs + (threshold?.estimate?.inputs ?? [])
-        case .increaseWithin12Months:
-            [
-                .init("last_increase_sku", question.lastIncrease.map { .text($0.sku) }),
-                .init("last_increase_at", question.lastIncrease.map { .instant($0.at) }),
-                .init("counts_until", question.countsUntil.map { .instant($0) }),
-            ]
+        case .increaseWithin12Months: historyInputs
         case .koreaOfferConversion: koreaInputs
-        case .unknownThreshold:
-            [
-                .init("percent_over", .flag(question.isPercentOver)),
-                .init("threshold_known", .flag(threshold != nil)),
-            ]
         }
+    }
+
+    private var historyInputs: [RuleAnswer.Input] {
+        let last = question.lastIncrease
+        let because: [RuleAnswer.Input] =
+            question.hasRisen == true
+            ? [.init("because", last.map { .instant($0.at) })] : []
+        return because + [
+            .init("last_increase_sku", last.map { .text($0.sku) }),
+            .init("last_increase_at", last.map { .instant($0.at) }),
+            .init("counts_until", question.countsUntil.map { .instant($0) }),
+            .init("known_since", question.knownSince.map { .instant($0) }),
+            .init("known_from_start", .flag(question.isKnownFromStart)),
+        ]
     }
 
     private var thresholdInputs: [RuleAnswer.Input] {

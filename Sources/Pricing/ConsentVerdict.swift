@@ -1,25 +1,27 @@
 /// Whether the subscriber must agree.
 package enum Consent: String, Hashable, Sendable, CaseIterable {
     case required
+    /// No rule says yes, and one can't say no. It is dated and sent as if consent were required.
+    case notKnown = "not_known"
     /// An increase that is only announced.
     case notRequired = "not_required"
     /// A decrease.
     case none
 }
 
-/// Why consent is required; in the order in which reasons are listed.
+/// A rule that may require consent; in the order in which they are listed.
 package enum ConsentReason: String, Hashable, Sendable, CaseIterable {
     case alwaysConsentStorefront = "always_consent_storefront"
     case threshold
     case increaseWithin12Months = "increase_within_12_months"
     case koreaOfferConversion = "korea_offer_conversion"
-    case unknownThreshold = "unknown_threshold"
 }
 
 /// One rule, what it looked at and what it said.
 package struct RuleAnswer: Hashable, Sendable {
     package var rule: ConsentReason
-    package var answer: Bool
+    /// Nil: not known.
+    package var answer: Bool?
     package var inputs: [Input]
 
     package struct Input: Hashable, Sendable {

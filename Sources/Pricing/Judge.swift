@@ -53,6 +53,10 @@ package struct Judge: Sendable {
         plan.period = facts.period
         plan.currentPrice = rowCase.currentPrice
         plan.direction = rowCase.direction
+        plan.judgedAt = now
+        plan.factsAt = facts.signedAt
+        plan.knownSince = facts.knownSince
+        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < now } ?? false
         let renewals = Renewals(facts: facts, environment: environment)
         plan.renewalAt = renewals?.next(now)
         let timeline = forecast(&plan, rowCase, renewals)
@@ -82,33 +86,57 @@ package struct Judge: Sendable {
             let period = plan.period.map(Period.init), let currency = plan.currency
         else { return nil }
         let onOrAfter = rowCase.row.effectiveOnOrAfter
-        func timeline(_ consent: Consent) -> Timeline? {
-            renewals?.timeline(consent: consent, onOrAfter: onOrAfter, now: now)
-        }
         guard direction == .increase else {
             plan.consent = Consent.none
-            return timeline(.none)
+            let timeline = renewals?.timeline(consent: .none, onOrAfter: onOrAfter, now: now)
+            plan.judgedAt = timeline?.sendAfter ?? now
+            return timeline
         }
-        var question = ConsentQuestion(
+        let question = ConsentQuestion(
             storefront: plan.storefront, currency: currency, period: period,
             currentPrice: currentPrice, newPrice: rowCase.row.newPrice,
-            lastIncrease: rowCase.context.lastIncrease, now: now)
-        var verdict = ConsentVerdict(question, rules: rules)
+            lastIncrease: rowCase.context.lastIncrease, knownSince: plan.knownSince,
+            isKnownFromStart: rowCase.facts.isKnownFromStart, now: now)
+        // A row that waits for a date is judged for the instant at which it goes, and until then the verdict may turn.
+        let turns = onOrAfter == nil || renewals == nil ? [] : question.turns
+        var (verdict, timeline) = judge(question, rowCase, renewals)
+        var judgedAt = timeline?.sendAfter ?? now
+        for turn in turns where judgedAt >= turn {
+            var later = question
+            later.now = turn
+            (verdict, timeline) = judge(later, rowCase, renewals)
+            judgedAt = timeline?.sendAfter ?? turn
+            timeline?.sendAfter = judgedAt
+        }
+        plan.consent = verdict.consent
+        plan.verdict = verdict
+        plan.judgedAt = judgedAt
+        return timeline
+    }
+
+    /// The verdict at the question's instant, and the dates of a call from then on.
+    private func judge(
+        _ question: ConsentQuestion, _ rowCase: RowCase, _ renewals: Renewals?
+    ) -> (ConsentVerdict, Timeline?) {
+        func timeline(_ verdict: ConsentVerdict) -> Timeline? {
+            renewals?.timeline(
+                consent: verdict.consent, onOrAfter: rowCase.row.effectiveOnOrAfter,
+                now: question.now)
+        }
+        let verdict = ConsentVerdict(question, rules: rules)
+        let dates = timeline(verdict)
         // Whether an offer ends at the effective renewal depends on that renewal, and it on the verdict:
         // the other rules give the renewal at which the question is asked.
-        if plan.storefront == "KOR", let renewals,
-            let effectiveAt = timeline(verdict.consent)?.effectiveAt,
+        guard question.storefront == "KOR", let renewals, let effectiveAt = dates?.effectiveAt,
             let item = rowCase.otherItems.first(where: { item in
                 item.offer.map { $0.isInForce && renewals.conversion(of: $0) == effectiveAt }
                     ?? false
             })
-        {
-            question.koreaConversion = OfferConversion(sku: item.sku, at: effectiveAt)
-            verdict = ConsentVerdict(question, rules: rules)
-        }
-        plan.consent = verdict.consent
-        plan.verdict = verdict
-        return timeline(verdict.consent)
+        else { return (verdict, dates) }
+        var conversion = question
+        conversion.koreaConversion = OfferConversion(sku: item.sku, at: effectiveAt)
+        let converted = ConsentVerdict(conversion, rules: rules)
+        return (converted, timeline(converted))
     }
 }
 

@@ -46,7 +46,8 @@ extension Judge {
     /// Judges a submitted change again, on the newest facts, before it is sent.
     ///
     /// What differs from the day of the submission is `drifted`, never silent: the current price, currency,
-    /// storefront or period, or a change that now needs consent and then did not.
+    /// storefront or period, or a change that now needs consent and then surely did not. What was not known may turn
+    /// out either way, and what is no longer known moves nothing but its dates.
     /// `context.openChanges` may contain the change itself.
     package func judgeForSending(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
@@ -85,7 +86,7 @@ extension StoredChange {
             difference("currency", from: currency, to: plan.currency),
             difference("storefront", from: storefront, to: plan.storefront),
             difference("period", from: period, to: plan.period),
-            plan.consent == .required && consent != .required
+            plan.consent == .required && consent != .required && consent != .notKnown
                 ? "needs consent (\(plan.reasons.map(\.rawValue).joined(separator: ", ")))" : nil,
         ].compactMap { $0 }
         guard !differences.isEmpty else { return nil }

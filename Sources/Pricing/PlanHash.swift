@@ -58,6 +58,7 @@ extension PlanRow {
         add(thresholdSource?.rawValue)
         add(verdict?.thresholdAmount)
         for reason in reasons { add(reason.rawValue) }
+        for rule in notKnown { add(rule.rawValue) }
         add(verdict?.lastIncrease?.sku)
         add(verdict?.lastIncrease?.at.milliseconds)
         add(verdict?.offerEndsAt?.milliseconds)

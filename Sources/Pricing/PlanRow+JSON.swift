@@ -10,6 +10,10 @@ extension PlanRow {
         json.object { json in
             writeRow(&json)
             writeVerdict(&json)
+            json.member("judged_at", judgedAt?.text)
+            json.member("facts_at", factsAt?.text)
+            json.member("known_since", knownSince?.text)
+            json.flag("stale", isStale)
             json.member("renewal_at", renewalAt?.text)
             json.member("notice_at", noticeAt?.text)
             json.member("send_after", sendAfter?.text)
@@ -48,6 +52,7 @@ extension PlanRow {
     private func writeVerdict(_ json: inout JSONWriter) {
         json.member("consent", consent?.rawValue)
         json.texts("reasons", reasons.map(\.rawValue))
+        json.texts("not_known", notKnown.map(\.rawValue))
         json.key("rules", writeRules)
     }
 
@@ -55,7 +60,7 @@ extension PlanRow {
         json.list(rules) { answer, json in
             json.object { json in
                 json.text("rule", answer.rule.rawValue)
-                json.flag("answer", answer.answer)
+                json.member("answer", answer.answer)
                 json.key("inputs") { json in
                     json.object { json in
                         for input in answer.inputs { input.write(&json) }

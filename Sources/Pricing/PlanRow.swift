@@ -17,6 +17,14 @@ package struct PlanRow: Hashable, Sendable {
     package var consent: Consent?
     /// What the consent rules said; nil for a decrease, and where they could not be asked.
     package var verdict: ConsentVerdict?
+    /// The instant that the rules were asked for: at which the call goes.
+    package var judgedAt: Instant?
+    /// `signedDate` of the newest statement that the facts rest on.
+    package var factsAt: Instant?
+    /// Since when statements tell what the subscription was charged.
+    package var knownSince: Instant?
+    /// Whether a renewal that is known lies behind: what it brought is not.
+    package var isStale = false
     /// R0.
     package var renewalAt: Instant?
     /// The dates of a row that can go; nil for a refused one.
@@ -36,6 +44,7 @@ package struct PlanRow: Hashable, Sendable {
 
     package var code: RowCode? { fault?.code }
     package var reasons: [ConsentReason] { verdict?.reasons ?? [] }
+    package var notKnown: [ConsentReason] { verdict?.notKnown ?? [] }
     package var rules: [RuleAnswer] { verdict?.rules ?? [] }
     package var thresholdSource: RuleSource? { verdict?.thresholdSource }
 

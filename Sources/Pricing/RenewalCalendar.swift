@@ -60,6 +60,12 @@ extension SubscriptionFacts {
     /// The start of the running subscription, as far as it is known.
     var startedAt: Instant? { recentSubscriptionStartAt ?? originalPurchaseAt }
 
+    /// Whether a statement told of the running subscription's first period.
+    var isKnownFromStart: Bool {
+        guard let knownSince, let startedAt else { return false }
+        return knownSince <= startedAt
+    }
+
     /// The calendar of a renewal of this subscription.
     func renewals(from renewalAt: Instant) -> RenewalCalendar? {
         period.flatMap {

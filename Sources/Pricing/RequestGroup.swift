@@ -1,6 +1,6 @@
 /// Which items of one subscription share a call, as their batch was submitted.
 package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
-    /// Those whose increase is only announced share one, decreases another, each that needs consent is alone.
+    /// Those whose increase is only announced share one, decreases another, each that may need consent is alone.
     case announced
     /// None.
     case item
@@ -12,7 +12,7 @@ package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
 /// (`RequestGrouping`).
 ///
 /// Items whose increase is only announced share one, because the subscriber then gets one summary. Each item
-/// that needs consent is a request of its own, because Apple does not say what a mixed one does.
+/// that needs consent, or may need it, is a request of its own, because Apple does not say what a mixed one does.
 /// Decreases share one of their own: nobody is told of them, and Apple does not say that they may
 /// travel with increases. Items that take effect at different renewals are never sent together.
 package enum RequestGroup {
@@ -21,7 +21,7 @@ package enum RequestGroup {
 
         init(_ consent: Consent) {
             switch consent {
-            case .required: self = .consent
+            case .required, .notKnown: self = .consent
             case .notRequired: self = .announced
             case .none: self = .decrease
             }

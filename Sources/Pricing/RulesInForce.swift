@@ -16,6 +16,8 @@ package struct RulesInForce: Hashable, Sendable {
     private var currencies: [String: RuleSet.CurrencyRule] = [:]
     private var exchangeRates: [String: RuleSet.ExchangeRate] = [:]
     private var estimates: [EstimateKey: ThresholdInForce] = [:]
+    /// Those for which Apple gives an amount.
+    private var storefrontsWithAmount: Set<String> = []
 
     init(_ rules: RuleSet, at now: Instant) {
         thresholds = newest(rules.thresholds, at: now, from: \.validFrom) {
@@ -25,6 +27,8 @@ package struct RulesInForce: Hashable, Sendable {
         currencies = newest(rules.currencies, at: now, from: \.validFrom, by: \.currency.code)
         exchangeRates = newest(rules.exchangeRates, at: now, from: \.validFrom, by: \.currency)
         estimates = makeEstimates()
+        storefrontsWithAmount = Set(
+            thresholds.values.lazy.filter { $0.source == .apple }.map(\.storefront))
     }
 
     /// The amount that judges an increase; nil where there is neither a row nor a way to estimate one.
@@ -72,9 +76,23 @@ package struct RulesInForce: Hashable, Sendable {
         thresholds[ThresholdKey(storefront: storefront, currency: currency, kind: kind)]
     }
 
-    /// The row that says whether every increase of the storefront needs consent; nil where none says.
-    package func alwaysConsent(storefront: String) -> RuleSet.AlwaysConsent? {
-        alwaysConsent[storefront]
+    /// Whether every increase of a storefront needs consent.
+    struct AlwaysAnswer: Hashable, Sendable {
+        var isRequired: Bool
+        /// A `RuleSource`, or `inferred`.
+        var source: String
+    }
+
+    /// What the list says of the storefront; nil where nobody knows.
+    ///
+    /// Inference: Apple gives an amount only where an increase can go without consent, so a storefront with one does
+    /// not always ask. That the list doesn't name a storefront says nothing.
+    func alwaysAnswer(storefront: String) -> AlwaysAnswer? {
+        if let row = alwaysConsent[storefront] {
+            return AlwaysAnswer(isRequired: row.isRequired, source: row.source.rawValue)
+        }
+        return storefrontsWithAmount.contains(storefront)
+            ? AlwaysAnswer(isRequired: false, source: "inferred") : nil
     }
 
     /// A currency by its ISO code, upper case; nil for one that Apple does not price in.

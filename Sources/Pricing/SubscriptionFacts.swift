@@ -33,6 +33,8 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var items: [Item] = []
     /// `signedDate` of the newest payload folded in.
     package var signedAt: Instant?
+    /// Start of the earliest period from which on statements tell what was charged: an increase since then was noticed.
+    package var knownSince: Instant?
 
     /// One SKU of the bundle, as charged now and as set to renew.
     package struct Item: Hashable, Sendable {

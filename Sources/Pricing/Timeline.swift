@@ -17,7 +17,7 @@ package struct Timeline: Hashable, Sendable {
             switch consent {
             case .none: 0
             case .notRequired: 27
-            case .required:
+            case .required, .notKnown:
                 switch period {
                 case .week: 7
                 case .month: 27
@@ -62,7 +62,7 @@ package struct Timeline: Hashable, Sendable {
         switch consent {
         case .none:
             effectiveAt = next
-        case .required, .notRequired:
+        case .required, .notKnown, .notRequired:
             effectiveAt = next.advanced(by: renewals.span)
             noticeAt = next
         }

@@ -10,10 +10,11 @@ struct ConsentTests {
         var from: Int64
         var to: Int64
         var reasons: [ConsentReason]
+        var notKnown: [ConsentReason]
 
         init(
             _ period: String, _ storefront: String, _ currency: String, _ from: Int64, _ to: Int64,
-            _ reasons: [ConsentReason]
+            _ reasons: [ConsentReason], notKnown: [ConsentReason] = []
         ) {
             self.period = period
             self.storefront = storefront
@@ -21,6 +22,7 @@ struct ConsentTests {
             self.from = from
             self.to = to
             self.reasons = reasons
+            self.notKnown = notKnown
         }
 
         var testDescription: String { "\(storefront) \(period) \(from) → \(to)" }
@@ -45,10 +47,12 @@ struct ConsentTests {
         Case("P1M", "ALB", "USD", 5000, 11_010, [.threshold]),
         Case("P1M", "BRA", "BRL", 10_000, 50_000, []),
         Case("P1M", "BRA", "BRL", 10_000, 50_010, [.threshold]),
-        Case("P1M", "JPN", "JPY", 1_000_000, 1_500_000, []),
-        Case("P1M", "JPN", "JPY", 1_000_000, 1_501_000, [.unknownThreshold]),
+        Case("P1M", "JPN", "JPY", 1_000_000, 1_500_000, [], notKnown: [.alwaysConsentStorefront]),
+        Case(
+            "P1M", "JPN", "JPY", 1_000_000, 1_501_000, [],
+            notKnown: [.alwaysConsentStorefront, .threshold]),
         // The amount of another currency says nothing.
-        Case("P1M", "AUT", "USD", 2000, 3010, [.unknownThreshold]),
+        Case("P1M", "AUT", "USD", 2000, 3010, [], notKnown: [.threshold]),
         Case("P1M", "USA", "USD", 1, .max, [.threshold]),
         Case("P1M", "USA", "USD", .max - 1, .max, []),
         Case("P1M", "USA", "USD", .max / 3 * 2, .max - 1, []),
@@ -62,9 +66,12 @@ struct ConsentTests {
 
         #expect(plan.code == nil)
         #expect(plan.reasons == item.reasons)
-        #expect(plan.consent == (item.reasons.isEmpty ? .notRequired : .required))
+        #expect(plan.notKnown == item.notKnown)
+        let open: Consent = item.notKnown.isEmpty ? .notRequired : .notKnown
+        #expect(plan.consent == (item.reasons.isEmpty ? open : .required))
         #expect(plan.rules.map(\.rule) == ConsentReason.allCases)
-        #expect(plan.rules.filter(\.answer).map(\.rule) == item.reasons)
+        #expect(plan.rules.filter { $0.answer == true }.map(\.rule) == item.reasons)
+        #expect(plan.rules.filter { $0.answer == nil }.map(\.rule) == item.notKnown)
     }
 
     @Test(arguments: [
@@ -115,7 +122,8 @@ struct ConsentTests {
             $0.edit("OTHER") { $0.offer = .init(price: 0, period: "P2M", isRunning: true) }
         }
 
-        let plan = Judge.make().one(.make(3_900_000, currency: "KRW"), facts)
+        let plan = Judge.make(rules: .shipped.neverAlways("KOR")).one(
+            .make(3_900_000, currency: "KRW"), facts)
 
         #expect(plan.reasons == [.koreaOfferConversion])
         #expect(plan.effectiveAt == at("2027-02-01T00:00:00Z"))
@@ -131,8 +139,9 @@ struct ConsentTests {
 
         let plan = Judge.make(rules: rules).one(.make(9000), facts, context)
 
-        #expect(
-            plan.reasons == [.alwaysConsentStorefront, .increaseWithin12Months, .unknownThreshold])
+        #expect(plan.reasons == [.alwaysConsentStorefront, .increaseWithin12Months])
+        #expect(plan.notKnown == [.threshold])
+        #expect(plan.consent == .required)
         #expect(plan.thresholdSource == .unknown)
     }
 

@@ -12,7 +12,8 @@ func day(_ text: String) -> CivilDate {
 }
 
 extension SubscriptionFacts {
-    /// An active monthly subscription in the USA with `ITEM` at 9.99, next renewal on 1 December 2026.
+    /// An active monthly subscription in the USA with `ITEM` at 9.99, next renewal on 1 December 2026, of which
+    /// statements tell from its start on.
     static func make(
         period: String? = "P1M", renewalAt: String? = "2026-12-01T00:00:00Z",
         startedAt: String? = "2026-01-01T00:00:00Z", price: Int64 = 9990,
@@ -23,7 +24,8 @@ extension SubscriptionFacts {
             originalTransactionID: "2000000000000001", status: 1, autoRenews: true,
             isInBillingRetry: false, storefront: storefront, currency: currency, period: period,
             recentSubscriptionStartAt: startedAt.map(at), renewalAt: renewalAt.map(at),
-            items: [.make("ITEM", price: price), .make("OTHER", price: 3990)])
+            items: [.make("ITEM", price: price), .make("OTHER", price: 3990)],
+            knownSince: startedAt.map(at))
         change(&facts)
         return facts
     }
@@ -71,6 +73,17 @@ extension Judge {
         _ context: JudgeContext = JudgeContext()
     ) -> PlanRow {
         judge(rows: [row], facts: facts, context: context)[0]
+    }
+}
+
+extension RuleSet {
+    /// These rules, and that no storefront of these always asks.
+    func neverAlways(_ storefronts: String...) -> RuleSet {
+        var rules = self
+        rules.alwaysConsent += storefronts.map {
+            .init(storefront: $0, isRequired: false, source: .apple)
+        }
+        return rules
     }
 }
 

@@ -33,25 +33,26 @@ struct PlanTextTests {
     }
 
     @Test func json_whenARowCanGo_isTheContractsObject() {
-        let plan = Judge.make().one(.make(dependents: ["OTHER"]))
+        let facts = SubscriptionFacts.make { $0.signedAt = at("2026-11-01T00:00:01Z") }
+        let plan = Judge.make().one(.make(dependents: ["OTHER"]), facts)
 
         #expect(
             plan.json == """
                 {"line":2,"original_transaction_id":"2000000000000001","sku":"ITEM","code":null,\
                 "direction":"increase","currency":"USD","storefront":"USA","period":"P1M",\
                 "current_price_milliunits":9990,"new_price_milliunits":12990,\
-                "consent":"not_required","reasons":[],"rules":[\
+                "consent":"not_required","reasons":[],"not_known":[],"rules":[\
                 {"rule":"always_consent_storefront","answer":false,"inputs":{"storefront":"USA",\
-                "list_source":"unknown"}},\
+                "list_source":"inferred"}},\
                 {"rule":"threshold","answer":false,"inputs":{"percent_over":false,\
                 "amount_over":false,"increase_basis_points":3003,"increase_milliunits":3000,\
                 "threshold_milliunits":5000,"threshold_kind":"nonannual","threshold_source":"apple"}},\
                 {"rule":"increase_within_12_months","answer":false,"inputs":{\
-                "last_increase_sku":null,"last_increase_at":null,"counts_until":null}},\
+                "last_increase_sku":null,"last_increase_at":null,"counts_until":null,\
+                "known_since":"2026-01-01T00:00:00Z","known_from_start":true}},\
                 {"rule":"korea_offer_conversion","answer":false,"inputs":{"storefront":"USA",\
-                "offer_ends_at":null}},\
-                {"rule":"unknown_threshold","answer":false,"inputs":{"percent_over":false,\
-                "threshold_known":true}}],\
+                "offer_ends_at":null}}],"judged_at":"2026-11-01T00:00:00Z",\
+                "facts_at":"2026-11-01T00:00:01Z","known_since":"2026-01-01T00:00:00Z","stale":false,\
                 "renewal_at":"2026-12-01T00:00:00Z","notice_at":"2026-11-04T00:00:00Z",\
                 "send_after":null,"send_by":"2026-11-04T00:00:00Z",\
                 "effective_at":"2026-12-01T00:00:00Z","threshold_source":"apple",\

@@ -50,9 +50,14 @@ import Testing
             Int.random(in: 0...5, using: &random)]
         let first = Int.random(in: 1...12, using: &random)
         let renewals = renewals(from: start, period: period, first: first, count: 60)
-        let consent = [Consent.required, .notRequired, .none][Int.random(in: 0...2, using: &random)]
+        let consent = [Consent.required, .notKnown, .notRequired, .none][
+            Int.random(in: 0...3, using: &random)]
         let price: Int64 =
-            consent == .required ? 200_000 : consent == .notRequired ? 81_000 : 60_000
+            switch consent {
+            case .required: 200_000
+            case .notKnown, .notRequired: 81_000
+            case .none: 60_000
+            }
         // From two months before the last known renewal to three months after it: late facts, too.
         let now = renewals[0].advanced(by: Int64.random(in: -60 * day...90 * day, using: &random))
         let onOrAfter =
@@ -63,7 +68,10 @@ import Testing
             facts: .make(
                 period: period, renewalAt: renewals[0].text,
                 startedAt: Instant(milliseconds: Int64(start.timeIntervalSince1970) * 1000).text,
-                price: 80_000),
+                price: 80_000
+            ) {
+                if consent == .notKnown { $0.knownSince = nil }
+            },
             row: .make(price, onOrAfter: onOrAfter.map { String($0) }), consent: consent, now: now,
             renewals: renewals)
     }
@@ -87,9 +95,9 @@ import Testing
         switch (item.consent, item.facts.period) {
         case (.none, _): 0
         case (.notRequired, _): 27
-        case (.required, "P1W"): 7
-        case (.required, "P1M"): 27
-        case (.required, _): 60
+        case (.required, "P1W"), (.notKnown, "P1W"): 7
+        case (.required, "P1M"), (.notKnown, "P1M"): 27
+        case (.required, _), (.notKnown, _): 60
         }
     }
 

@@ -266,6 +266,30 @@ import Testing
         #expect(total == stored)
     }
 
+    @Test func forecastAccuracy_whereTheForecastDidNotSay_isNeitherMissedNorAFalseAlarm()
+        async throws
+    {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(ReportFixture.everyState)
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET forecast_consent = 'not_known' WHERE direction = 'increase'
+            """)
+        let lines = try await connection.query(
+            """
+            SELECT concat_ws(' ', coalesce(came_consent, '-'), consent_outcome, is_as_forecast) AS line
+            FROM report.forecast_accuracy WHERE forecast_consent = 'not_known' ORDER BY line
+            """
+        ).map { try $0.text("line") }
+        let funnel = try await connection.query(
+            "SELECT forecast_consent, changes FROM report.consent_funnel ORDER BY changes DESC")
+        await connection.close()
+
+        #expect(
+            lines == ["- not_known", "not_required was_not_known", "required was_not_known"])
+        #expect(try funnel.map { try $0.text("forecast_consent") } == ["not_known", "none"])
+    }
+
     @Test(arguments: [("item_missing_at_renewal", "missed"), ("parent_declined", "not_known")])
     func forecastAccuracy_whenTheAskingWasNeverSeen_readsItFromTheDecline(
         reason: String, expected: String

@@ -24,12 +24,12 @@ import Testing
                 INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, product_id, original_purchase_at,
                     recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                    signed_at, folded_signed_at, folded_evidence_id)
+                    signed_at, folded_signed_at, folded_evidence_id, known_since)
                 VALUES ('1000000000000001', repricer.bucket_of('1000000000000001'),
                     1, true, 'USA', 'USD', 'P1M', 'generic', '2025-06-01Z',
                     '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
                     '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
-                    '2026-01-01Z', '2026-01-01Z', 'n-1');
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2025-06-01Z');
                 """)
             await connection.close()
             ana = Self.environment(
@@ -79,6 +79,37 @@ import Testing
         #expect(
             try office.text("rows").contains(
                 #""line":2,"original_transaction_id":"1000000000000001""#))
+    }
+
+    /// One notification of a customer since June: an increase before it may be unknown.
+    @Test func plan_ofACustomerSeenOnce_saysFirstThatConsentIsNotKnown_andStoresIt() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script("UPDATE repricer.subscriptions SET known_since = '2026-01-01Z'")
+
+        let text = await run("plan", try office.file(Self.good), environment: office.ana)
+        let json = await run("plan", try office.file(Self.good), "--json", environment: office.ana)
+        _ = try await office.submit()
+        let stored = try await connection.query(
+            """
+            SELECT forecast_consent, forecast_reasons::text AS reasons, (
+                SELECT string_agg(r ->> 'rule', ' ') FROM jsonb_array_elements(forecast_rules) r
+                WHERE r -> 'answer' = 'null'::jsonb) AS open
+            FROM repricer.price_changes
+            """
+        ).one()
+        await connection.close()
+
+        let lines = text.output.split(separator: "\n")
+        #expect(lines.prefix(4).last == "consent    1 not known")
+        #expect(
+            lines.contains {
+                $0.hasPrefix("increase_within_12_months     1  USA          repricer ")
+            })
+        #expect(json.output.contains(#""consent":{"not_known":1},"reasons":{},"not_known":[{"#))
+        #expect(try stored.text("forecast_consent") == "not_known")
+        #expect(try stored.text("reasons") == "{}")
+        #expect(try stored.text("open") == "increase_within_12_months")
     }
 
     @Test func plan_whenRowsAreRefused_namesEachAndWritesThemBack() async throws {

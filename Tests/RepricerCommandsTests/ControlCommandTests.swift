@@ -22,11 +22,11 @@ import Testing
                 INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, product_id, original_purchase_at,
                     recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                    signed_at, folded_signed_at, folded_evidence_id)
+                    signed_at, folded_signed_at, folded_evidence_id, known_since)
                 SELECT s.id, repricer.bucket_of(s.id), 1, true, s.storefront, s.currency, 'P1M', 'generic', '2025-06-01Z',
                     '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
                     '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true}]',
-                    '2026-01-01Z', '2026-01-01Z', 'n-1'
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2025-06-01Z'
                 FROM (VALUES ('2000000000000001', 'USA', 'USD'), ('2000000000000002', 'GBR', 'GBP'),
                     ('2000000000000003', 'USA', 'USD')) AS s (id, storefront, currency);
                 """)

@@ -18,12 +18,12 @@ import Testing
                 INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, original_purchase_at, recent_subscription_start_at,
                     purchased_at, expires_at, renewal_at, items, signed_at, folded_signed_at,
-                    folded_evidence_id)
+                    folded_evidence_id, known_since)
                 SELECT i::text, repricer.bucket_of(i::text), 1, true, 'USA', 'USD', 'P1M', '2025-06-01Z', '2025-06-01Z',
                     '2026-01-01Z', '2026-02-10Z', '2026-02-10Z',
                     '[{"sku":"A","currentPrice":9990,"renewalPrice":9990,"renews":true},
                       {"sku":"B","currentPrice":4990,"renewalPrice":4990,"renews":true}]',
-                    '2026-01-01Z', '2026-01-01Z', 'n-1'
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2025-06-01Z'
                 FROM generate_series(1, \(subscriptions)::integer) AS i
                 """)
             await connection.close()
@@ -94,7 +94,8 @@ import Testing
         let hash = try await desk.plan(file)
         try await desk.change(
             """
-            UPDATE repricer.subscriptions SET items = jsonb_set(items, '{0,currentPrice}', '10990')
+            UPDATE repricer.subscriptions SET items = jsonb_set(
+                jsonb_set(items, '{0,currentPrice}', '10990'), '{0,renewalPrice}', '10990')
             WHERE original_transaction_id = '2'
             """)
 

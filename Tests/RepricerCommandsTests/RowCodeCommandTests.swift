@@ -136,12 +136,12 @@ import Testing
         INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
             storefront, currency, period, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, items, signed_at, folded_signed_at,
-            folded_evidence_id)
+            folded_evidence_id, known_since)
         SELECT i::text, repricer.bucket_of(i::text), 1, true, 'USA', 'USD', 'P1M', '2025-06-01Z', '2025-06-01Z', '2026-01-01Z',
             '2026-02-01Z', '2026-02-01Z',
             (SELECT jsonb_agg(jsonb_build_object('sku', sku, 'currentPrice', 9990, 'renewalPrice',
                 9990, 'renews', true)) FROM unnest(ARRAY['A', 'B', 'C', 'D']) AS sku),
-            '2026-01-01Z', '2026-01-01Z', 'n-1'
+            '2026-01-01Z', '2026-01-01Z', 'n-1', '2025-06-01Z'
         FROM generate_series(1, 19) AS i;
         UPDATE repricer.subscriptions SET items = jsonb_set(items, '{0,increase}',
             '{"status":"SCHEDULED","price":11990,"dependentSKUs":[]}')

@@ -20,12 +20,12 @@ import Testing
                 INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
                     storefront, currency, period, original_purchase_at,
                     recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                    signed_at, folded_signed_at, folded_evidence_id)
+                    signed_at, folded_signed_at, folded_evidence_id, known_since)
                 VALUES ('1000000000000001', repricer.bucket_of('1000000000000001'),
                     1, true, 'JPN', 'JPY', 'P1M', '2025-06-01Z',
                     '2025-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
                     '[{"sku":"PLAN","currentPrice":1000000,"renewalPrice":1000000,"renews":true}]',
-                    '2026-01-01Z', '2026-01-01Z', 'n-1');
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2025-06-01Z');
                 """)
             await connection.close()
             ana = Self.environment(
@@ -59,7 +59,8 @@ import Testing
         let past = await run(
             explain + ["--as-of", "2026-01-01T23:59:59Z"], environment: office.ana)
 
-        #expect(before.output.contains(#""reasons":["unknown_threshold"]"#))
+        let unknown = #""not_known":["always_consent_storefront","threshold"]"#
+        #expect(before.output.contains(#""consent":"not_known","reasons":[],\#(unknown)"#))
         #expect(imported.code == .done, "\(imported.messages)")
         #expect(
             imported.output == """
@@ -72,10 +73,10 @@ import Testing
                 """)
         #expect(again.code == .done)
         #expect(again.output.hasSuffix("changes nothing: all 2 rules are in force already.\n"))
-        #expect(after.output.contains(#""consent":"not_required","reasons":[]"#))
+        #expect(after.output.contains(#""not_known":["always_consent_storefront"]"#))
         #expect(after.output.contains(#""threshold_milliunits":640000"#))
         #expect(after.output.contains(#""threshold_source":"estimated""#))
-        #expect(past.output.contains(#""reasons":["unknown_threshold"]"#))
+        #expect(past.output.contains(unknown))
     }
 
     @Test func import_whenARowIsBad_storesNoneAndNamesAll() async throws {
@@ -187,9 +188,11 @@ import Testing
 
         #expect(
             outcome.output.contains(
-                "threshold                  yes     +70.00 %, over 50 %; +700 JPY, over 640 JPY "
+                "threshold                  yes        +70.00 %, over 50 %; +700 JPY, over 640 JPY "
                     + "(nonannual, estimated: 5.00 USD x 160 / 1.25, ecb of 2026-01-02)\n"))
-        #expect(outcome.output.contains("no row says that JPN always asks\n"))
-        #expect(outcome.output.contains("no earlier increase is known\n"))
+        #expect(outcome.output.contains("not known  no row says whether JPN always asks\n"))
+        #expect(
+            outcome.output.contains(
+                "no earlier increase is known; statements tell from its first period on\n"))
     }
 }

@@ -5,9 +5,9 @@ extension RuleSet {
     ///
     /// The product reads it from its tables, which `0005_rules.sql` seeds; a test compares the two.
     /// The amounts are Apple's, from the part of its table of storefronts that could be read (AFG to BGR),
-    /// and those of the rule's own text for USA. Every other storefront is unknown, and above 50 % judged
-    /// as needing consent, until its row is imported. Apple's list of storefronts that always ask for
-    /// consent could not be read either: it is empty, not guessed.
+    /// and those of the rule's own text for USA. Of every other storefront it is not known, until its rows are
+    /// imported, whether an increase above 50 % needs consent, nor whether every increase does: Apple's list of
+    /// storefronts that always ask could not be read either. It is empty, not guessed.
     package static let shipped = RuleSet(
         thresholds: usd5 + usd6 + others, alwaysConsent: [],
         currencies: Currency.apple.map { CurrencyRule(currency: $0, source: .apple) })

@@ -32,7 +32,7 @@ package enum PlanQueries {
             -- name: planFacts
             SELECT original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
                 period, app_account_token, original_purchase_at, recent_subscription_start_at,
-                purchased_at, expires_at, renewal_at, items, increases
+                purchased_at, expires_at, renewal_at, items, increases, signed_at, known_since
             FROM repricer.subscriptions
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 AND folded_signed_at IS NOT NULL AND folded_evidence_id IS NOT NULL
@@ -128,6 +128,8 @@ extension PlanQueries.FactRows {
         facts.expiresAt = try row.instant("expires_at")
         facts.renewalAt = try row.instant("renewal_at")
         facts.items = try row.storedItems()
+        facts.signedAt = try row.instant("signed_at")
+        facts.knownSince = try row.instant("known_since")
         return facts
     }
 

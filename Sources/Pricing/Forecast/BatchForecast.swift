@@ -23,6 +23,14 @@ package struct BatchForecast: Sendable {
         package var then: Int64 = 0
         /// The part of `now` whose subscribers must consent, and end the item when they don't.
         package var atRisk: Int64 = 0
+        /// The part of `now` whose subscribers may have to: nobody knows.
+        package var maybeAtRisk: Int64 = 0
+    }
+
+    /// Rows whose consent one rule leaves open.
+    package struct NotKnown: Sendable, Equatable {
+        package var rows = 0
+        package var storefronts: Set<String> = []
     }
 
     /// Rows that take effect in one week.
@@ -61,6 +69,10 @@ package struct BatchForecast: Sendable {
     package private(set) var directions: [PlanRow.Direction: Int] = [:]
     package private(set) var consents: [Consent: Int] = [:]
     package private(set) var reasons: [ConsentReason: Int] = [:]
+    /// Of the rows whose consent is not known: the rules that leave it open.
+    package private(set) var notKnown: [ConsentReason: NotKnown] = [:]
+    /// Rows that can go on facts older than a renewal that is known.
+    package private(set) var staleCount = 0
     /// By the Monday on which the week begins.
     package private(set) var weeks: [CivilDate: Week] = [:]
     package private(set) var money: [MoneyKey: Money] = [:]
@@ -93,6 +105,8 @@ package struct BatchForecast: Sendable {
         if let direction = row.direction { directions[direction, default: 0] += 1 }
         if let consent = row.consent { consents[consent, default: 0] += 1 }
         for reason in row.reasons { reasons[reason, default: 0] += 1 }
+        addNotKnown(row)
+        if row.isStale { staleCount += 1 }
         if let sendBy = row.sendBy { firstSendBy = min(firstSendBy ?? sendBy, sendBy) }
         if let effectiveAt = row.effectiveAt {
             lastEffectiveAt = max(lastEffectiveAt ?? effectiveAt, effectiveAt)
@@ -103,6 +117,14 @@ package struct BatchForecast: Sendable {
         addLargest(row)
         calls.add(row)
         countWave(row)
+    }
+
+    private mutating func addNotKnown(_ row: PlanRow) {
+        guard row.consent == .notKnown else { return }
+        for rule in row.notKnown {
+            notKnown[rule, default: NotKnown()].rows += 1
+            if let storefront = row.storefront { notKnown[rule]?.storefronts.insert(storefront) }
+        }
     }
 
     private mutating func countWave(_ row: PlanRow) {
@@ -129,7 +151,7 @@ package struct BatchForecast: Sendable {
             let period = row.period, let current = row.currentPrice, let new = row.newPrice
         else { return }
         let key = MoneyKey(currency: currency, storefront: storefront, period: period)
-        money[key, default: Money()].add(current, new, isAtRisk: row.consent == .required)
+        money[key, default: Money()].add(current, new, row.consent)
     }
 
     private mutating func addUncertain(_ row: PlanRow) {
@@ -171,11 +193,15 @@ package struct BatchForecast: Sendable {
 
 extension BatchForecast.Money {
     /// Prices are far below the limit, but a sum of bad data must not trap.
-    fileprivate mutating func add(_ current: Int64, _ new: Int64, isAtRisk: Bool) {
+    fileprivate mutating func add(_ current: Int64, _ new: Int64, _ consent: Consent?) {
         rows += 1
         now = now.addingReportingOverflow(current).partialValue
         then = then.addingReportingOverflow(new).partialValue
-        if isAtRisk { atRisk = atRisk.addingReportingOverflow(current).partialValue }
+        switch consent {
+        case .required: atRisk = atRisk.addingReportingOverflow(current).partialValue
+        case .notKnown: maybeAtRisk = maybeAtRisk.addingReportingOverflow(current).partialValue
+        case .notRequired?, Consent.none?, nil: break
+        }
     }
 }
 

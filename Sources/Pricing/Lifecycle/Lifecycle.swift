@@ -54,6 +54,7 @@ package enum Lifecycle {
             event: event, before: before, facts: state.facts, renames: renames,
             isCancelledByUs: state.isCancelledByUs(at: event.key.signedAt))
         state.noteIncreases(reading)
+        state.noteCoverage(reading)
         state.noteExtension(reading)
 
         var transitions = state.closeSuperseded(at: event.key.signedAt)

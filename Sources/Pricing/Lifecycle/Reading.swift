@@ -25,6 +25,15 @@ struct Reading {
         return told > known ? transaction : nil
     }
 
+    /// Whether its transaction was charged in another currency or storefront than those known before.
+    var isMove: Bool {
+        func differs(_ old: String?, _ new: String?) -> Bool {
+            old != nil && new != nil && old != new
+        }
+        return differs(before.currency, event.transaction?.currency)
+            || differs(before.storefront, event.transaction?.storefront)
+    }
+
     /// Whether the customer did something, and no renewal brought what is new: a modification, a reactivation,
     /// an offer (the `transactionReason` of what was bought is PURCHASE then).
     var isCustomersDoing: Bool {

@@ -95,7 +95,8 @@ extension SubscriptionState {
                 }
                 continue
             }
-            guard let place = places[item.sku],
+            // Milliunits of two currencies, or of two storefronts, can't be compared: a move is no increase.
+            guard !reading.isMove, let place = places[item.sku],
                 let old = reading.before.items[place].currentPrice, price > old
             else { continue }
             if let told {

@@ -66,13 +66,18 @@ struct PlanDrift {
         }
     }
 
-    /// `KEY was X, is Y`; the rules only where nothing else differs, and not the notice, which moves by itself.
+    /// What moves with the clock and with each statement, and by itself changes no verdict.
+    private static let moving: Set = [
+        "notice_at", "judged_at", "facts_at", "known_since", "stale",
+    ]
+
+    /// `KEY was X, is Y`; the rules only where nothing else differs, and not what moves by itself.
     private static func differences(
         _ old: [PlanRowsFile.Member], _ new: [PlanRowsFile.Member]
     ) -> [String] {
         let current = Dictionary(new.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
         let changed = old.filter { member in
-            member.name != "notice_at" && current[member.name] != member.value
+            !moving.contains(member.name) && current[member.name] != member.value
         }
         let plain = changed.filter { $0.name != "rules" && $0.name != "remedy" }
         guard !plain.isEmpty else { return changed.isEmpty ? [] : ["rules"] }

@@ -42,6 +42,15 @@ extension PlanSummary {
             .key("first_lines") { $0.rows.lines },
         ]
 
+    private static let notKnownColumns:
+        [Column<(rule: ConsentReason, rows: BatchForecast.NotKnown)>] = [
+            .text("CONSENT NOT KNOWN FOR", "rule") { $0.rule.rawValue },
+            .number("ROWS", "rows") { $0.rows.rows },
+            .shown(.left("STOREFRONTS")) { shownList($0.rows.storefronts.sorted()) },
+            .key("storefronts") { $0.rows.storefronts.sorted() },
+            .text("WHAT HELPS", "remedy") { $0.rule.whenNotKnown },
+        ]
+
     private static let moneyColumns: [Column<MoneyLine>] = [
         .text("CURRENCY", "currency") { $0.key.currency },
         .text("STOREFRONT", "storefront") { $0.key.storefront },
@@ -51,12 +60,15 @@ extension PlanSummary {
         .shown(.right("NOW A MONTH")) { $0.shownMonth($0.sum.now) },
         .shown(.right("THEN")) { $0.shownMonth($0.sum.then) },
         .shown(.right("NEEDS CONSENT, A MONTH")) { $0.shownMonth($0.sum.atRisk) },
+        .shown(.right("NOT KNOWN, A MONTH")) { $0.shownMonth($0.sum.maybeAtRisk) },
         .key("now_per_period_milliunits") { $0.sum.now },
         .key("then_per_period_milliunits") { $0.sum.then },
         .key("at_risk_per_period_milliunits") { $0.sum.atRisk },
+        .key("not_known_per_period_milliunits") { $0.sum.maybeAtRisk },
         .key("now_per_month_milliunits") { $0.perMonth($0.sum.now) },
         .key("then_per_month_milliunits") { $0.perMonth($0.sum.then) },
         .key("at_risk_per_month_milliunits") { $0.perMonth($0.sum.atRisk) },
+        .key("not_known_per_month_milliunits") { $0.perMonth($0.sum.maybeAtRisk) },
     ]
 
     /// One object; its keys are described in `Sources/README.md`.
@@ -66,6 +78,7 @@ extension PlanSummary {
             "rows": forecast.rowCount, "can_go": forecast.canGoCount, "refused": refusedCount,
             "rejected_rows": JSONValue.counts(codes), "direction": JSONValue.counts(directions),
             "consent": JSONValue.counts(consents), "reasons": JSONValue.counts(reasons),
+            "not_known": notKnown.json(Self.notKnownColumns), "stale": forecast.staleCount,
             "weeks": weeks.json(Self.weekColumns),
             "quota": [
                 "calls": quota.calls, "calls_per_thousand_seconds": quota.callsPerThousandSeconds,
@@ -89,7 +102,7 @@ extension PlanSummary {
         }
         let tables = [
             overview, countTable("DIRECTION", directions), countTable("CONSENT", consents),
-            countTable("REASON", reasons),
+            countTable("REASON", reasons), notKnown.table(Self.notKnownColumns),
             weeks.table(Self.weekColumns + (isTerminal ? [bar] : [])),
             waves.table(Self.planWaveColumns), quotaText, money.table(Self.moneyColumns),
             forecast.largest.table(Self.largestColumns), uncertain.table(Self.uncertainColumns),
@@ -99,16 +112,29 @@ extension PlanSummary {
     }
 
     private var overview: String {
-        definitionList([
-            ("file", shownFile), ("as of", "\(asOf.text) (\(environment.rawValue))"),
+        let consent = consents.map { "\($0.1) \($0.0.replacing("_", with: " "))" }
+        var lines = [
+            (name: "file", value: shownFile),
+            ("as of", "\(asOf.text) (\(environment.rawValue))"),
             (
                 "rows",
                 "\(forecast.rowCount): \(forecast.canGoCount) can go, \(refusedCount) refused"
-            ),
+            ), ("consent", consent.isEmpty ? "-" : consent.joined(separator: ", ")),
+        ]
+        if forecast.staleCount > 0 {
+            lines.append(
+                (
+                    "stale",
+                    "\(forecast.staleCount) rows can go on facts older than a renewal that is known; "
+                        + "repricer sync or reconcile brings newer ones"
+                ))
+        }
+        lines += [
             ("send by", forecast.firstSendBy.map { "\($0.text), the earliest" } ?? "-"),
             ("effective", forecast.lastEffectiveAt.map { "\($0.text), the last" } ?? "-"),
             ("plan hash", hash),
-        ])
+        ]
+        return definitionList(lines)
     }
 
     private var quotaText: String {
@@ -145,6 +171,26 @@ extension PlanSummary {
         if seconds >= 3600 { return "\(seconds / 3600) h \(seconds / 60 % 60) min" }
         return seconds >= 60 ? "\(seconds / 60) min \(seconds % 60) s" : "\(seconds) s"
     }
+}
+
+extension ConsentReason {
+    /// What makes its answer known.
+    fileprivate var whenNotKnown: String {
+        switch self {
+        case .alwaysConsentStorefront:
+            "repricer rules import, rows of always_consent: Apple's amount or answer is known for others only"
+        case .threshold: "repricer rules import, rows of threshold or exchange_rate"
+        case .increaseWithin12Months:
+            "repricer reconcile --since, or ingest: their notifications of 12 months, or of their first period"
+        case .koreaOfferConversion: "-"
+        }
+    }
+}
+
+/// The first ten; the others are counted.
+private func shownList(_ values: [String]) -> String {
+    let shown = values.prefix(10).joined(separator: " ")
+    return values.count > 10 ? "\(shown) and \(values.count - 10) more" : shown
 }
 
 /// What a currency, storefront and period bring.

@@ -32,6 +32,12 @@ struct PlanSummary: Sendable {
     var directions: [(String, Int64)] { counts(PlanRow.Direction.allCases, forecast.directions) }
     var consents: [(String, Int64)] { counts(Consent.allCases, forecast.consents) }
     var reasons: [(String, Int64)] { counts(ConsentReason.allCases, forecast.reasons) }
+    /// What leaves consent open, and what helps.
+    var notKnown: [(rule: ConsentReason, rows: BatchForecast.NotKnown)] {
+        ConsentReason.allCases.compactMap { rule in
+            forecast.notKnown[rule].map { (rule: rule, rows: $0) }
+        }
+    }
     /// The waves in order, with their rows that can go.
     var waves: [(number: Int, label: String, rows: Int)] {
         zip(forecast.terms.waves?.waves ?? [], forecast.waves).enumerated()

@@ -43,8 +43,8 @@ struct RulesShown {
         let basis =
             hasRates
             ? "is estimated from the USA's by exchange rates, rounded down; without a rate, above 50 % "
-                + "consent is needed."
-            : "is judged as needing consent above 50 %: no exchange rates are loaded."
+                + "it is not known whether consent is needed."
+            : "is not known to need consent above 50 %, or not to: no exchange rates are loaded."
         var text = "Consent is needed above 50 % and above the threshold, as of \(asOf.text).\n"
         text += "A storefront without a row \(basis)\n"
         text += "Storefronts that always need consent: "

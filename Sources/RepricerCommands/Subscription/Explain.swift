@@ -78,6 +78,13 @@ extension Commands {
             ("direction", row.direction?.rawValue ?? "-"),
             ("consent", row.consent?.rawValue ?? "-"),
             ("reasons", row.reasons.map(\.rawValue).joined(separator: ", ")),
+            ("not known", row.notKnown.map(\.rawValue).joined(separator: ", ")),
+            ("judged at", row.judgedAt?.text ?? "-"),
+            (
+                "facts of",
+                (row.factsAt?.text ?? "-")
+                    + (row.isStale ? ", stale: a renewal that is known lies behind" : "")
+            ), ("known since", row.knownSince?.text ?? "-"),
             ("renewal", row.renewalAt?.text ?? "-"), ("notice", row.noticeAt?.text ?? "-"),
             ("send after", row.sendAfter?.text ?? "-"), ("send by", row.sendBy?.text ?? "-"),
             ("effective", row.effectiveAt?.text ?? "-"),
@@ -86,7 +93,7 @@ extension Commands {
             var table = Table([.left("RULE"), .left("ANSWER"), .left("BECAUSE")])
             for rule in row.rules {
                 table.add([
-                    rule.rule.rawValue, rule.answer ? "yes" : "no",
+                    rule.rule.rawValue, rule.answer.map { $0 ? "yes" : "no" } ?? "not known",
                     RuleInWords(rule, currency: currency).text,
                 ])
             }

@@ -18,16 +18,17 @@ struct RuleInWords {
         case .threshold: "\(percent); \(amount)"
         case .increaseWithin12Months: history
         case .koreaOfferConversion: korea
-        case .unknownThreshold: unknown
         }
     }
 
     private var list: String {
         let source = string("list_source")
         let storefront = string("storefront") ?? "the storefront"
-        return source == RuleSource.unknown.rawValue
-            ? "no row says that \(storefront) always asks"
-            : "a row for \(storefront) (\(source ?? "?"))"
+        return switch source {
+        case RuleSource.unknown.rawValue: "no row says whether \(storefront) always asks"
+        case "inferred": "Apple gives an amount for \(storefront), so it does not always ask"
+        default: "a row for \(storefront) (\(source ?? "?"))"
+        }
     }
 
     private var percent: String {
@@ -57,7 +58,11 @@ struct RuleInWords {
 
     private var history: String {
         guard let at = instant("last_increase_at"), let until = instant("counts_until") else {
-            return "no earlier increase is known"
+            let since =
+                flag("known_from_start") == true
+                ? "its first period" : instant("known_since")?.text
+            return "no earlier increase is known; statements tell from "
+                + "\(since ?? "no period") on"
         }
         return
             "\(string("last_increase_sku") ?? "?") rose at \(at.text); counts until \(until.text)"
@@ -71,13 +76,6 @@ struct RuleInWords {
                 ? "no other item's offer ends at this renewal" : "not South Korea"
         }
         return "the offer of \(sku) ends on \(day); consent is asked for from \(first) to \(last)"
-    }
-
-    private var unknown: String {
-        if flag("threshold_known") == true { return "the threshold is known" }
-        return flag("percent_over") == true
-            ? "over 50 % and no threshold is known: judged as needing consent"
-            : "no threshold is known, and none matters up to 50 %"
     }
 
     private func price(_ milliunits: Int64?, _ currency: String) -> String {

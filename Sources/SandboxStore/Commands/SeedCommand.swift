@@ -24,8 +24,20 @@ extension SandboxCommand {
         var lines: [UInt8] = []
         for index in sample.subscriptions.indices {
             var subscription = sample.subscriptions[index]
-            let event = StoreEngine.latestEvent(of: &subscription, options: store.options)
-            lines += Array("{\"signedPayload\":\"\(try statements.signed(event))\"}\n".utf8)
+            var events: [StoreEvent] = []
+            // One in four bought before anybody listened, and nobody knows its earlier prices. Older purchases than the
+            // signing certificates can't be told at all.
+            if index % 4 != 3, subscription.renewalCount > 0,
+                subscription.startedAt >= StoreKeys.validFrom
+            {
+                events.append(
+                    StoreEngine.firstEvent(of: &subscription, options: store.options))
+            }
+            events.append(
+                StoreEngine.latestEvent(of: &subscription, options: store.options))
+            for event in events {
+                lines += Array("{\"signedPayload\":\"\(try statements.signed(event))\"}\n".utf8)
+            }
             store.subscriptions.append(subscription)
         }
         let batch = SampleRow.file(sample.rows)
@@ -63,6 +75,29 @@ extension SandboxCommand {
 }
 
 extension StoreEngine {
+    /// The notification of the first purchase of a subscription that has renewed since, at the prices of today.
+    static func firstEvent(
+        of subscription: inout StoreSubscription, options: Options
+    ) -> StoreEvent {
+        var first = subscription
+        first.renewalCount = 0
+        first.purchasedAt = first.startedAt
+        first.expiresAt = options.calendar.end(
+            of: first.period, from: first.startedAt, anchorDay: first.anchorDay)
+        first.lastSignedAt = first.startedAt
+        first.status = .active
+        first.autoRenews = true
+        first.items = first.items.map {
+            StoreItem(
+                sku: $0.sku, displayName: $0.displayName, description: $0.description,
+                price: $0.price)
+        }
+        var engine = StoreEngine(options: options, now: first.lastSignedAt)
+        engine.notify(.subscribed, .initialBuy, &first)
+        subscription.notificationCount = first.notificationCount
+        return engine.takeOutgoing()[0]
+    }
+
     /// The newest notification that a subscription of the past would have brought, signed when it happened.
     static func latestEvent(
         of subscription: inout StoreSubscription, options: Options

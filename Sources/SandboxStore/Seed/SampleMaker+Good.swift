@@ -49,7 +49,8 @@ extension SampleMaker {
     private func pickRenewal(
         _ period: BillingPeriod, _ changes: [Change], _ random: inout SeededRandom
     ) -> Int64 {
-        let asks = changes.contains(.consent)
+        // Whether one asks for consent, a planner may not know: each increase gets the longer notice.
+        let asks = changes.contains { $0 != .decrease }
         let window: ClosedRange<Int64> =
             switch period {
             case .week: 0...5

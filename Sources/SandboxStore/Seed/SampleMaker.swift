@@ -1,6 +1,6 @@
 /// Makes subscribers and a batch for them: the same for a seed, a count and a start, on every machine.
 ///
-/// Every good row becomes final within 90 days: a consent that needs 60 days' notice sits on a renewal late in
+/// Every good row becomes final within 90 days: an increase that may need 60 days' notice sits on a renewal late in
 /// the quarter, adverse events begin after day 30 so that a batch sent in the first weeks finds its rows valid.
 struct SampleMaker: Sendable {
     static let subscriptionsMax = 200_000

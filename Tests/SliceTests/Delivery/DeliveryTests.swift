@@ -261,6 +261,33 @@ import Testing
         try await harness.deliver(scheduler)
         try await harness.approve(
             try await harness.submit([Harness.row("2", line: 3)], content: "second"))
+        try await Self.alwaysAsk(harness)
+        try await harness.deliver(scheduler)
+
+        #expect(try await harness.changes() == ["A scheduled", "A ineligible drifted"])
+        await harness.close()
+    }
+
+    @Test func delivery_whatWasNotKnownAndTurnsOutRequired_isSent() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let connection = try await TestDatabase.connect()
+        try await connection.script("UPDATE repricer.subscriptions SET known_since = NULL")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let forecast = try await connection.query(
+            "SELECT forecast_consent FROM repricer.price_changes"
+        ).one().text("forecast_consent")
+        await connection.close()
+        try await Self.alwaysAsk(harness)
+        try await harness.deliver(harness.scheduler())
+
+        #expect(forecast == "not_known")
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
+    /// Imports that every increase in the USA needs consent from now on.
+    private static func alwaysAsk(_ harness: Harness) async throws {
         let at = harness.now
         try await harness.submitter.withTransaction { connection in
             _ = try RuleQueries.add(
@@ -270,10 +297,6 @@ import Testing
                     currencies: []),
                 file: "rules.csv", contentSHA256: "", at: at.milliseconds, on: connection)
         }
-        try await harness.deliver(scheduler)
-
-        #expect(try await harness.changes() == ["A scheduled", "A ineligible drifted"])
-        await harness.close()
     }
 
     @Test func delivery_factsChangedSinceTheSubmission_endsIneligible() async throws {

@@ -1,0 +1,38 @@
+extension SubscriptionState {
+    /// Notes since when statements tell what the subscription was charged. Until then an increase may have gone unseen.
+    mutating func noteCoverage(_ reading: Reading) {
+        let (before, start) = (reading.before, facts.startedAt)
+        // It began anew after a lapse, and nobody told of its first period: what was known before the lapse says
+        // nothing of what came between.
+        if let start, start != before.startedAt, let known = facts.knownSince, known < start,
+            let running = facts.purchasedAt, running > start
+        {
+            facts.knownSince = running
+        }
+        guard let transaction = reading.event.transaction, let told = transaction.purchasedAt,
+            transaction.items.contains(where: { $0.price != nil }), told >= start ?? told
+        else { return }
+        guard let known = facts.knownSince else {
+            facts.knownSince = told
+            return
+        }
+        guard told < known else { return }
+        noteRise(since: transaction, by: known, reading)
+        facts.knownSince = told
+    }
+
+    /// An earlier period, told late, may have been cheaper. When the price rose is not known, but not after `known`: from
+    /// then on each increase was noticed.
+    private mutating func noteRise(
+        since earlier: TransactionStatement, by known: Instant, _ reading: Reading
+    ) {
+        guard !reading.isMove else { return }
+        for item in earlier.items {
+            guard let price = item.price, !increases.contains(where: { $0.sku == item.sku }),
+                let now = facts.items.first(where: { $0.sku == item.sku })?.currentPrice,
+                now > price
+            else { continue }
+            increases.append(RecordedIncrease(sku: item.sku, price: now, effectiveAt: known))
+        }
+    }
+}
