@@ -114,13 +114,12 @@ package struct ConsentVerdict: Hashable, Sendable {
                 storefront: $0, currency: question.currency, kind: question.period.kind)
         }
         always = question.storefront.flatMap { rules.alwaysAnswer(storefront: $0) }
-        for rule in ConsentReason.allCases {
-            switch answer(rule) {
-            case true?: reasons.append(rule)
-            case false?: break
-            case nil: notKnown.append(rule)
-            }
-        }
+        reasons = those(answering: true)
+        notKnown = those(answering: nil)
+    }
+
+    private func those(answering wanted: Bool?) -> [ConsentReason] {
+        ConsentReason.allCases.filter { answer($0) == wanted }
     }
 
     private func answer(_ rule: ConsentReason) -> Bool? {
