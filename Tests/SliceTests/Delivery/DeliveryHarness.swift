@@ -144,11 +144,12 @@ struct DeliveryHarness {
     /// What carries calls, on the clocks of this harness.
     func engine(
         _ limits: CallEngine.Limits = CallEngine.Limits(), pool: DatabasePool? = nil,
-        environment: StoreEnvironment = .production, log: Log = .silent
+        environment: StoreEnvironment = .production, log: Log = .silent,
+        metrics: Metrics = Metrics()
     ) -> CallEngine {
         CallEngine(
             pool: pool ?? service, environment: environment, clock: clock, realClock: realClock,
-            log: log, metrics: Metrics(), limits: limits)
+            log: log, metrics: metrics, limits: limits)
     }
 
     /// Rounds until nothing is left to do now.

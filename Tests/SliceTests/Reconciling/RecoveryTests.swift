@@ -121,6 +121,24 @@ import Testing
         await harness.close()
     }
 
+    /// Whoever lost sight of it: a row that no call of this database was made for, and that Apple has.
+    @Test func rowThatEndedHereAndThatAppleHas_isNamedByTheReconciliation() async throws {
+        let harness = try await Self.approved(1)
+        try await harness.tell(Harness.scheduled("1", at: harness.now))
+        try await Self.execute(
+            harness,
+            "UPDATE repricer.price_changes SET state = 'ineligible', reason = 'drifted', ended_at = now()"
+        )
+        let connection = try await TestDatabase.connect()
+        let problems = try await connection.query(
+            "SELECT problems FROM report.reconciliation WHERE check_name = 'ended_yet_applied'"
+        ).map { try $0.int("problems") }
+        await connection.close()
+
+        #expect(problems == [1])
+        await harness.close()
+    }
+
     @Test func unreadableStatus_putsItsRowOff_andStopsNoOther() async throws {
         let harness = try await Self.approved(2)
 
