@@ -41,5 +41,12 @@ BEGIN
         RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- What is decided is locked until the transaction ends. A session that decides and then does nothing is ended by the
+    -- server, so that it holds up neither calls nor folds. It lasts for this transaction; a shorter time stays.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 60000 FROM pg_settings
+        WHERE name = 'idle_in_transaction_session_timeout')
+    THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
 END
 $$;

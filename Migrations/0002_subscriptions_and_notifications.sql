@@ -23,6 +23,16 @@ CREATE TABLE repricer.subscriptions (
     -- A subscription sold without Advanced Commerce tells a free trial by this, not by the price of an item. Its
     -- renewal date can't be extended either.
     offer_discount_type text,
+    -- What is asked for by itself; the rest of what was signed stands in one column, which is null for nearly all.
+    offer_type integer,
+    quantity integer,
+    transaction_reason text,
+    app_transaction_id text,
+    auto_renew_product_id text,
+    renewal_price_milliunits bigint,
+    renewal_currency text,
+    renewal_offer_type integer,
+    signed_details jsonb,
     latest_transaction_id text,
     original_purchase_at timestamptz,
     recent_subscription_start_at timestamptz,
@@ -52,6 +62,29 @@ COMMENT ON COLUMN repricer.subscriptions.known_since IS
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
     'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: '
     'no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.offer_type IS
+    'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
+COMMENT ON COLUMN repricer.subscriptions.quantity IS
+    'Of the running period: how many were bought, or how many seats.';
+COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS
+    'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
+COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS
+    'The download of the app that it was bought in: the same for all purchases of one Apple account in the app.';
+COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS
+    'The product that renews; another than product_id: the customer chose it for the next period.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS
+    'What the next period costs as a whole, in thousandths of renewal_currency; of several seats the average of one. '
+    'Null where the newest renewal info does not say.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS
+    'As offer_type, of the next period; null: no offer.';
+COMMENT ON COLUMN repricer.subscriptions.signed_details IS
+    'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: '
+    'offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, '
+    'revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal '
+    'info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, '
+    'renewalBillingPlanType, renewalQuantity. Null: none of it.';
 
 -- Every signed statement about a subscription, decoded once. A fold from the beginning reads these, never the
 -- evidence. V1 notifications are unsigned hints: they stand among the statements, and their source says what they are.
@@ -86,6 +119,42 @@ CREATE TABLE repricer.charges (
     CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
     CONSTRAINT charges_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
+
+-- Past increases that no notification told of, as a person imported them: they count for the rule of 12 months, and say
+-- nothing of the time in which none is known. One row an import, and one an increase. Only import_history adds to them.
+CREATE TABLE repricer.history_imports (
+    number integer NOT NULL,
+    imported_at timestamptz NOT NULL,
+    imported_by text NOT NULL DEFAULT session_user,
+    file text NOT NULL,
+    content_sha256 text NOT NULL,
+    CONSTRAINT history_imports_pkey PRIMARY KEY (number),
+    CONSTRAINT history_imports_number CHECK (number > 0),
+    CONSTRAINT history_imports_file_size CHECK (length(file) BETWEEN 1 AND 4096)
+);
+COMMENT ON TABLE repricer.history_imports IS
+    'Append-only. Who imported past increases, when and from which file.';
+
+CREATE TABLE repricer.imported_increases (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    sku text NOT NULL,
+    increased_on date NOT NULL,
+    old_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    currency text NOT NULL,
+    number integer NOT NULL,
+    CONSTRAINT imported_increases_pkey PRIMARY KEY (original_transaction_id, sku, increased_on, bucket),
+    CONSTRAINT imported_increases_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    CONSTRAINT imported_increases_import FOREIGN KEY (number) REFERENCES repricer.history_imports (number),
+    CONSTRAINT imported_increases_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
+    CONSTRAINT imported_increases_sku_size CHECK (length(sku) BETWEEN 1 AND 128),
+    CONSTRAINT imported_increases_currency CHECK (currency ~ '^[A-Z]{3}$'),
+    CONSTRAINT imported_increases_rise CHECK (0 < old_price_milliunits AND old_price_milliunits < new_price_milliunits)
+);
+COMMENT ON TABLE repricer.imported_increases IS
+    'Append-only. Increases from before the time that statements cover; a day counts from 00:00 UTC on. The '
+    'subscription need not be known.';
 
 -- A notification is stored once. Its id is unique in a table of its own, because the key of a partitioned or sharded
 -- table must hold what it is partitioned by.

@@ -36,6 +36,7 @@ CREATE TABLE repricer.batches (
     halted_by text,
     -- Real time: from then on one call asks whether a batch that a code has halted may go on.
     probe_at timestamptz,
+    probe_answer text,
     -- A code about one storefront (4000134: the product has no price there) halts that storefront and no other.
     halted_storefronts jsonb NOT NULL DEFAULT '{}',
     is_parking boolean NOT NULL DEFAULT false,
@@ -100,6 +101,8 @@ COMMENT ON COLUMN repricer.batches.guard_reading IS
     '(nothing of it was open any more). Null: nothing since a person resumed it.';
 COMMENT ON COLUMN repricer.batches.halted_by IS
     'What paused it, where no person did: a guard, or the App Store''s code.';
+COMMENT ON COLUMN repricer.batches.probe_answer IS
+    'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS
     'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
 COMMENT ON COLUMN repricer.batches.is_parking IS
@@ -149,16 +152,23 @@ CREATE TABLE repricer.price_changes (
     -- The forecast as approved; never rewritten.
     forecast_consent text NOT NULL,
     forecast_reasons text[] NOT NULL DEFAULT '{}',
+    forecast_not_known text[] NOT NULL DEFAULT '{}',
     forecast_threshold_source text,
     forecast_rules jsonb NOT NULL DEFAULT '[]',
     forecast_renewal_at timestamptz,
     forecast_notice_at timestamptz,
     forecast_effective_at timestamptz NOT NULL,
+    at_risk_milliunits bigint,
+    at_risk_elsewhere jsonb,
     -- The live plan: moves when a renewal is missed.
     send_after timestamptz,
     send_by timestamptz NOT NULL,
     due_effective_at timestamptz NOT NULL,
     planned_effective_at timestamptz,
+    -- Why due_effective_at is later than forecast_effective_at: first what was so at the call, then what came since.
+    moved_before_call text,
+    moved_since_call text,
+    called_renewal_at timestamptz,
     is_ready boolean NOT NULL DEFAULT false,
     is_held boolean NOT NULL DEFAULT false,
     goes_alone boolean NOT NULL DEFAULT false,
@@ -206,6 +216,9 @@ CREATE TABLE repricer.price_changes (
         CHECK (acceptance IS NULL OR acceptance IN ('consented', 'informed')),
     CONSTRAINT price_changes_effective
         CHECK (state <> 'effective' OR effective_at IS NOT NULL),
+    CONSTRAINT price_changes_moved_by CHECK (
+        moved_before_call IN ('billing_failure', 'late_call', 'extension', 'other')
+        AND moved_since_call IN ('billing_failure', 'late_call', 'extension', 'other')),
     CONSTRAINT price_changes_sent_with_an_id CHECK (
         state NOT IN ('sending', 'unknown') OR request_reference_id IS NOT NULL),
     CONSTRAINT price_changes_state CHECK (state IN (
@@ -256,8 +269,22 @@ COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS
     'The dependents'' names today, where one was renamed after submission.';
 COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS
     'The dependents'' names in our last call, where one was renamed between submission and call.';
+COMMENT ON COLUMN repricer.price_changes.forecast_not_known IS
+    'The rules that leave open whether the subscriber must consent.';
+COMMENT ON COLUMN repricer.price_changes.at_risk_milliunits IS
+    'What a period loses when the customer does not consent: the item and its dependents, as charged at submission. Null '
+    'for a decrease.';
+COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS
+    'Dependents in another currency or period, each: currency, storefront, period, milliunits. Null: none.';
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS
     'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
+COMMENT ON COLUMN repricer.price_changes.moved_before_call IS
+    'What first moved it to a later renewal before its call left: billing_failure, late_call, extension, other. Null: '
+    'nothing did.';
+COMMENT ON COLUMN repricer.price_changes.moved_since_call IS
+    'As moved_before_call, since then: by what statements say, and so told anew by a fold from the beginning.';
+COMMENT ON COLUMN repricer.price_changes.called_renewal_at IS
+    'The renewal date that was known at the last call: an extension from it that was told later moves the change, even where it came before the call.';
 COMMENT ON COLUMN repricer.price_changes.is_held IS
     'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
 COMMENT ON COLUMN repricer.price_changes.stage IS

@@ -1,10 +1,14 @@
 -- Consent thresholds, storefronts that always ask, currency decimals and exchange rates are data. What Apple changes
--- is imported; nothing is overwritten, so an old instant is still judged by the rules of its day.
+-- is imported; nothing is overwritten, so an old instant is still judged by the rules of its day. Each row has two
+-- instants: valid_from, since when it holds, and recorded_at, since when it is known here. A plan as of an instant knows
+-- what was recorded by then.
 -- Locks: none on existing tables.
 -- breaking: no
 
 -- One row an import; its number is the version of the rules. Two imports at one moment meet at the primary key, and
 -- the second one starts again. Only import_rules adds to these tables.
+-- A withdrawn row says nothing itself: it takes back what was recorded before it for its key and valid_from, and the row
+-- of an earlier valid_from holds again.
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamptz NOT NULL,
@@ -12,8 +16,9 @@ CREATE TABLE repricer.rule_imports (
     file text NOT NULL,
     content_sha256 text,
     CONSTRAINT rule_imports_pkey PRIMARY KEY (revision),
-    -- Lets a rule refer to its import together with the person, so that nobody adds to another's import.
-    CONSTRAINT rule_imports_person UNIQUE (revision, imported_by),
+    -- Lets a rule refer to its import together with person and instant: nobody adds to another's import, or at
+    -- another time.
+    CONSTRAINT rule_imports_person UNIQUE (revision, imported_by, imported_at),
     CONSTRAINT rule_imports_revision CHECK (revision > 0),
     CONSTRAINT rule_imports_file_size CHECK (length(file) BETWEEN 1 AND 4096)
 );
@@ -27,12 +32,16 @@ CREATE TABLE repricer.consent_thresholds (
     valid_from timestamptz NOT NULL,
     revision integer NOT NULL,
     imported_by text NOT NULL DEFAULT session_user,
-    amount_milliunits bigint NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    withdrawn boolean NOT NULL DEFAULT false,
+    amount_milliunits bigint,
+    source text,
     CONSTRAINT consent_thresholds_pkey
         PRIMARY KEY (storefront, currency, period_kind, valid_from, revision),
-    CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by)
-        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by, recorded_at)
+        REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
+    CONSTRAINT consent_thresholds_says CHECK (
+        withdrawn = (amount_milliunits IS NULL) AND withdrawn = (source IS NULL)),
     CONSTRAINT consent_thresholds_storefront CHECK (storefront ~ '^[A-Z]{3}$'),
     CONSTRAINT consent_thresholds_currency CHECK (currency ~ '^[A-Z]{3}$'),
     CONSTRAINT consent_thresholds_kind CHECK (period_kind IN ('annual', 'nonannual')),
@@ -41,18 +50,23 @@ CREATE TABLE repricer.consent_thresholds (
 );
 COMMENT ON TABLE repricer.consent_thresholds IS
     'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at '
-    'an instant is in force then, of equal ones the highest revision; -infinity: since ever.';
+    'an instant is in force then, of equal ones the highest revision; -infinity: since ever. A row that is withdrawn '
+    'takes back what earlier revisions say from its valid_from on.';
 
 CREATE TABLE repricer.always_consent_storefronts (
     storefront text NOT NULL,
     valid_from timestamptz NOT NULL,
     revision integer NOT NULL,
     imported_by text NOT NULL DEFAULT session_user,
-    is_required boolean NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    withdrawn boolean NOT NULL DEFAULT false,
+    is_required boolean,
+    source text,
     CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision),
-    CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by)
-        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at)
+        REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
+    CONSTRAINT always_consent_storefronts_says CHECK (
+        withdrawn = (is_required IS NULL) AND withdrawn = (source IS NULL)),
     CONSTRAINT always_consent_storefronts_storefront CHECK (storefront ~ '^[A-Z]{3}$'),
     CONSTRAINT always_consent_storefronts_source CHECK (source IN ('apple', 'estimated'))
 );
@@ -64,11 +78,15 @@ CREATE TABLE repricer.currency_decimals (
     valid_from timestamptz NOT NULL,
     revision integer NOT NULL,
     imported_by text NOT NULL DEFAULT session_user,
-    decimals integer NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    withdrawn boolean NOT NULL DEFAULT false,
+    decimals integer,
+    source text,
     CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision),
-    CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by)
-        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by, recorded_at)
+        REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
+    CONSTRAINT currency_decimals_says CHECK (
+        withdrawn = (decimals IS NULL) AND withdrawn = (source IS NULL)),
     CONSTRAINT currency_decimals_currency CHECK (currency ~ '^[A-Z]{3}$'),
     CONSTRAINT currency_decimals_range CHECK (decimals BETWEEN 0 AND 3),
     CONSTRAINT currency_decimals_source CHECK (source IN ('apple', 'estimated'))
@@ -81,11 +99,15 @@ CREATE TABLE repricer.exchange_rates (
     valid_from timestamptz NOT NULL,
     revision integer NOT NULL,
     imported_by text NOT NULL DEFAULT session_user,
-    billionths_per_euro bigint NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    withdrawn boolean NOT NULL DEFAULT false,
+    billionths_per_euro bigint,
+    source text,
     CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision),
-    CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by)
-        REFERENCES repricer.rule_imports (revision, imported_by),
+    CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by, recorded_at)
+        REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
+    CONSTRAINT exchange_rates_says CHECK (
+        withdrawn = (billionths_per_euro IS NULL) AND withdrawn = (source IS NULL)),
     CONSTRAINT exchange_rates_currency CHECK (currency ~ '^[A-Z]{3}$'),
     CONSTRAINT exchange_rates_positive CHECK (billionths_per_euro > 0),
     CONSTRAINT exchange_rates_source_size CHECK (length(source) BETWEEN 1 AND 64)
@@ -99,8 +121,8 @@ COMMENT ON TABLE repricer.exchange_rates IS
 INSERT INTO repricer.rule_imports (revision, imported_at, file)
     VALUES (1, '-infinity', 'shipped with the product');
 INSERT INTO repricer.consent_thresholds
-        (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
-    SELECT s.storefront, a.currency, k.kind, '-infinity', 1, a.units * 1000 * k.factor, 'apple'
+        (storefront, currency, period_kind, valid_from, revision, recorded_at, amount_milliunits, source)
+    SELECT s.storefront, a.currency, k.kind, '-infinity', 1, '-infinity', a.units * 1000 * k.factor, 'apple'
     FROM (VALUES
         ('USA AFG DZA AGO AIA ATG ARG AZE BHS BHR BLZ BMU BTN BOL BWA VGB BRN', 'USD', 5),
         ('ALB ARM BRB BLR BEN', 'USD', 6),
@@ -110,8 +132,8 @@ INSERT INTO repricer.consent_thresholds
         ('BGR', 'BGN', 12)) AS a (storefronts, currency, units)
     CROSS JOIN LATERAL unnest(string_to_array(a.storefronts, ' ')) AS s (storefront)
     CROSS JOIN (VALUES ('nonannual', 1), ('annual', 10)) AS k (kind, factor);
-INSERT INTO repricer.currency_decimals (currency, valid_from, revision, decimals, source)
-    SELECT c.currency, '-infinity', 1, d.decimals, 'apple'
+INSERT INTO repricer.currency_decimals (currency, valid_from, revision, recorded_at, decimals, source)
+    SELECT c.currency, '-infinity', 1, '-infinity', d.decimals, 'apple'
     FROM (VALUES
         ('CLP COP DKK HKD HUF IDR INR JPY KRW KZT MXN NGN NOK PHP PKR RUB SEK THB TWD TZS VND', 0),
         ('AED AUD BGN BRL CAD CHF CNY CZK EGP EUR GBP ILS MYR NZD PEN PLN QAR RON SAR SGD TRY USD ZAR',

@@ -94,15 +94,27 @@ CREATE TABLE repricer.service_controls (
     paused_reason text,
     halted_at timestamptz,
     halted_reason text,
+    halted_answer text,
+    -- Calls of one kind that are refused alike, and kinds whose calls are few, since the App Store gives no answers.
+    halted_kinds jsonb NOT NULL DEFAULT '{}',
+    throttled_kinds jsonb NOT NULL DEFAULT '{}',
     database_identity text,
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
     is_rehearsal boolean NOT NULL DEFAULT false,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
-    CONSTRAINT service_controls_one_row CHECK (one_row)
+    CONSTRAINT service_controls_one_row CHECK (one_row),
+    CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
+    CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object')
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
+COMMENT ON COLUMN repricer.service_controls.halted_answer IS
+    'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
+COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
+    'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
+    'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 

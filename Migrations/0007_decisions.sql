@@ -164,14 +164,15 @@ BEGIN
 END
 $$;
 
--- Stores changes of a batch and the parts that their SKUs play, from columns of equal length. Lists of SKUs and of
--- reasons are the text of an array.
+-- Stores changes of a batch and the parts that their SKUs play, from columns of equal length, of which the last three may
+-- be left out. Lists of SKUs, of reasons and of rules are the text of an array.
 CREATE FUNCTION repricer.store_changes(
     p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[],
     p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[],
     p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[],
     p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamptz[],
-    p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[])
+    p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[],
+    p_not_known text[] DEFAULT NULL, p_at_risk bigint[] DEFAULT NULL, p_at_risk_elsewhere jsonb[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -182,18 +183,20 @@ BEGIN
                 dependent_skus, direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
                 forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
-                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since)
+                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
+                forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
             SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, r.sku, r.dependent_skus::text[],
                 r.direction, r.currency, r.storefront, r.period, r.current_price, r.new_price, r.expected_price,
                 r.effective_on_or_after::date, r.consent, r.reasons::text[], r.threshold_source, r.rules, r.renewal,
-                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at
+                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
+                coalesce(r.not_known::text[], '{}'), r.at_risk, r.at_risk_elsewhere
             FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_skus, p_dependent_skus, p_directions, p_currencies,
                 p_storefronts, p_periods, p_current_prices, p_new_prices, p_expected_prices,
                 p_effective_on_or_after, p_consents, p_reasons, p_threshold_sources, p_rules, p_renewals, p_notices,
-                p_effective, p_send_after, p_send_by) AS r (id, change_id, line, wave, sku, dependent_skus,
+                p_effective, p_send_after, p_send_by, p_not_known, p_at_risk, p_at_risk_elsewhere) AS r (id, change_id, line, wave, sku, dependent_skus,
                 direction, currency, storefront, period, current_price, new_price, expected_price,
                 effective_on_or_after, consent, reasons, threshold_source, rules, renewal, notice, effective,
-                send_after, send_by)
+                send_after, send_by, not_known, at_risk, at_risk_elsewhere)
             RETURNING original_transaction_id, bucket, change_id, sku, dependent_skus
     )
     INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
@@ -243,13 +246,16 @@ $$;
 -- Rules ---------------------------------------------------------------------------------------------------------------
 
 -- Adds rules as the next version, which it returns. `value` is the amount in milliunits, 1 or 0 for whether consent is
--- required, the decimals, or billionths per euro; a rule without an instant holds since ever.
+-- required, the decimals, or billionths per euro; a rule without an instant holds since ever. A rule that is withdrawn
+-- takes back what stands for its key and instant. `p_accepted` is what the person was warned of and took all the same.
 CREATE FUNCTION repricer.import_rules(
     p_file text, p_content_sha256 text, p_at timestamptz, p_kinds text[], p_storefronts text[], p_currencies text[],
-    p_period_kinds text[], p_valid_from timestamptz[], p_values bigint[], p_sources text[]) RETURNS integer
+    p_period_kinds text[], p_valid_from timestamptz[], p_values bigint[], p_sources text[],
+    p_withdrawn boolean[] DEFAULT NULL, p_accepted text[] DEFAULT '{}') RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_revision integer;
+    v_withdrawn bigint := 0;
     v_rule record;
 BEGIN
     PERFORM require_pricing();
@@ -259,36 +265,75 @@ BEGIN
         VALUES (v_revision, p_at, p_file, p_content_sha256);
     FOR v_rule IN
         SELECT r.kind, r.storefront, r.currency, r.period_kind, coalesce(r.valid_from, '-infinity') AS valid_from,
-            r.value, r.source
-        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources)
-            AS r (kind, storefront, currency, period_kind, valid_from, value, source)
+            coalesce(r.withdrawn, false) AS withdrawn,
+            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.value END AS value,
+            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.source END AS source
+        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources,
+                p_withdrawn)
+            AS r (kind, storefront, currency, period_kind, valid_from, value, source, withdrawn)
     LOOP
+        v_withdrawn := v_withdrawn + v_rule.withdrawn::integer;
         CASE v_rule.kind
         WHEN 'threshold' THEN
-            INSERT INTO consent_thresholds
-                    (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
-                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision,
-                    v_rule.value, v_rule.source);
+            INSERT INTO consent_thresholds (storefront, currency, period_kind, valid_from, revision, recorded_at,
+                    withdrawn, amount_milliunits, source)
+                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision, p_at,
+                    v_rule.withdrawn, v_rule.value, v_rule.source);
         WHEN 'always_consent' THEN
-            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, is_required, source)
-                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, v_rule.value <> 0, v_rule.source);
+            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, recorded_at, withdrawn,
+                    is_required, source)
+                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value <> 0,
+                    v_rule.source);
         WHEN 'currency' THEN
-            INSERT INTO currency_decimals (currency, valid_from, revision, decimals, source)
-                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+            INSERT INTO currency_decimals (currency, valid_from, revision, recorded_at, withdrawn, decimals, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
+                    v_rule.source);
         WHEN 'exchange_rate' THEN
-            INSERT INTO exchange_rates (currency, valid_from, revision, billionths_per_euro, source)
-                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+            INSERT INTO exchange_rates (currency, valid_from, revision, recorded_at, withdrawn, billionths_per_euro,
+                    source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
+                    v_rule.source);
         END CASE;
     END LOOP;
     PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
-        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds)));
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds),
+            'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
     RETURN v_revision;
+END
+$$;
+
+-- Past increases that no notification told of: stores them as the next import, whose number it returns. An increase that
+-- is stored already, or lies in the future, is refused with all others.
+CREATE FUNCTION repricer.import_history(
+    p_file text, p_content_sha256 text, p_at timestamptz, p_ids text[], p_skus text[], p_days date[],
+    p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_number integer;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    IF EXISTS (SELECT FROM unnest(p_days) AS day WHERE day > (p_at AT TIME ZONE 'UTC')::date) THEN
+        RAISE EXCEPTION 'an increase of the future is none yet' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT coalesce(max(number), 0) + 1 INTO v_number FROM history_imports;
+    INSERT INTO history_imports (number, imported_at, file, content_sha256)
+        VALUES (v_number, p_at, p_file, p_content_sha256);
+    INSERT INTO imported_increases (original_transaction_id, bucket, sku, increased_on, old_price_milliunits,
+            new_price_milliunits, currency, number)
+        SELECT i.id, bucket_of(i.id), i.sku, i.day, i.old_price, i.new_price, i.currency, v_number
+        FROM unnest(p_ids, p_skus, p_days, p_old_prices, p_new_prices, p_currencies)
+            AS i (id, sku, day, old_price, new_price, currency);
+    PERFORM append_audit(session_user::text, p_at, 'import_history', 'history:' || v_number,
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids)));
+    RETURN v_number;
 END
 $$;
 
 -- Who may approve what ------------------------------------------------------------------------------------------------
 
--- Without any limit, any member of repricer_pricing approves but the submitter. Limits hold at once.
+-- Without any limit of approvers, any member of repricer_pricing approves but the submitter, alone up to the default
+-- limits. Limits hold at once.
 CREATE TABLE repricer.approval_limits (
     -- A database user, or a role whose members share the limits.
     approver text NOT NULL,
@@ -308,6 +353,24 @@ CREATE TABLE repricer.approval_limits (
 );
 COMMENT ON TABLE repricer.approval_limits IS
     'Who may approve a batch, and up to which size. Written by set_approval_limit and drop_approval_limit.';
+
+-- What needs two approvers, whoever they are, unless an approver has a percentage of their own. It ships with the
+-- limits of the insert below; the owner sets others.
+CREATE TABLE repricer.default_limits (
+    one_row boolean NOT NULL DEFAULT true,
+    -- Of one price, in hundredths of a percent. Null: no limit.
+    max_rise_basis_points numeric,
+    max_fall_basis_points numeric,
+    is_shipped boolean NOT NULL DEFAULT false,
+    CONSTRAINT default_limits_pkey PRIMARY KEY (one_row),
+    CONSTRAINT default_limits_one_row CHECK (one_row),
+    CONSTRAINT default_limits_numbers CHECK (max_rise_basis_points >= 0 AND max_fall_basis_points >= 0)
+);
+-- A price that doubles may go with one approval, and one that falls to a third.
+INSERT INTO repricer.default_limits (max_rise_basis_points, max_fall_basis_points, is_shipped)
+    VALUES (10000, round(20000 / 3.0, 6), true);
+COMMENT ON TABLE repricer.default_limits IS
+    'What one approver may not approve alone, whoever they are. Written by set_default_limits.';
 
 -- Approvals by people whose limits a batch exceeds: a second approver is needed.
 CREATE TABLE repricer.first_approvals (
@@ -367,11 +430,24 @@ BEGIN
 END
 $$;
 
+-- Sets anew what needs two approvers, whoever they are; null is no limit. Only the owner may.
+CREATE FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    p_at := decision_instant(p_at);
+    UPDATE default_limits SET max_rise_basis_points = p_max_rise, max_fall_basis_points = p_max_fall,
+        is_shipped = false;
+    PERFORM append_audit(session_user::text, p_at, 'set_default_limits', 'approver:everyone',
+        json_build_object('max_rise_basis_points', p_max_rise, 'max_fall_basis_points', p_max_fall));
+END
+$$;
+
 -- How large a batch is: by the facts of its subscriptions, not by what its submitter stored. Money that moves up and
 -- money that moves down are summed apart, so that a decrease hides no increase. An undo is measured against the price
 -- that it takes back: measured against the price that is paid, it would come to nothing.
 CREATE FUNCTION repricer.batch_measure(
-    p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb)
+    p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb,
+    OUT rise_basis_points numeric, OUT fall_basis_points numeric)
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 WITH facts AS (
     SELECT coalesce(s.currency, c.currency) AS currency,
@@ -393,14 +469,15 @@ WITH facts AS (
 ), money AS (
     SELECT currency, count(*) AS rows,
         -- A price that rises from 0 rises by more than any percentage.
-        max(CASE WHEN old > 0 THEN abs(new - old) * 10000 / old WHEN new <> old THEN 'Infinity' ELSE 0 END)
-            AS basis_points,
+        coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
+            FILTER (WHERE new > old), 0) AS rise,
+        coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
         ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
             sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
     FROM facts GROUP BY currency
 )
-SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(m.basis_points), 0),
-    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}')
+SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
+    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}'), coalesce(max(m.rise), 0), coalesce(max(m.fall), 0)
 FROM money m
 $$;
 
@@ -425,16 +502,35 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
 $$;
 
+-- What of a batch exceeds the default limits, in words; empty when nothing does.
+CREATE FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) RETURNS text[]
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
+    SELECT 1 AS place, format('an increase of %s, one approver alone allows %s %%',
+            CASE WHEN p_rise = 'Infinity' THEN 'a price of 0'
+                ELSE trim_scale(ceil(p_rise) / 100)::text || ' %' END,
+            trim_scale(round(max_rise_basis_points / 100, 2))) AS said
+        FROM default_limits WHERE p_rise > max_rise_basis_points
+    UNION ALL
+    SELECT 2, format('a decrease of %s %%, one approver alone allows %s %%', trim_scale(ceil(p_fall) / 100),
+            trim_scale(round(max_fall_basis_points / 100, 2)))
+        FROM default_limits WHERE p_fall > max_fall_basis_points) AS each
+$$;
+
 -- What of these measures is beyond an approver's limits, or their roles' where none names them: of several limits the
--- one that is exceeded least. Empty: nothing; NULL: no limit names them.
+-- one that is exceeded least. Empty: nothing; NULL: no limit names them. The default limits ask for a second approver,
+-- whoever it is.
 CREATE FUNCTION repricer.approver_shortfall(
-    p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb
+    p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb,
+    p_rise numeric DEFAULT 0, p_fall numeric DEFAULT 0
 ) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
     SELECT each.exceeded FROM (
         SELECT l.approver, limits_exceeded(l, p_rows, p_basis_points, p_monthly)
             || CASE WHEN l.needs_first AND NOT p_has_first
-                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END AS exceeded
+                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END
+            || CASE WHEN l.max_basis_points IS NULL AND NOT p_has_first
+                THEN defaults_exceeded(p_rise, p_fall) ELSE '{}' END AS exceeded
         FROM approval_limits l
         WHERE l.approver = p_approver
             OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
@@ -451,8 +547,12 @@ CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
 DECLARE
     v_measure record;
     v_exceeded text[];
+    v_has_first boolean := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
+    v_has_limits boolean := EXISTS (SELECT FROM approval_limits);
 BEGIN
-    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+    IF NOT v_has_limits AND NOT EXISTS (SELECT FROM default_limits
+        WHERE max_rise_basis_points IS NOT NULL OR max_fall_basis_points IS NOT NULL)
+    THEN
         RETURN NULL;
     END IF;
     IF EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id AND approver = session_user) THEN
@@ -460,9 +560,12 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege';
     END IF;
     SELECT * INTO v_measure FROM batch_measure(p_batch_id);
-    v_exceeded := approver_shortfall(session_user,
-        EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id),
-        v_measure.rows, v_measure.basis_points, v_measure.monthly_milliunits);
+    IF NOT v_has_limits THEN
+        v_exceeded := defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points);
+        RETURN CASE WHEN v_has_first OR v_exceeded = '{}' THEN NULL ELSE v_exceeded END;
+    END IF;
+    v_exceeded := approver_shortfall(session_user, v_has_first, v_measure.rows, v_measure.basis_points,
+        v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points);
     IF v_exceeded IS NULL THEN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
@@ -477,6 +580,25 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN v_exceeded;
+END
+$$;
+
+-- What the policy says of a batch that awaits approval: for each whom a limit names (null: for anybody, where none does)
+-- what a second approver is needed for.
+CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE (approver text, exceeded text[])
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_measure record;
+    v_has_first boolean := EXISTS (SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id);
+BEGIN
+    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN QUERY SELECT NULL::text, CASE WHEN v_has_first THEN '{}'
+            ELSE defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points) END;
+    END IF;
+    RETURN QUERY SELECT l.approver, approver_shortfall(l.approver, v_has_first, v_measure.rows, v_measure.basis_points,
+            v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points)
+        FROM approval_limits l ORDER BY l.approver;
 END
 $$;
 
@@ -649,7 +771,7 @@ BEGIN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
-    LOCK TABLE approval_limits IN SHARE MODE;
+    LOCK TABLE approval_limits, default_limits IN SHARE MODE;
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
         INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
@@ -831,6 +953,7 @@ BEGIN
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
                 probe_at = NULL,
+                probe_answer = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
@@ -947,7 +1070,7 @@ CREATE FUNCTION repricer.halt_batch(
     p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, paused_by = session_user, paused_at = p_at,
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
     IF NOT FOUND THEN
@@ -975,6 +1098,13 @@ BEGIN ATOMIC
     UPDATE repricer.batches SET probe_at = p_next WHERE batch_id = p_batch_id AND probe_at IS NOT NULL;
 END;
 
+-- A probe of a batch that a code has halted was refused: it stays halted, and says what the latest answer was.
+CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    UPDATE repricer.batches SET probe_answer = p_answer WHERE batch_id = p_batch_id AND probe_at IS NOT NULL;
+END;
+
 -- A probe of a batch that a code has halted was answered. False where a person has paused it, or it goes on already.
 CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -985,8 +1115,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, paused_by = NULL, paused_at = NULL,
-            paused_reason = NULL
+    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
+            paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
         json_build_object('halted_for', v_batch.paused_reason));
@@ -1138,11 +1268,26 @@ BEGIN
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
             AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
-    GET DIAGNOSTICS v_changes = ROW_COUNT;
+    -- Those that are followed already, too: who recovers once more is told the same as the first time.
+    SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+        WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
     PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
         json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
     RETURN v_changes;
+END
+$$;
+
+-- A person has recovered: what was found is kept, so that who does it again is told.
+CREATE FUNCTION repricer.note_recovery(p_since timestamptz, p_at timestamptz, p_adopted bigint, p_released bigint,
+    p_ended bigint, p_unread bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    PERFORM append_audit(session_user::text, p_at, 'recovered', 'everything',
+        json_build_object('since', p_since, 'found', json_build_object('adopted', p_adopted, 'released', p_released,
+            'ended', p_ended, 'unread', p_unread)));
 END
 $$;
 
@@ -1191,8 +1336,68 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL;
+    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
+END
+$$;
+
+-- Calls of one kind stop, since they are refused alike. False where they have stopped already.
+CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamptz, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    UPDATE service_controls SET halted_kinds = halted_kinds
+            || jsonb_build_object(p_kind, jsonb_build_object('at', p_at, 'reason', p_reason))
+        WHERE NOT halted_kinds ? p_kind;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'calls:' || p_kind, json_build_object('reason', p_reason));
+    RETURN true;
+END
+$$;
+
+-- A call of the kind was answered. False where they had not stopped.
+CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_halt jsonb;
+BEGIN
+    SELECT halted_kinds -> p_kind INTO v_halt FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
+        json_build_object('halted_for', v_halt ->> 'reason'));
+    RETURN true;
+END
+$$;
+
+-- A probe of the service, or of a kind of call, was refused: it stays halted, and says what the latest answer was.
+CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    UPDATE repricer.service_controls SET
+        halted_answer = CASE WHEN p_kind IS NULL AND halted_at IS NOT NULL THEN p_answer ELSE halted_answer END,
+        halted_kinds = CASE WHEN halted_kinds ? p_kind
+            THEN jsonb_set(halted_kinds, ARRAY[p_kind, 'answer'], to_jsonb(p_answer)) ELSE halted_kinds END;
+END;
+
+-- The App Store gives no answers: the next call of the kind leaves at p_until. What stands there began earlier.
+CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamptz, p_until timestamptz, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    UPDATE repricer.service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
+        jsonb_build_object('since', coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)),
+            'until', p_until, 'answer', p_answer));
+END;
+
+-- It answers again. False where calls of the kind were not few.
+CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    UPDATE service_controls SET throttled_kinds = throttled_kinds - p_kind WHERE throttled_kinds ? p_kind;
+    RETURN FOUND;
 END
 $$;

@@ -329,18 +329,47 @@ COMMENT ON VIEW report.dependent_cancellation IS
 -- Each change counts once, under all its reasons together: the rows of a batch add up to its changes.
 CREATE VIEW report.forecast_accuracy AS
 WITH outcomes AS (
-    SELECT batch_id, direction, forecast_consent, forecast_threshold_source, forecast_reasons,
-        CASE
-            WHEN consent_asked_at IS NOT NULL OR acceptance = 'consented' THEN 'required'
-            -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
-            -- that fell with its parent was not asked itself.
-            WHEN state = 'declined' AND reason IS DISTINCT FROM 'parent_declined' THEN 'required'
-            WHEN acceptance = 'informed' THEN 'not_required'
-            WHEN direction = 'decrease' AND coalesce(scheduled_at, effective_at) IS NOT NULL THEN 'none'
-        END AS came_consent,
-        effective_at, forecast_effective_at,
-        coalesce(planned_effective_at, due_effective_at) > forecast_effective_at AS has_moved
-    FROM repricer.price_changes WHERE undoes_change_id IS NULL
+    SELECT c.batch_id, c.direction, c.forecast_consent, c.forecast_threshold_source, c.forecast_reasons,
+        came.consent AS came_consent, c.effective_at, c.forecast_effective_at,
+        coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
+        -- Asked by containment, which is quick: a batch has a million rows.
+        CASE WHEN c.forecast_consent = 'not_known' THEN array_remove(ARRAY[
+            CASE WHEN c.forecast_rules @> '[{"rule": "always_consent_storefront", "answer": null}]'
+                THEN 'always_consent_storefront' END,
+            CASE WHEN c.forecast_rules @> '[{"rule": "threshold", "answer": null}]' THEN 'threshold' END,
+            CASE WHEN c.forecast_rules @> '[{"rule": "increase_within_12_months", "answer": null}]'
+                THEN 'increase_within_12_months' END,
+            CASE WHEN c.forecast_rules @> '[{"rule": "korea_offer_conversion", "answer": null}]'
+                THEN 'korea_offer_conversion' END], NULL)
+            ELSE '{}' END AS forecast_not_known,
+        -- A line of the file or a change of ours, else the instant of an increase from before.
+        CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
+            CASE WHEN jsonb_path_exists(c.forecast_rules,
+                    '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
+                THEN 'sibling' ELSE 'earlier_increase' END
+        END AS forecast_because,
+        CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
+            THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
+        -- What the plan of the later one foresaw: our own increase of another item, which this forecast could not know.
+        CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
+            SELECT FROM repricer.price_changes s
+            WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
+                AND s.direction = 'increase' AND s.undoes_change_id IS NULL
+                AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
+                        ELSE s.effective_at END
+                    BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
+                    AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
+            ELSE false END AS is_siblings_doing
+    FROM repricer.price_changes c
+    CROSS JOIN LATERAL (SELECT CASE
+        WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
+        -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
+        -- that fell with its parent was not asked itself.
+        WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
+        WHEN c.acceptance = 'informed' THEN 'not_required'
+        WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
+    END AS consent) came
+    WHERE c.undoes_change_id IS NULL
 )
 SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
     o.forecast_threshold_source, o.came_consent, count(*) AS changes,
@@ -357,13 +386,20 @@ SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
         WHEN o.came_consent = 'required' THEN 'missed'
         ELSE 'false_alarm'
     END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.forecast_not_known, o.forecast_because,
+    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
+    count(o.slip) AS slipped,
+    count(*) FILTER (WHERE o.slip = 'billing_failure') AS slipped_by_billing_failure,
+    count(*) FILTER (WHERE o.slip = 'late_call') AS slipped_by_late_call,
+    count(*) FILTER (WHERE o.slip = 'extension') AS slipped_by_extension,
+    count(*) FILTER (WHERE o.slip = 'other') AS slipped_by_other
 FROM outcomes o JOIN repricer.batches b ON b.batch_id = o.batch_id
 GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source,
-    o.came_consent, o.forecast_reasons;
+    o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
 COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
-    'batch, by reason and by the source of the threshold.';
+    'batch, by rule and by the source of the threshold, and why days slipped.';
 
 CREATE VIEW report.reconciliation AS
 WITH checks (check_name, is_per_batch, meaning) AS (
@@ -713,6 +749,24 @@ BEGIN
         ('forecast_accuracy', 'consent_outcome',
             'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked), '
             'was_not_known (the forecast did not say) or not_known (what came).'),
+        ('forecast_accuracy', 'forecast_not_known',
+            'The rules that had too little to answer where the forecast did not say; else empty.'),
+        ('forecast_accuracy', 'forecast_because',
+            'Which increase within 12 months the forecast counted: sibling (another row or change of ours), '
+            'earlier_increase; null: none.'),
+        ('forecast_accuracy', 'missed_by_sibling',
+            'Of those missed: another item''s increase, planned after this one, took effect before it. The plan of '
+            'that one said so.'),
+        ('forecast_accuracy', 'slipped',
+            'Changes that took effect, or are due, at a later day than was forecast: the sum of the four reasons. Who is '
+            'charged within moments of the renewal counts as in time.'),
+        ('forecast_accuracy', 'slipped_by_billing_failure',
+            'Of slipped: a charge failed at first, and the next period began late. Of several reasons the first counts.'),
+        ('forecast_accuracy', 'slipped_by_late_call',
+            'Of slipped: the call left after send_by, or the App Store took it for too late. Likewise.'),
+        ('forecast_accuracy', 'slipped_by_extension', 'Of slipped: the renewal date was extended. Likewise.'),
+        ('forecast_accuracy', 'slipped_by_other',
+            'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.'),
         ('reconciliation', 'check_name', 'Which check.'),
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found.'),

@@ -36,10 +36,11 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
     repricer.store_calls, repricer.mass_extensions,
     repricer.mass_extension_approvals, repricer.extension_requests, repricer.attributed_extensions,
     repricer.rule_imports, repricer.consent_thresholds, repricer.always_consent_storefronts,
-    repricer.currency_decimals, repricer.exchange_rates,
+    repricer.currency_decimals, repricer.exchange_rates, repricer.history_imports, repricer.imported_increases,
     repricer.rate_limits, repricer.service_controls, repricer.service_leases, repricer.history_reading,
     repricer.status_checks,
-    repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.first_approvals,
+    repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.default_limits,
+    repricer.first_approvals,
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
 -- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
 -- owner's.
@@ -47,12 +48,14 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity()
     repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz),
     repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],
         bigint[], bigint[], bigint[], text[], text[], text[], text[], jsonb[], timestamptz[], timestamptz[],
-        timestamptz[], timestamptz[], timestamptz[]),
+        timestamptz[], timestamptz[], timestamptz[], text[], bigint[], jsonb[]),
     repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
     repricer.finish_submission(uuid, text, bigint, bigint),
-    repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[]),
+    repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[],
+        boolean[], text[]),
+    repricer.import_history(text, text, timestamptz, text[], text[], date[], bigint[], bigint[], text[]),
     repricer.close_change(uuid, timestamptz, text),
-    repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
+    repricer.approval_outlook(uuid), repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
     repricer.release_wave(uuid, integer, timestamptz), repricer.set_pause(uuid, timestamptz, boolean, text),
     repricer.undo_obstacle(text, boolean, boolean, timestamptz, boolean, timestamptz),
     repricer.undo_candidates(uuid, text, text, timestamptz),
@@ -86,7 +89,8 @@ GRANT UPDATE (signed_at, type, subtype, original_transaction_id, understood, unk
 -- A row lock needs a right to update some column. The columns of a person's decision stay out of reach.
 GRANT UPDATE (paused_reason, guard_reading) ON repricer.batches TO repricer_service;
 GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, called_dependent_skus,
-    send_after, send_by, due_effective_at, planned_effective_at, is_ready, goes_alone, parked_reason, parks, stale_tokens,
+    send_after, send_by, due_effective_at, planned_effective_at, called_renewal_at,
+    moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,
     next_attempt_at,
     request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
     consent_asked_at, accepted_at, acceptance, effective_at, ended_at)
@@ -107,6 +111,10 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.lock_probe(uuid, timestamptz), repricer.move_probe(uuid, timestamptz), repricer.recover_batch(uuid, timestamptz),
     repricer.halt_storefront(uuid, text, timestamptz, text, text),
     repricer.halt_service(timestamptz, text), repricer.recover_service(timestamptz),
+    repricer.halt_kind(text, timestamptz, text), repricer.recover_kind(text, timestamptz),
+    repricer.note_probe_answer(uuid, text), repricer.note_halt_answer(text, text),
+    repricer.throttle_kind(text, timestamptz, timestamptz, text), repricer.end_throttle(text),
     repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(),
-    repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean)
+    repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean),
+    repricer.note_recovery(timestamptz, timestamptz, bigint, bigint, bigint, bigint)
     TO repricer_service;

@@ -78,6 +78,25 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE(approver text, exceeded text[])
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_measure record;
+    v_has_first boolean := EXISTS (SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id);
+BEGIN
+    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN QUERY SELECT NULL::text, CASE WHEN v_has_first THEN '{}'
+            ELSE defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points) END;
+    END IF;
+    RETURN QUERY SELECT l.approver, approver_shortfall(l.approver, v_has_first, v_measure.rows, v_measure.basis_points,
+            v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points)
+        FROM approval_limits l ORDER BY l.approver;
+END
+$$;
+
 CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
     LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -85,8 +104,12 @@ CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
 DECLARE
     v_measure record;
     v_exceeded text[];
+    v_has_first boolean := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
+    v_has_limits boolean := EXISTS (SELECT FROM approval_limits);
 BEGIN
-    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+    IF NOT v_has_limits AND NOT EXISTS (SELECT FROM default_limits
+        WHERE max_rise_basis_points IS NOT NULL OR max_fall_basis_points IS NOT NULL)
+    THEN
         RETURN NULL;
     END IF;
     IF EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id AND approver = session_user) THEN
@@ -94,9 +117,12 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege';
     END IF;
     SELECT * INTO v_measure FROM batch_measure(p_batch_id);
-    v_exceeded := approver_shortfall(session_user,
-        EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id),
-        v_measure.rows, v_measure.basis_points, v_measure.monthly_milliunits);
+    IF NOT v_has_limits THEN
+        v_exceeded := defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points);
+        RETURN CASE WHEN v_has_first OR v_exceeded = '{}' THEN NULL ELSE v_exceeded END;
+    END IF;
+    v_exceeded := approver_shortfall(session_user, v_has_first, v_measure.rows, v_measure.basis_points,
+        v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points);
     IF v_exceeded IS NULL THEN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
@@ -174,7 +200,7 @@ BEGIN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
-    LOCK TABLE approval_limits IN SHARE MODE;
+    LOCK TABLE approval_limits, default_limits IN SHARE MODE;
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
         INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
@@ -258,14 +284,16 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
+CREATE FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb, p_rise numeric DEFAULT 0, p_fall numeric DEFAULT 0) RETURNS text[]
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
     SELECT each.exceeded FROM (
         SELECT l.approver, limits_exceeded(l, p_rows, p_basis_points, p_monthly)
             || CASE WHEN l.needs_first AND NOT p_has_first
-                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END AS exceeded
+                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END
+            || CASE WHEN l.max_basis_points IS NULL AND NOT p_has_first
+                THEN defaults_exceeded(p_rise, p_fall) ELSE '{}' END AS exceeded
         FROM approval_limits l
         WHERE l.approver = p_approver
             OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
@@ -315,6 +343,7 @@ CREATE TABLE repricer.batches (
     guard_reading jsonb,
     halted_by text,
     probe_at timestamp with time zone,
+    probe_answer text,
     halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
     is_parking boolean DEFAULT false NOT NULL,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
@@ -349,6 +378,8 @@ COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last c
 
 COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
 
+COMMENT ON COLUMN repricer.batches.probe_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
+
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
 
 COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
@@ -370,7 +401,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) RETURNS record
+CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -394,14 +425,15 @@ WITH facts AS (
 ), money AS (
     SELECT currency, count(*) AS rows,
         -- A price that rises from 0 rises by more than any percentage.
-        max(CASE WHEN old > 0 THEN abs(new - old) * 10000 / old WHEN new <> old THEN 'Infinity' ELSE 0 END)
-            AS basis_points,
+        coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
+            FILTER (WHERE new > old), 0) AS rise,
+        coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
         ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
             sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
     FROM facts GROUP BY currency
 )
-SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(m.basis_points), 0),
-    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}')
+SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
+    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}'), coalesce(max(m.rise), 0), coalesce(max(m.fall), 0)
 FROM money m
 $$;
 
@@ -429,7 +461,11 @@ BEGIN
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
             AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
-    GET DIAGNOSTICS v_changes = ROW_COUNT;
+    -- Those that are followed already, too: who recovers once more is told the same as the first time.
+    SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+        WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
     PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
         json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
@@ -593,6 +629,22 @@ SELECT CASE WHEN is_rehearsal THEN p_given ELSE date_trunc('milliseconds', clock
 FROM service_controls
 $$;
 
+CREATE FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
+    SELECT 1 AS place, format('an increase of %s, one approver alone allows %s %%',
+            CASE WHEN p_rise = 'Infinity' THEN 'a price of 0'
+                ELSE trim_scale(ceil(p_rise) / 100)::text || ' %' END,
+            trim_scale(round(max_rise_basis_points / 100, 2))) AS said
+        FROM default_limits WHERE p_rise > max_rise_basis_points
+    UNION ALL
+    SELECT 2, format('a decrease of %s %%, one approver alone allows %s %%', trim_scale(ceil(p_fall) / 100),
+            trim_scale(round(max_fall_basis_points / 100, 2)))
+        FROM default_limits WHERE p_fall > max_fall_basis_points) AS each
+$$;
+
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -612,6 +664,16 @@ CREATE FUNCTION repricer.end_catch_up() RETURNS void
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
+$$;
+
+CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE service_controls SET throttled_kinds = throttled_kinds - p_kind WHERE throttled_kinds ? p_kind;
+    RETURN FOUND;
+END
 $$;
 
 CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
@@ -733,7 +795,7 @@ CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zo
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, paused_by = session_user, paused_at = p_at,
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
     IF NOT FOUND THEN
@@ -741,6 +803,22 @@ BEGIN
     END IF;
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE service_controls SET halted_kinds = halted_kinds
+            || jsonb_build_object(p_kind, jsonb_build_object('at', p_at, 'reason', p_reason))
+        WHERE NOT halted_kinds ? p_kind;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'calls:' || p_kind, json_build_object('reason', p_reason));
     RETURN true;
 END
 $$;
@@ -776,12 +854,39 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[]) RETURNS integer
+CREATE FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_number integer;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    IF EXISTS (SELECT FROM unnest(p_days) AS day WHERE day > (p_at AT TIME ZONE 'UTC')::date) THEN
+        RAISE EXCEPTION 'an increase of the future is none yet' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT coalesce(max(number), 0) + 1 INTO v_number FROM history_imports;
+    INSERT INTO history_imports (number, imported_at, file, content_sha256)
+        VALUES (v_number, p_at, p_file, p_content_sha256);
+    INSERT INTO imported_increases (original_transaction_id, bucket, sku, increased_on, old_price_milliunits,
+            new_price_milliunits, currency, number)
+        SELECT i.id, bucket_of(i.id), i.sku, i.day, i.old_price, i.new_price, i.currency, v_number
+        FROM unnest(p_ids, p_skus, p_days, p_old_prices, p_new_prices, p_currencies)
+            AS i (id, sku, day, old_price, new_price, currency);
+    PERFORM append_audit(session_user::text, p_at, 'import_history', 'history:' || v_number,
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids)));
+    RETURN v_number;
+END
+$$;
+
+CREATE FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[] DEFAULT NULL::boolean[], p_accepted text[] DEFAULT '{}'::text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
     v_revision integer;
+    v_withdrawn bigint := 0;
     v_rule record;
 BEGIN
     PERFORM require_pricing();
@@ -791,29 +896,39 @@ BEGIN
         VALUES (v_revision, p_at, p_file, p_content_sha256);
     FOR v_rule IN
         SELECT r.kind, r.storefront, r.currency, r.period_kind, coalesce(r.valid_from, '-infinity') AS valid_from,
-            r.value, r.source
-        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources)
-            AS r (kind, storefront, currency, period_kind, valid_from, value, source)
+            coalesce(r.withdrawn, false) AS withdrawn,
+            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.value END AS value,
+            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.source END AS source
+        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources,
+                p_withdrawn)
+            AS r (kind, storefront, currency, period_kind, valid_from, value, source, withdrawn)
     LOOP
+        v_withdrawn := v_withdrawn + v_rule.withdrawn::integer;
         CASE v_rule.kind
         WHEN 'threshold' THEN
-            INSERT INTO consent_thresholds
-                    (storefront, currency, period_kind, valid_from, revision, amount_milliunits, source)
-                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision,
-                    v_rule.value, v_rule.source);
+            INSERT INTO consent_thresholds (storefront, currency, period_kind, valid_from, revision, recorded_at,
+                    withdrawn, amount_milliunits, source)
+                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision, p_at,
+                    v_rule.withdrawn, v_rule.value, v_rule.source);
         WHEN 'always_consent' THEN
-            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, is_required, source)
-                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, v_rule.value <> 0, v_rule.source);
+            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, recorded_at, withdrawn,
+                    is_required, source)
+                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value <> 0,
+                    v_rule.source);
         WHEN 'currency' THEN
-            INSERT INTO currency_decimals (currency, valid_from, revision, decimals, source)
-                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+            INSERT INTO currency_decimals (currency, valid_from, revision, recorded_at, withdrawn, decimals, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
+                    v_rule.source);
         WHEN 'exchange_rate' THEN
-            INSERT INTO exchange_rates (currency, valid_from, revision, billionths_per_euro, source)
-                VALUES (v_rule.currency, v_rule.valid_from, v_revision, v_rule.value, v_rule.source);
+            INSERT INTO exchange_rates (currency, valid_from, revision, recorded_at, withdrawn, billionths_per_euro,
+                    source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
+                    v_rule.source);
         END CASE;
     END LOOP;
     PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
-        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds)));
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds),
+            'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
     RETURN v_revision;
 END
 $$;
@@ -940,6 +1055,69 @@ BEGIN
     IF v_read_through < p_oldest THEN
         UPDATE service_controls SET catch_up_since = least(catch_up_since, v_read_through);
     END IF;
+END
+$$;
+
+CREATE TABLE repricer.service_controls (
+    one_row boolean DEFAULT true NOT NULL,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    paused_at timestamp with time zone,
+    paused_reason text,
+    halted_at timestamp with time zone,
+    halted_reason text,
+    halted_answer text,
+    halted_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    throttled_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    database_identity text,
+    catch_up_since timestamp with time zone,
+    catch_up_from timestamp with time zone,
+    catch_up_by text,
+    is_rehearsal boolean DEFAULT false NOT NULL,
+    CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
+    CONSTRAINT service_controls_one_row CHECK (one_row),
+    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text))
+);
+
+COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
+
+COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
+
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+
+CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.service_controls SET halted_answer =
+         CASE
+             WHEN ((note_halt_answer.p_kind IS NULL) AND (service_controls.halted_at IS NOT NULL)) THEN note_halt_answer.p_answer
+             ELSE service_controls.halted_answer
+         END, halted_kinds =
+         CASE
+             WHEN (service_controls.halted_kinds ? note_halt_answer.p_kind) THEN jsonb_set(service_controls.halted_kinds, ARRAY[note_halt_answer.p_kind, 'answer'::text], to_jsonb(note_halt_answer.p_answer))
+             ELSE service_controls.halted_kinds
+         END;
+END;
+
+CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.batches SET probe_answer = note_probe_answer.p_answer
+   WHERE ((batches.batch_id = note_probe_answer.p_batch_id) AND (batches.probe_at IS NOT NULL));
+END;
+
+CREATE FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM append_audit(session_user::text, p_at, 'recovered', 'everything',
+        json_build_object('since', p_since, 'found', json_build_object('adopted', p_adopted, 'released', p_released,
+            'ended', p_ended, 'unread', p_unread)));
 END
 $$;
 
@@ -1098,11 +1276,29 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, paused_by = NULL, paused_at = NULL,
-            paused_reason = NULL
+    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
+            paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
         json_build_object('halted_for', v_batch.paused_reason));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_halt jsonb;
+BEGIN
+    SELECT halted_kinds -> p_kind INTO v_halt FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
+        json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;
 END
 $$;
@@ -1118,7 +1314,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL;
+    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
 END
@@ -1366,6 +1562,13 @@ BEGIN
         RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- What is decided is locked until the transaction ends. A session that decides and then does nothing is ended by the
+    -- server, so that it holds up neither calls nor folds. It lasts for this transaction; a shorter time stays.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 60000 FROM pg_settings
+        WHERE name = 'idle_in_transaction_session_timeout')
+    THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
 END
 $$;
 
@@ -1401,6 +1604,19 @@ BEGIN
 END
 $_$;
 
+CREATE FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    p_at := decision_instant(p_at);
+    UPDATE default_limits SET max_rise_basis_points = p_max_rise, max_fall_basis_points = p_max_fall,
+        is_shipped = false;
+    PERFORM append_audit(session_user::text, p_at, 'set_default_limits', 'approver:everyone',
+        json_build_object('max_rise_basis_points', p_max_rise, 'max_fall_basis_points', p_max_fall));
+END
+$$;
+
 CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -1430,6 +1646,7 @@ BEGIN
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
                 probe_at = NULL,
+                probe_answer = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
@@ -1449,7 +1666,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[]) RETURNS void
+CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -1461,18 +1678,20 @@ BEGIN
                 dependent_skus, direction, currency, storefront, period, current_price_milliunits,
                 new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
                 forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
-                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since)
+                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
+                forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
             SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, r.sku, r.dependent_skus::text[],
                 r.direction, r.currency, r.storefront, r.period, r.current_price, r.new_price, r.expected_price,
                 r.effective_on_or_after::date, r.consent, r.reasons::text[], r.threshold_source, r.rules, r.renewal,
-                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at
+                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
+                coalesce(r.not_known::text[], '{}'), r.at_risk, r.at_risk_elsewhere
             FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_skus, p_dependent_skus, p_directions, p_currencies,
                 p_storefronts, p_periods, p_current_prices, p_new_prices, p_expected_prices,
                 p_effective_on_or_after, p_consents, p_reasons, p_threshold_sources, p_rules, p_renewals, p_notices,
-                p_effective, p_send_after, p_send_by) AS r (id, change_id, line, wave, sku, dependent_skus,
+                p_effective, p_send_after, p_send_by, p_not_known, p_at_risk, p_at_risk_elsewhere) AS r (id, change_id, line, wave, sku, dependent_skus,
                 direction, currency, storefront, period, current_price, new_price, expected_price,
                 effective_on_or_after, consent, reasons, threshold_source, rules, renewal, notice, effective,
-                send_after, send_by)
+                send_after, send_by, not_known, at_risk, at_risk_elsewhere)
             RETURNING original_transaction_id, bucket, change_id, sku, dependent_skus
     )
     INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
@@ -1493,6 +1712,13 @@ BEGIN
         SELECT p_batch_id, r.* FROM unnest(p_lines, p_ids, p_skus, p_codes, p_messages) AS r;
 END
 $$;
+
+CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
+END;
 
 CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1677,15 +1903,21 @@ CREATE TABLE repricer.price_changes (
     effective_on_or_after date,
     forecast_consent text NOT NULL,
     forecast_reasons text[] DEFAULT '{}'::text[] NOT NULL,
+    forecast_not_known text[] DEFAULT '{}'::text[] NOT NULL,
     forecast_threshold_source text,
     forecast_rules jsonb DEFAULT '[]'::jsonb NOT NULL,
     forecast_renewal_at timestamp with time zone,
     forecast_notice_at timestamp with time zone,
     forecast_effective_at timestamp with time zone NOT NULL,
+    at_risk_milliunits bigint,
+    at_risk_elsewhere jsonb,
     send_after timestamp with time zone,
     send_by timestamp with time zone NOT NULL,
     due_effective_at timestamp with time zone NOT NULL,
     planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    called_renewal_at timestamp with time zone,
     is_ready boolean DEFAULT false NOT NULL,
     is_held boolean DEFAULT false NOT NULL,
     goes_alone boolean DEFAULT false NOT NULL,
@@ -1720,6 +1952,7 @@ END),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
     CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
     CONSTRAINT price_changes_effective CHECK (((state <> 'effective'::text) OR (effective_at IS NOT NULL))),
+    CONSTRAINT price_changes_moved_by CHECK (((moved_before_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])) AND (moved_since_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])))),
     CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text) OR (undoes_change_id IS NOT NULL))),
     CONSTRAINT price_changes_not_its_own_dependent CHECK ((sku <> ALL (dependent_skus))),
     CONSTRAINT price_changes_price CHECK ((new_price_milliunits > 0)),
@@ -1741,7 +1974,19 @@ COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS 'The dependen
 
 COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS 'The dependents'' names in our last call, where one was renamed between submission and call.';
 
+COMMENT ON COLUMN repricer.price_changes.forecast_not_known IS 'The rules that leave open whether the subscriber must consent.';
+
+COMMENT ON COLUMN repricer.price_changes.at_risk_milliunits IS 'What a period loses when the customer does not consent: the item and its dependents, as charged at submission. Null for a decrease.';
+
+COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS 'Dependents in another currency or period, each: currency, storefront, period, milliunits. Null: none.';
+
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
+
+COMMENT ON COLUMN repricer.price_changes.moved_before_call IS 'What first moved it to a later renewal before its call left: billing_failure, late_call, extension, other. Null: nothing did.';
+
+COMMENT ON COLUMN repricer.price_changes.moved_since_call IS 'As moved_before_call, since then: by what statements say, and so told anew by a fold from the beginning.';
+
+COMMENT ON COLUMN repricer.price_changes.called_renewal_at IS 'The renewal date that was known at the last call: an extension from it that was told later moves the change, even where it came before the call.';
 
 COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
 
@@ -2127,6 +2372,15 @@ CREATE TABLE repricer.subscriptions (
     app_account_token text,
     ownership_type text,
     offer_discount_type text,
+    offer_type integer,
+    quantity integer,
+    transaction_reason text,
+    app_transaction_id text,
+    auto_renew_product_id text,
+    renewal_price_milliunits bigint,
+    renewal_currency text,
+    renewal_offer_type integer,
+    signed_details jsonb,
     latest_transaction_id text,
     original_purchase_at timestamp with time zone,
     recent_subscription_start_at timestamp with time zone,
@@ -2151,6 +2405,24 @@ WITH (fillfactor='85');
 COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.offer_type IS 'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats.';
+
+COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS 'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
+
+COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS 'The download of the app that it was bought in: the same for all purchases of one Apple account in the app.';
+
+COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS 'The product that renews; another than product_id: the customer chose it for the next period.';
+
+COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS 'What the next period costs as a whole, in thousandths of renewal_currency; of several seats the average of one. Null where the newest renewal info does not say.';
+
+COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
+
+COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, of the next period; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. Null: none of it.';
 
 COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
@@ -2227,23 +2499,71 @@ COMMENT ON COLUMN report.dependent_cancellation.period IS 'The period that it is
 
 CREATE VIEW report.forecast_accuracy AS
  WITH outcomes AS (
-         SELECT price_changes.batch_id,
-            price_changes.direction,
-            price_changes.forecast_consent,
-            price_changes.forecast_threshold_source,
-            price_changes.forecast_reasons,
+         SELECT c.batch_id,
+            c.direction,
+            c.forecast_consent,
+            c.forecast_threshold_source,
+            c.forecast_reasons,
+            came.consent AS came_consent,
+            c.effective_at,
+            c.forecast_effective_at,
+            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
                 CASE
-                    WHEN ((price_changes.consent_asked_at IS NOT NULL) OR (price_changes.acceptance = 'consented'::text)) THEN 'required'::text
-                    WHEN ((price_changes.state = 'declined'::text) AND (price_changes.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
-                    WHEN (price_changes.acceptance = 'informed'::text) THEN 'not_required'::text
-                    WHEN ((price_changes.direction = 'decrease'::text) AND (COALESCE(price_changes.scheduled_at, price_changes.effective_at) IS NOT NULL)) THEN 'none'::text
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN array_remove(ARRAY[
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "always_consent_storefront", "answer": null}]'::jsonb) THEN 'always_consent_storefront'::text
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "threshold", "answer": null}]'::jsonb) THEN 'threshold'::text
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "increase_within_12_months", "answer": null}]'::jsonb) THEN 'increase_within_12_months'::text
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "korea_offer_conversion", "answer": null}]'::jsonb) THEN 'korea_offer_conversion'::text
+                        ELSE NULL::text
+                    END], NULL::text)
+                    ELSE '{}'::text[]
+                END AS forecast_not_known,
+                CASE
+                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
+                    CASE
+                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
+                        ELSE 'earlier_increase'::text
+                    END
                     ELSE NULL::text
-                END AS came_consent,
-            price_changes.effective_at,
-            price_changes.forecast_effective_at,
-            (COALESCE(price_changes.planned_effective_at, price_changes.due_effective_at) > price_changes.forecast_effective_at) AS has_moved
-           FROM repricer.price_changes
-          WHERE (price_changes.undoes_change_id IS NULL)
+                END AS forecast_because,
+                CASE
+                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
+                    ELSE NULL::text
+                END AS slip,
+                CASE
+                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
+                       FROM repricer.price_changes s
+                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - '1 year'::interval)) AND (
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END <= (COALESCE(c.effective_at, c.due_effective_at) - '00:00:00.001'::interval))))))
+                    ELSE false
+                END AS is_siblings_doing
+           FROM (repricer.price_changes c
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
+                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
+                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
+                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
+                            ELSE NULL::text
+                        END AS consent) came)
+          WHERE (c.undoes_change_id IS NULL)
         )
  SELECT o.batch_id,
     b.name AS batch_name,
@@ -2265,12 +2585,20 @@ CREATE VIEW report.forecast_accuracy AS
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.forecast_not_known,
+    o.forecast_because,
+    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
+    count(o.slip) AS slipped,
+    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
+    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
+    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
+    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
    FROM (outcomes o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons;
+  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
 
-COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by reason and by the source of the threshold.';
+COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by rule and by the source of the threshold, and why days slipped.';
 
 COMMENT ON COLUMN report.forecast_accuracy.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -2301,6 +2629,22 @@ COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took
 COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked), was_not_known (the forecast did not say) or not_known (what came).';
 
 COMMENT ON COLUMN report.forecast_accuracy.renewals_moved IS 'Changes that were sent, or are to be, for a later renewal than was forecast.';
+
+COMMENT ON COLUMN report.forecast_accuracy.forecast_not_known IS 'The rules that had too little to answer where the forecast did not say; else empty.';
+
+COMMENT ON COLUMN report.forecast_accuracy.forecast_because IS 'Which increase within 12 months the forecast counted: sibling (another row or change of ours), earlier_increase; null: none.';
+
+COMMENT ON COLUMN report.forecast_accuracy.missed_by_sibling IS 'Of those missed: another item''s increase, planned after this one, took effect before it. The plan of that one said so.';
+
+COMMENT ON COLUMN report.forecast_accuracy.slipped IS 'Changes that took effect, or are due, at a later day than was forecast: the sum of the four reasons. Who is charged within moments of the renewal counts as in time.';
+
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_billing_failure IS 'Of slipped: a charge failed at first, and the next period began late. Of several reasons the first counts.';
+
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_late_call IS 'Of slipped: the call left after send_by, or the App Store took it for too late. Likewise.';
+
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: the renewal date was extended. Likewise.';
+
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.';
 
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
@@ -3298,8 +3642,11 @@ CREATE TABLE repricer.always_consent_storefronts (
     valid_from timestamp with time zone NOT NULL,
     revision integer NOT NULL,
     imported_by text DEFAULT SESSION_USER NOT NULL,
-    is_required boolean NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    withdrawn boolean DEFAULT false NOT NULL,
+    is_required boolean,
+    source text,
+    CONSTRAINT always_consent_storefronts_says CHECK (((withdrawn = (is_required IS NULL)) AND (withdrawn = (source IS NULL)))),
     CONSTRAINT always_consent_storefronts_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
     CONSTRAINT always_consent_storefronts_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text))
 );
@@ -3353,30 +3700,47 @@ CREATE TABLE repricer.consent_thresholds (
     valid_from timestamp with time zone NOT NULL,
     revision integer NOT NULL,
     imported_by text DEFAULT SESSION_USER NOT NULL,
-    amount_milliunits bigint NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    withdrawn boolean DEFAULT false NOT NULL,
+    amount_milliunits bigint,
+    source text,
     CONSTRAINT consent_thresholds_amount CHECK ((amount_milliunits >= 0)),
     CONSTRAINT consent_thresholds_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT consent_thresholds_kind CHECK ((period_kind = ANY (ARRAY['annual'::text, 'nonannual'::text]))),
+    CONSTRAINT consent_thresholds_says CHECK (((withdrawn = (amount_milliunits IS NULL)) AND (withdrawn = (source IS NULL)))),
     CONSTRAINT consent_thresholds_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
     CONSTRAINT consent_thresholds_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text))
 );
 
-COMMENT ON TABLE repricer.consent_thresholds IS 'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at an instant is in force then, of equal ones the highest revision; -infinity: since ever.';
+COMMENT ON TABLE repricer.consent_thresholds IS 'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at an instant is in force then, of equal ones the highest revision; -infinity: since ever. A row that is withdrawn takes back what earlier revisions say from its valid_from on.';
 
 CREATE TABLE repricer.currency_decimals (
     currency text NOT NULL,
     valid_from timestamp with time zone NOT NULL,
     revision integer NOT NULL,
     imported_by text DEFAULT SESSION_USER NOT NULL,
-    decimals integer NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    withdrawn boolean DEFAULT false NOT NULL,
+    decimals integer,
+    source text,
     CONSTRAINT currency_decimals_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT currency_decimals_range CHECK (((decimals >= 0) AND (decimals <= 3))),
+    CONSTRAINT currency_decimals_says CHECK (((withdrawn = (decimals IS NULL)) AND (withdrawn = (source IS NULL)))),
     CONSTRAINT currency_decimals_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text])))
 );
 
 COMMENT ON TABLE repricer.currency_decimals IS 'Append-only. The currencies that Apple prices in, with the decimals that its prices have.';
+
+CREATE TABLE repricer.default_limits (
+    one_row boolean DEFAULT true NOT NULL,
+    max_rise_basis_points numeric,
+    max_fall_basis_points numeric,
+    is_shipped boolean DEFAULT false NOT NULL,
+    CONSTRAINT default_limits_numbers CHECK (((max_rise_basis_points >= (0)::numeric) AND (max_fall_basis_points >= (0)::numeric))),
+    CONSTRAINT default_limits_one_row CHECK (one_row)
+);
+
+COMMENT ON TABLE repricer.default_limits IS 'What one approver may not approve alone, whoever they are. Written by set_default_limits.';
 
 CREATE TABLE repricer.dependency_roles (
     original_transaction_id text NOT NULL,
@@ -3437,10 +3801,13 @@ CREATE TABLE repricer.exchange_rates (
     valid_from timestamp with time zone NOT NULL,
     revision integer NOT NULL,
     imported_by text DEFAULT SESSION_USER NOT NULL,
-    billionths_per_euro bigint NOT NULL,
-    source text NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    withdrawn boolean DEFAULT false NOT NULL,
+    billionths_per_euro bigint,
+    source text,
     CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
+    CONSTRAINT exchange_rates_says CHECK (((withdrawn = (billionths_per_euro IS NULL)) AND (withdrawn = (source IS NULL)))),
     CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
 );
 
@@ -3455,6 +3822,18 @@ CREATE TABLE repricer.first_approvals (
 
 COMMENT ON TABLE repricer.first_approvals IS 'Append-only. Who approved a batch beyond their limits, and what exceeded which limit.';
 
+CREATE TABLE repricer.history_imports (
+    number integer NOT NULL,
+    imported_at timestamp with time zone NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    file text NOT NULL,
+    content_sha256 text NOT NULL,
+    CONSTRAINT history_imports_file_size CHECK (((length(file) >= 1) AND (length(file) <= 4096))),
+    CONSTRAINT history_imports_number CHECK ((number > 0))
+);
+
+COMMENT ON TABLE repricer.history_imports IS 'Append-only. Who imported past increases, when and from which file.';
+
 CREATE TABLE repricer.history_reading (
     one_row boolean DEFAULT true NOT NULL,
     read_through timestamp with time zone,
@@ -3467,6 +3846,24 @@ CREATE TABLE repricer.history_reading (
     CONSTRAINT history_reading_pass CHECK ((pass = ANY (ARRAY['failures'::text, 'everything'::text]))),
     CONSTRAINT history_reading_window CHECK ((((window_start IS NULL) AND (window_end IS NULL) AND (pass IS NULL) AND (slice_start IS NULL) AND (page_token IS NULL)) OR ((window_start < window_end) AND (pass IS NOT NULL) AND (slice_start IS NOT NULL))))
 );
+
+CREATE TABLE repricer.imported_increases (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    sku text NOT NULL,
+    increased_on date NOT NULL,
+    old_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    currency text NOT NULL,
+    number integer NOT NULL,
+    CONSTRAINT imported_increases_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT imported_increases_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT imported_increases_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
+    CONSTRAINT imported_increases_rise CHECK (((0 < old_price_milliunits) AND (old_price_milliunits < new_price_milliunits))),
+    CONSTRAINT imported_increases_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128)))
+);
+
+COMMENT ON TABLE repricer.imported_increases IS 'Append-only. Increases from before the time that statements cover; a day counts from 00:00 UTC on. The subscription need not be known.';
 
 CREATE TABLE repricer.mass_extension_approvals (
     extension_id uuid NOT NULL,
@@ -3600,24 +3997,6 @@ CREATE TABLE repricer.schema_migrations (
 
 COMMENT ON TABLE repricer.schema_migrations IS 'Which files of Migrations/ were applied, with the SHA-256 of their text.';
 
-CREATE TABLE repricer.service_controls (
-    one_row boolean DEFAULT true NOT NULL,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_by text,
-    paused_at timestamp with time zone,
-    paused_reason text,
-    halted_at timestamp with time zone,
-    halted_reason text,
-    database_identity text,
-    catch_up_since timestamp with time zone,
-    catch_up_from timestamp with time zone,
-    catch_up_by text,
-    is_rehearsal boolean DEFAULT false NOT NULL,
-    CONSTRAINT service_controls_one_row CHECK (one_row)
-);
-
-COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
-
 CREATE TABLE repricer.service_leases (
     name text NOT NULL,
     owner uuid,
@@ -3728,6 +4107,9 @@ ALTER TABLE ONLY repricer.consent_thresholds
 ALTER TABLE ONLY repricer.currency_decimals
     ADD CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision);
 
+ALTER TABLE ONLY repricer.default_limits
+    ADD CONSTRAINT default_limits_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY repricer.dependency_roles
     ADD CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku, bucket);
 
@@ -3749,8 +4131,14 @@ ALTER TABLE ONLY repricer.extension_summaries
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
+ALTER TABLE ONLY repricer.history_imports
+    ADD CONSTRAINT history_imports_pkey PRIMARY KEY (number);
+
 ALTER TABLE ONLY repricer.history_reading
     ADD CONSTRAINT history_reading_pkey PRIMARY KEY (one_row);
+
+ALTER TABLE ONLY repricer.imported_increases
+    ADD CONSTRAINT imported_increases_pkey PRIMARY KEY (original_transaction_id, sku, increased_on, bucket);
 
 ALTER TABLE ONLY repricer.inbox
     ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket);
@@ -3792,7 +4180,7 @@ ALTER TABLE ONLY repricer.renewal_extensions
     ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.rule_imports
-    ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by);
+    ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by, imported_at);
 
 ALTER TABLE ONLY repricer.rule_imports
     ADD CONSTRAINT rule_imports_pkey PRIMARY KEY (revision);
@@ -3915,16 +4303,16 @@ CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON re
 CREATE CONSTRAINT TRIGGER batches_are_finished AFTER INSERT OR UPDATE ON repricer.batches DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((new.state = 'submitting'::text)) EXECUTE FUNCTION repricer.refuse_unfinished_submission();
 
 ALTER TABLE ONLY repricer.always_consent_storefronts
-    ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
+    ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
 
 ALTER TABLE ONLY repricer.consent_thresholds
-    ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
+    ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
 ALTER TABLE ONLY repricer.currency_decimals
-    ADD CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
+    ADD CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
 ALTER TABLE ONLY repricer.dependency_roles
     ADD CONSTRAINT dependency_roles_change FOREIGN KEY (original_transaction_id, change_id, bucket) REFERENCES repricer.price_changes(original_transaction_id, change_id, bucket);
@@ -3933,13 +4321,16 @@ ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_change FOREIGN KEY (original_transaction_id, change_id, bucket) REFERENCES repricer.price_changes(original_transaction_id, change_id, bucket);
 
 ALTER TABLE ONLY repricer.exchange_rates
-    ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by) REFERENCES repricer.rule_imports(revision, imported_by);
+    ADD CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
 ALTER TABLE ONLY repricer.extension_requests
     ADD CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id, bucket) REFERENCES repricer.subscriptions(original_transaction_id, bucket);
 
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+ALTER TABLE ONLY repricer.imported_increases
+    ADD CONSTRAINT imported_increases_import FOREIGN KEY (number) REFERENCES repricer.history_imports(number);
 
 ALTER TABLE ONLY repricer.mass_extension_approvals
     ADD CONSTRAINT mass_extension_approvals_extension_id_fkey FOREIGN KEY (extension_id) REFERENCES repricer.mass_extensions(extension_id);
@@ -3971,6 +4362,9 @@ GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) T
 
 REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
@@ -3979,7 +4373,7 @@ GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp wit
 REVOKE ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb, p_rise numeric, p_fall numeric) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
@@ -3993,7 +4387,7 @@ GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.batch_in_submission(p_batch_id uuid) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) TO repricer_service;
@@ -4019,10 +4413,15 @@ GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.decision_instant(p_given timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_catch_up() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PUBLIC;
 
@@ -4038,14 +4437,20 @@ GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason t
 REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[]) TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
@@ -4064,6 +4469,18 @@ GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with
 REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
 
@@ -4077,6 +4494,9 @@ REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PU
 
 REVOKE ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
@@ -4110,14 +4530,19 @@ GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[]) TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[]) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
@@ -4156,6 +4581,12 @@ GRANT UPDATE(send_by) ON TABLE repricer.price_changes TO repricer_service;
 GRANT UPDATE(due_effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(planned_effective_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(moved_before_call) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(moved_since_call) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(called_renewal_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(is_ready) ON TABLE repricer.price_changes TO repricer_service;
 
@@ -4356,6 +4787,9 @@ GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
 GRANT SELECT ON TABLE repricer.currency_decimals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.currency_decimals TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.default_limits TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.default_limits TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
@@ -4376,8 +4810,14 @@ GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.history_imports TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.history_imports TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.history_reading TO repricer_pricing;
 GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.imported_increases TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.imported_increases TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
@@ -4405,9 +4845,6 @@ GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.schema_migrations TO PUBLIC;
 GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.service_leases TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;

@@ -134,6 +134,7 @@ OUTBOX = """SELECT aggregateid AS subscription, position, id, type, payload, "ti
     FROM repricer.outbox ORDER BY aggregateid, position"""
 DELIVERIES = """SELECT aggregateid AS subscription, position, state, attempts, last_error
     FROM repricer.webhook_deliveries"""
+RECONCILIATION = "SELECT check_name, problems FROM report.reconciliation WHERE NOT is_ok"
 INBOX = "SELECT original_transaction_id AS subscription, notification_uuid, error FROM repricer.inbox"
 
 
@@ -187,6 +188,8 @@ def gather(world, trouble):
         "absences": trouble.absences,
         "outages": trouble.outages,
         "stops": trouble.stops,
+        "losses": getattr(trouble, "losses", []),
+        "reconciliation": cluster.rows(RECONCILIATION),
         "stalls": world.pulse.stalls(),
         # Whether the store's clock is the machine's: then instants of both compare.
         "is_real": world.plan.kind == "test",

@@ -6,6 +6,8 @@ FINAL = {
     "effective", "declined", "cancelled", "lapsed", "invalidated", "rejected", "ineligible", "missed",
     "aborted"}
 WAITING = {"scheduled", "pending_consent", "accepted"}
+# As far as these go, the App Store has nothing of the change.
+DISOWNED = {"awaiting_approval", "queued", "rejected", "ineligible", "missed", "aborted"}
 # Faults that leave a 200 true: the last turns away repetitions alone.
 TRUE_ANSWERS = (None, "slow", "late", "refuse_repeats")
 # A call that the store holds longer than the client waits ends for the client there: 30 s from its own
@@ -21,6 +23,8 @@ LONG_PAUSE = 100
 # A 429 reaches every replica in this time; until then calls leave whose instants were reserved.
 SILENCE_BEGINS = 1_000
 DRAIN_MAX = 10_000
+# In a database that lost something no call leaves for so long: until none can be on its way, and the history is read.
+CAUGHT_UP_IN = 90_000
 # Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
 # connection, store's connection, handler; and as a crowd has two ends, one may be late where the other was not.
 TURNS = 6
@@ -74,6 +78,9 @@ class Look:
             self.absences[absence["client"]].append(absence)
         self.outages, self.stalls = evidence["outages"], evidence["stalls"]
         self.stops, self.is_real = evidence["stops"], evidence["is_real"]
+        # Since when until when the database forgot what happened, and what report.reconciliation says in the end.
+        self.losses = evidence.get("losses", [])
+        self.reconciliation = {row["check_name"]: row["problems"] for row in evidence.get("reconciliation", [])}
         # Findings that the machine's own pauses explain, by check.
         self.excused = collections.Counter()
         # Milliseconds, of calls that were late and none too many.
@@ -104,6 +111,14 @@ class Look:
                 seen.add(call["id"])
                 for item in call["items"]:
                     yield call, item
+
+    def is_forgotten(self, instant):
+        """Whether the database may have lost what happened then, by the machine's clock."""
+        return any(loss["from"] <= instant <= loss["to"] for loss in self.losses)
+
+    def caught_up(self, begin, end):
+        """How long calls may be held back between two instants, until what was lost is known again."""
+        return sum(max(0, min(loss["to"] + CAUGHT_UP_IN, end) - max(loss["to"], begin)) for loss in self.losses)
 
     def stood_still(self, begin, end, least):
         """How long the machine kept processes waiting between two instants, by pauses of `least` or longer."""
@@ -202,7 +217,13 @@ def fates_of(look, call, item):
 
 
 def change_of(look, call, item):
+    """The change that brought it: by the call's id, or where the database lost the call, the one that goes on with it."""
     request = look.request_by_id.get(call["id"])
+    if request is None and look.is_forgotten(call["began"]):
+        return next((
+            change for change in look.changes
+            if (change["subscription"], change["sku"], change["price"]) == (
+                call["subscription"], item["sku"], item["price"]) and change["state"] not in DISOWNED), None)
     for id in request["change_ids"] if request else []:
         change = look.change_by_id.get(id)
         if change and change["sku"] == item["sku"]:

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import os
-import pwd
 import random
 import shutil
 import signal
@@ -18,7 +17,7 @@ import evidence
 import restores
 import run
 from look import Look
-from world import Broken, World, reap, stop_process, wait_for
+from world import Broken, World, as_owner, give_to_owner, readdress, reap, stop_process, wait_for
 
 RATE = 25
 SETTLED = "SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND state IN ('answered', 'refused')"
@@ -362,26 +361,6 @@ class Outages:
 LOSES = "unsynchronised"
 RESTORE = "restore"
 ALL = ["terminated", "restart", "readers", "disk", "replica", "stop", "pgbouncer", "failover"]
-
-
-def as_owner():
-    return ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-
-
-def give_to_owner(path):
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam("postgres")
-        os.chown(path, owner.pw_uid, owner.pw_gid)
-
-
-def readdress(settings, url):
-    """Another address of the database in a file of settings."""
-    with open(settings) as file:
-        lines = [
-            f"REPRICER_DATABASE_URL={url}\n" if line.startswith("REPRICER_DATABASE_URL=") else line
-            for line in file]
-    with open(settings, "w") as file:
-        file.writelines(lines)
 
 
 def preload(root):

@@ -14,6 +14,7 @@ import time
 import audit
 import evidence
 import selfcheck
+from losses import Losses
 from trouble import Trouble
 from wishes import Wishes
 from world import Broken, World
@@ -49,6 +50,8 @@ class Plan:
     steps_clocks: bool
     fault_pause: float = 0.5
     batches: int = 4
+    # What is lost in this round: "restore", "failover".
+    losses: tuple = ()
     # Business milliseconds that pass in one of the machine's.
     speed: int = 1
 
@@ -128,7 +131,7 @@ def submit(world, path, name):
         return f"submit of {path} exits with {done.returncode}: {done.stderr[-300:]}"
 
     def approve():
-        done = world.ask("approve", state["batch"], user="ben")
+        done = world.ask("approve", state["batch"], "--yes", user="ben")
         if done.returncode == 0:
             return None
         try:
@@ -141,9 +144,10 @@ def submit(world, path, name):
             pass
         return f"approve exits with {done.returncode}: {done.stderr[-300:]}"
 
-    until_done(90, store)
-    world.submitted.append((name, path))
-    until_done(90, approve)
+    with world.people:
+        until_done(90, store)
+        world.submitted.append((name, path))
+        until_done(90, approve)
 
 
 UNSETTLED = """SELECT
@@ -174,7 +178,7 @@ def settle(world):
         patience -= min(3, time.time() - before)
         before = time.time()
         try:
-            now = store_now(world) - world.plan.grace
+            now = world.store.now() - world.plan.grace
             counts = world.cluster.rows(UNSETTLED.format(now=now))[0]
         except OSError:
             time.sleep(0.5)
@@ -208,11 +212,6 @@ def release(world):
         world.ask("resume", row["batch_id"], "--reason", "the refusals are over", user="ana")
 
 
-def store_now(world):
-    now = world.store.state()["now"]
-    return evidence.instant(now) if isinstance(now, str) else now
-
-
 def reconcile(world):
     done = world.ask("reconcile", user="repricerd")
     return None if done.returncode == 0 else f"reconcile exits with {done.returncode}"
@@ -220,7 +219,7 @@ def reconcile(world):
 
 def close(world, trouble):
     """The store first: what it still told is folded before the replicas drain."""
-    world.ended_at, world.real_end = store_now(world), round(time.time() * 1000)
+    world.ended_at, world.real_end = world.store.now(), round(time.time() * 1000)
     world.store.stop()
     end = time.time() + 30
     while time.time() < end and not (world._is_folded() and world._is_told()):
@@ -249,6 +248,8 @@ def run_round(plan, options, say):
         start = time.time()
         wishes = Wishes(world, start + plan.seconds * 0.9)
         wishes.thread.start()
+        losses = Losses(world, trouble, plan.losses, plan.seconds)
+        losses.thread.start()
         try:
             for number, path in enumerate(files):
                 due = start + plan.seconds * 0.7 * number / len(files)
@@ -257,7 +258,10 @@ def run_round(plan, options, say):
             wait(start + plan.seconds, trouble, start, world, say)
         finally:
             seconds = time.time() - start
+            trouble.ending.set()
+            losses.thread.join(timeout=300)
             trouble.stop()
+            losses.finish()
             wishes.thread.join(timeout=180)
             world.hooks.is_calm = True
         for replica in world.replicas:
@@ -282,6 +286,7 @@ def run_round(plan, options, say):
         numbers = audit.figures(found)
         numbers["trouble"] = dict(sorted(trouble.counts.items()))
         numbers["kills"], numbers["seconds"] = trouble.kills, round(seconds)
+        numbers["losses"] = collections.Counter(loss["what"] for loss in trouble.losses)
         numbers["postgres_restart_seconds_max"] = round(max(world.cluster.restarts, default=0), 1)
         numbers["left"], numbers["excused"] = left, excused
         numbers["machine_stalls"] = {
@@ -334,6 +339,10 @@ def parse(words):
     parser.add_argument("--kills-per-minute", type=float, default=60)
     parser.add_argument("--upsets-per-minute", type=float, default=12,
                         help="drains, freezes, restarts, cut connections, clock steps (12)")
+    parser.add_argument("--restores", type=int,
+                        help="in so many rounds a dump is restored while all goes on (1 from 3 minutes on)")
+    parser.add_argument("--failovers", type=int,
+                        help="in so many rounds a standby that lags is promoted (1 from 3 minutes on)")
     parser.add_argument("--replicas", type=int, choices=range(2, 9), default=3)
     parser.add_argument("--json", help="also writes the totals to this file")
     parser.add_argument("--programs", help="folder of repricer and appstore-sandbox")
@@ -361,6 +370,9 @@ def main(words):
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"torture: seed {seed}, {options.minutes:g} minutes", flush=True)
     shutil.rmtree(options.home, ignore_errors=True)
+    least = 1 if options.minutes >= 3 else 0
+    options.restores = least if options.restores is None else options.restores
+    options.failovers = least if options.failovers is None else options.failovers
     totals, kills, seconds, turn = collections.OrderedDict(), 0, 0, 0
     wanted, numbers_of_rounds, voids = options.minutes * 60, [], 0
     kinds = ["test", "quarter"] if options.world == "both" else [options.world]
@@ -369,6 +381,7 @@ def main(words):
         if options.world == "both" and turn == 0 and length > wanted * 0.6:
             length = round(wanted * 0.6)
         plan = make_plan(kinds[turn % len(kinds)], length, seed + turn, options)
+        plan.losses = losses_of(turn, options)
         numbers, results, folder = run_round(plan, options, lambda text: print(text, flush=True))
         if numbers["machine_stalls"]["longest_ms"] > STANDSTILL_MAX_MS and voids < VOID_ROUNDS_MAX:
             voids += 1
@@ -398,6 +411,13 @@ def main(words):
     print(f"seed {seed}: {kills} kills in {seconds} s of trouble,"
           f" {kills / max(seconds, 1) * 60:.0f} a minute", flush=True)
     return code
+
+
+def losses_of(turn, options):
+    """The restores begin in the first round and the failovers in the second, where there is one; one of each a round."""
+    first, second = (0, 1) if options.world == "both" else (0, 0)
+    found = ["restore"] if first <= turn < first + options.restores else []
+    return tuple(found + ["failover"] * (second <= turn < second + options.failovers))
 
 
 def report(totals):

@@ -204,7 +204,44 @@ def healthy():
         "limits": {"changePrice": 3, "status": 3, "extendAll+extendStatus": 1}, "grace": 1000, "end": RENEWAL + 10 * DAY}
 
 
+def lossy():
+    """The same, and the database forgot the call of the first change, which goes on by itself."""
+    world = healthy()
+    lose_the_first_call(world)
+    return world
+
+
+def lose_the_first_call(world, **change):
+    world["losses"] = [{"what": "restore", "from": 900, "to": 4400}]
+    world["requests"].pop(0)
+    world["changes"][0].update(request_reference_id=None, sent_at=None, **change)
+
+
 # Each lie names the check that must find it.
+
+def forgotten_and_disowned(world):
+    """applied_in_ledger"""
+    lose_the_first_call(world, state="rejected", reason="4000028")
+    world["reconciliation"] = [{"check_name": "another", "problems": 1}]
+
+
+def forgotten_and_called_anew(world):
+    """applied_once"""
+    lose_the_first_call(world)
+    world["calls"].append(call(40, "id-9", 7000, "A", 1500))
+    world["requests"].append(request("id-9", ["change-1"], "A", 1500))
+
+
+def forgotten_though_made_after_the_loss(world):
+    """ids_committed"""
+    lose_the_first_call(world)
+    world["losses"][0]["to"] = 3900
+
+
+def forgotten_and_effective_too_early(world):
+    """ends_equal"""
+    lose_the_first_call(world, effective_at=RENEWAL - 1)
+
 
 def lost_row(world):
     """rows_accounted"""
@@ -429,6 +466,20 @@ def later_than_said(world):
     world["changes"][0].update(
         state="accepted", ended_at=None, effective_at=None, due_effective_at=RENEWAL + 30 * DAY)
     world["events"].pop(3)
+
+
+def later_than_a_consent_not_known_explains(world):
+    """dates_equal"""
+    later_than_said(world)
+    world["is_real"] = False
+    # Sixty days' notice would not have been kept either.
+    world["changes"][0].update(forecast_consent="not_known", due_effective_at=RENEWAL + 10 * DAY)
+
+
+def sooner_than_a_consent_not_known_explains(world):
+    """dates_equal"""
+    later_than_a_consent_not_known_explains(world)
+    world["changes"][0].update(due_effective_at=RENEWAL - 4 * DAY)
 
 
 def later_than_an_extension_explains(world):
@@ -822,8 +873,8 @@ LIES = list(told_lies())
 def run(quiet=False):
     """0 when the healthy world passes and every lie is found."""
     problems = [
-        f"the healthy world fails {name}: {wrong[0]}"
-        for name, _, _, wrong in audit.audit(healthy())[0] if wrong]
+        f"the healthy world, {made.__name__}, fails {name}: {wrong[0]}"
+        for made in (healthy, lossy) for name, _, _, wrong in audit.audit(made())[0] if wrong]
     for lie in LIES:
         world = copy.deepcopy(healthy())
         lie(world)

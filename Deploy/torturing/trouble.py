@@ -45,6 +45,8 @@ class Trouble:
         self.log = []
         # What the auditor is told: when each replica was gone or stood still, when PostgreSQL was away.
         self.absences, self.outages, self.stops = [], [], []
+        # And since when until when the database forgot what happened; see losses.py.
+        self.losses = []
         self.failure = None
         self.ending = threading.Event()
         self.cluster_rests_until = 0

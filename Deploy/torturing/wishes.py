@@ -61,7 +61,7 @@ class Wishes:
     def insist_until_queued(self, id):
         """An approval whose answer was lost is an approval, and the next one a conflict."""
         for _ in range(5):
-            if self.insist("approve", id, user="ben") == 0:
+            if self.insist("approve", id, "--yes", user="ben") == 0:
                 return
             if self.read(f"SELECT state FROM repricer.mass_extensions WHERE extension_id = '{id}'") \
                     != "awaiting_approval":
@@ -82,7 +82,8 @@ class Wishes:
         """The exit code, as soon as it is neither lost nor a database that is away; None when that takes too long."""
         end = time.time() + 60
         while time.time() < end:
-            code = self.world.ask(verb, *words, user=user).returncode
+            with self.world.people:
+                code = self.world.ask(verb, *words, user=user).returncode
             if code == 0 or code in REFUSALS:
                 return code
             time.sleep(0.3)

@@ -4,6 +4,7 @@ import ctypes
 import glob
 import json
 import os
+import pwd
 import random
 import re
 import shutil
@@ -17,6 +18,7 @@ import threading
 import time
 import urllib.request
 
+import evidence
 from hooks import Receiver
 
 PEOPLE = {"ana": "repricer_pricing", "ben": "repricer_pricing", "repricerd": "repricer_service"}
@@ -76,11 +78,20 @@ class Cluster:
         return done.stdout
 
     def start(self):
-        self._run("start", self.folder)
-        self.urls = {
-            user: self._run("url", self.folder, "repricer", user).strip()
-            for user in ["postgres", *PEOPLE]}
-        self.template = self._run("url", self.folder).strip()
+        self.start_in(self.folder)
+        self.move(self.folder)
+
+    def start_in(self, folder):
+        self._run("start", folder)
+
+    def url_in(self, folder, user):
+        return self._run("url", folder, "repricer", user).strip()
+
+    def move(self, folder):
+        """From now on the one in this folder is meant."""
+        self.folder = folder
+        self.urls = {user: self.url_in(folder, user) for user in ["postgres", *PEOPLE]}
+        self.template = self._run("url", folder).strip()
 
     def stop(self):
         """At once: a busy disk may take minutes for a last checkpoint that nobody needs."""
@@ -220,6 +231,11 @@ class Store:
     def state(self):
         return json.loads(self._ask("GET", "/sandbox/state"))
 
+    def now(self):
+        """UTC milliseconds of the business clock."""
+        told = self.state()["now"]
+        return evidence.instant(told) if isinstance(told, str) else told
+
     def stop(self):
         if self.process:
             stop_process(self.process, 20)
@@ -352,6 +368,26 @@ class Door:
         self.listener.close()
 
 
+def as_owner():
+    return ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+
+
+def give_to_owner(path):
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam("postgres")
+        os.chown(path, owner.pw_uid, owner.pw_gid)
+
+
+def readdress(settings, url):
+    """Another address of the database in a file of settings."""
+    with open(settings) as file:
+        lines = [
+            f"REPRICER_DATABASE_URL={url}\n" if line.startswith("REPRICER_DATABASE_URL=") else line
+            for line in file]
+    with open(settings, "w") as file:
+        file.writelines(lines)
+
+
 def key_id_in(settings):
     """The key id of a settings file."""
     with open(settings) as file:
@@ -428,6 +464,8 @@ class World:
             part: random.Random(f"{plan.seed} {part}")
             for part in ("ports", "door", "kills", "upsets", "faults", "batches", "hooks", "wishes")}
         self.replicas, self.door, self.pulse, self.hooks, self.submitted = [], None, None, None, []
+        # Who decides something holds it, and who is about to lose what the database knew: see losses.py.
+        self.people = threading.RLock()
         # Which extensions were asked for; see wishes.py.
         self.asked = {"singles": [], "masses": []}
 
@@ -445,6 +483,8 @@ class World:
         self._command("migrate", REPRICER_DATABASE_URL=self.cluster.urls["postgres"])
         self.cluster.sql(
             "".join(f"CREATE ROLE {user} LOGIN IN ROLE {role};" for user, role in PEOPLE.items()))
+        # One approver suffices, however far the sample's prices move.
+        self.cluster.sql("SELECT repricer.set_default_limits(NULL, NULL, now())")
         self.store = Store(
             self.programs, f"{self.folder}/store", free_port(ports), f"{self.folder}/store.log")
         self.batch_file = f"{self.folder}/batch.csv"

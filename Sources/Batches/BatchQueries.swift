@@ -20,6 +20,10 @@ package enum BatchQueries {
         package var pausedReason: String?
         /// What paused it where no person did: a guard, or the App Store's code.
         package var haltedBy: String?
+        /// Real time, UTC milliseconds: when the next probe of a batch that a code has halted may go.
+        package var probeAt: Int64?
+        /// What the latest probe was refused with, and for whom.
+        package var probeAnswer: String?
         package var grouping: String
         /// 0 without waves.
         package var waveCount: Int
@@ -85,7 +89,9 @@ package enum BatchQueries {
             isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
             pausedAt: try row.millisecondsOrNil("paused_at"),
             pausedReason: try row.textOrNil("paused_reason"),
-            haltedBy: try row.textOrNil("halted_by"), grouping: try row.text("grouping"),
+            haltedBy: try row.textOrNil("halted_by"),
+            probeAt: try row.millisecondsOrNil("probe_at"),
+            probeAnswer: try row.textOrNil("probe_answer"), grouping: try row.text("grouping"),
             waveCount: try row.int("wave_count"), releasedWave: try row.int("released_wave"),
             nextReleaseAt: try row.millisecondsOrNil("next_release_at"),
             undoesBatchID: try row.textOrNil("undoes_batch_id"))

@@ -60,20 +60,29 @@ package enum StatusQueries {
         package var nextAttemptAt: Int64?
     }
 
-    /// At most `limit` of a batch, those first that are tried again.
+    /// At most `limit` of a batch, those first that are tried again; with the dependents whose cancellation is.
     package static func refused(
         of batchID: String, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Refused] {
         try connection.query(
             """
             -- name: refusedChanges
-            SELECT original_transaction_id, sku, CASE stage WHEN 'rejected' THEN stage ELSE 'parked' END AS state,
-                coalesce(parked_reason, reason, '') AS reason,
-                CASE WHEN stage <> 'rejected' THEN next_attempt_at END AS next_attempt_at
-            FROM repricer.price_changes
-            WHERE batch_id = \(uuid: batchID)
-                AND (stage = 'rejected' OR stage = 'queued' AND parked_reason IS NOT NULL)
-            ORDER BY stage, send_by, original_transaction_id, sku LIMIT \(limit)
+            SELECT c.original_transaction_id, c.sku, c.send_by,
+                CASE c.stage WHEN 'rejected' THEN c.stage ELSE 'parked' END AS state,
+                CASE c.stage WHEN 'rejected' THEN coalesce(c.reason, '') ELSE c.parked_reason END AS reason,
+                CASE c.stage WHEN 'queued' THEN c.next_attempt_at WHEN 'unknown' THEN (
+                    SELECT r.next_attempt_at FROM repricer.store_calls r
+                    WHERE r.subject = c.original_transaction_id AND r.call_id = c.request_reference_id
+                        AND r.bucket = c.bucket) END AS next_attempt_at
+            FROM repricer.price_changes c
+            WHERE c.batch_id = \(uuid: batchID)
+                AND (c.stage = 'rejected' OR c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL)
+            UNION ALL
+            SELECT coalesce(d.target_transaction_id, d.original_transaction_id), d.dependent_sku, NULL, 'parked',
+                d.detail, d.next_check_at
+            FROM repricer.dependent_cancellations d
+            WHERE d.batch_id = \(uuid: batchID) AND d.state = 'requested' AND d.detail ~ '^[0-9]{3,} '
+            ORDER BY state, send_by, original_transaction_id, sku LIMIT \(limit)
             """
         ).map { row in
             Refused(

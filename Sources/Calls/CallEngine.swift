@@ -46,6 +46,8 @@ package struct CallEngine: Sendable {
     package let owner: String
     let halt: ServiceHalt
     let recent = RecentAnswers()
+    /// Of statuses that are read outside a round: what they get says nothing of calls.
+    private let recentStatuses = RecentAnswers()
     /// nil where a test moves the clock by hand.
     package let sharedClock: SharedClock?
 
@@ -78,6 +80,13 @@ package struct CallEngine: Sendable {
         return clock.realDuration(of: limits.requestDeadline + applyTime).milliseconds
     }
 
+    /// Between attempts of a call that alone gets no answers: real time, in a rehearsal with a fast clock as much shorter.
+    var unansweredWait: Backoff {
+        var wait = ResolutionTable.unansweredWait
+        wait.max = max(wait.first, min(wait.max, clock.realDuration(of: wait.max)))
+        return wait
+    }
+
     /// Takes the database's clock for the real one, once a round.
     package func followClock() async throws {
         guard let sharedClock else { return }
@@ -96,7 +105,8 @@ package struct CallEngine: Sendable {
     package func isProbing(
         _ kind: StoreCall.Kind, _ controls: ServiceControlQueries.Everything
     ) -> Bool {
-        controls.isHalted || recent.isFew(kind)
+        recent.note(controls)
+        return controls.isHalted(kind) || recent.isFew(kind)
     }
 
     /// How many batches have work that is due.
@@ -126,7 +136,8 @@ package struct CallEngine: Sendable {
         let within = first.step == .send ? limits.leavesWithin : limits.checksWithin
         CallRound(
             engine: self, kind: kind,
-            settlement: CallSettlement(pool: pool, kind: kind, log: log),
+            settlement: CallSettlement(
+                pool: pool, kind: kind, log: log, unanswered: unansweredWait),
             permitSource: first.step == .send ? kind.permitSource : kind.checkPermitSource,
             permits: permits,
             leaveBefore: started + min(within, limits.leaseFor * 3 / 4), probe: probe, out: out,
@@ -191,7 +202,8 @@ package struct CallEngine: Sendable {
             return (calls, permits)
         }
         launch(
-            calls, of: kind, permits: permits, started: started, probe: Probe(controls), out: out)
+            calls, of: kind, permits: permits, started: started,
+            probe: Probe(controls, kind.kind), out: out)
         return calls.count
     }
 
@@ -213,14 +225,17 @@ package struct CallEngine: Sendable {
         if let until = silence(after: answer) { try await permitSource.block(until: until) }
         switch answer {
         case .answered:
-            recent.noteSuccess(kind, [])
+            recentStatuses.noteSuccess(kind, [])
+            recent.noteGoodKey(kind)
             // A status says that our key is good, and nothing of other calls.
             if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
                 try await halt.recover()
             }
         // A status that is refused for what it says of the subscription concerns nobody else.
         case .refused(let refusal, _) where refusal.meaning == .haltService:
-            guard case .systemic = recent.judge(refusal, of: subject, kind, []) else { return }
+            let verdict = recentStatuses.judge(
+                refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
+            guard case .systemic = verdict else { return }
             try await haltAll(because: refusal, subject, permitSource)
         case .refused, .throttled, .unknown, .notSent: break
         }
@@ -231,6 +246,15 @@ package struct CallEngine: Sendable {
         because refusal: StoreRefusal, _ subject: String, _ permitSource: CallPermitSource
     ) async throws {
         try await halt.halt(because: refusal, subject)
+        try await permitSource.block(until: now.advanced(by: limits.probeEvery.milliseconds))
+    }
+
+    /// No call of the kind fares better; other kinds go on.
+    func haltKind(
+        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
+        _ permitSource: CallPermitSource
+    ) async throws {
+        try await halt.halt(kind, because: refusal, subject)
         try await permitSource.block(until: now.advanced(by: limits.probeEvery.milliseconds))
     }
 

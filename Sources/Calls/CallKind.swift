@@ -48,6 +48,10 @@ package protocol CallKind: Sendable {
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]]
     /// Halts what `scope` names, durably, before the answers are stored: what they put back must find it halted.
     func halt(_ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall) async throws
+    /// A probe of a halted batch was refused: it stays halted, and says what with.
+    func note(
+        _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
+    ) async throws
     /// Lets a halted batch go on: a probe of it was answered. Does nothing where a person has paused it.
     func recover(_ batchID: String) async throws
 }
@@ -57,6 +61,10 @@ extension CallKind {
 
     package func halt(
         _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
+    ) async throws {}
+
+    package func note(
+        _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
     ) async throws {}
 
     package func recover(_ batchID: String) async throws {}

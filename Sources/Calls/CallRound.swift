@@ -153,8 +153,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         try await thinOut(attempts)
         // Before the answers are stored: what they put back must find its batch, or the service, halted.
-        let attempts = try await judged(attempts)
-        attempts.forEach(tellRefusal)
+        let attempts = try await judged(attempts).map(leftAlone)
+        attempts.forEach(tell)
         try await store(attempts)
         guard
             let reason = attempts.filter({ !$0.wasHeldBack }).compactMap(\.answer.notSentReason)
@@ -170,6 +170,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         let sent = attempts.filter { $0.call.step == .send }
         let silent = sent.filter(\.answer.isUnknown)
         if sent.contains(where: \.isHeard), engine.recent.noteAnswered(kind.kind) {
+            try await engine.halt.endThrottle(kind.kind)
             engine.log.notice("the App Store answers again", ["kind": kind.kind.rawValue])
         }
         guard !silent.isEmpty else { return }
@@ -183,9 +184,11 @@ struct CallRound<Kind: CallKind>: Sendable {
         guard let until else { return }
         permits.silence()
         try await permitSource.block(until: until)
+        let answer = silent.compactMap(\.answer.unknownReason).last ?? "none"
+        try await engine.halt.throttle(kind.kind, until: until, answer: answer)
         engine.log.error(
             "the App Store gives no answers; calls are few until it does",
-            ["kind": kind.kind.rawValue, "until": until.text])
+            ["kind": kind.kind.rawValue, "until": until.text, "answer": answer])
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
     }
@@ -202,32 +205,44 @@ struct CallRound<Kind: CallKind>: Sendable {
             return attempts
         }
         let scopes = try await kind.scopes(of: sent.map(\.call))
+        let realNow = engine.realClock.nowMilliseconds()
+        engine.recent.forgetEnded(kind.kind, scopes.values.flatMap(\.self), realNow: realNow)
         for attempt in sent where attempt.answer.isAnswered {
             engine.recent.noteSuccess(kind.kind, scopes[attempt.call.callID] ?? [])
         }
-        var isHeard = sent.contains(where: \.answer.isAnswered)
         var judged: [Attempt<Kind>] = []
         for attempt in attempts {
-            guard let refusal = attempt.answer.refusal, attempt.call.step == .send,
-                !refusal.isOurs, refusal.meaning != .refresh
+            guard let refusal = attempt.answer.refusal, attempt.call.step == .send, !refusal.isOurs
             else {
                 judged.append(attempt)
                 continue
             }
             let verdict = engine.recent.judge(
-                refusal, of: attempt.call.subject, kind.kind, scopes[attempt.call.callID] ?? [])
+                refusal, of: attempt.call.subject, kind.kind, scopes[attempt.call.callID] ?? [],
+                realNow: realNow)
             try await act(on: verdict, refusal, attempt.call)
-            // A probe that is refused like those before it makes way for another one.
-            let isRepeated = probe?.isRepeated(by: refusal) ?? false
-            if isRepeated, case .service = probe {
-                try await permitSource.block(
-                    until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds))
-            }
-            isHeard = isHeard || verdict == .believed && !isRepeated
-            judged.append(attempt.judged(isRepeated ? .probed : verdict))
+            if let probe { try await note(refusal, attempt.call, of: probe) }
+            judged.append(attempt.judged(probe == nil ? verdict : .probed))
         }
-        if isHeard { try await recover() }
+        if sent.contains(where: \.answer.isAnswered) { try await recover() }
         return judged
+    }
+
+    /// A probe that is refused, whatever with, makes way for another one, and the halt says what it got.
+    private func note(_ refusal: StoreRefusal, _ call: StoreCall, of probe: Probe) async throws {
+        engine.log.notice(
+            "a probe is refused; the halt goes on",
+            [
+                "kind": kind.kind.rawValue, "subject": call.subject,
+                "code": refusal.codeAndName,
+            ])
+        switch probe {
+        case .batch(let id): return try await kind.note(refusal, call, ofProbe: id)
+        case .service: try await engine.halt.note(refusal, of: call.subject, nil)
+        case .kind: try await engine.halt.note(refusal, of: call.subject, kind.kind)
+        }
+        try await permitSource.block(
+            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds))
     }
 
     private func act(
@@ -237,26 +252,48 @@ struct CallRound<Kind: CallKind>: Sendable {
         permits.silence()
         switch scope {
         case .all: try await engine.haltAll(because: refusal, call.subject, permitSource)
+        case .kind:
+            try await engine.haltKind(kind.kind, because: refusal, call.subject, permitSource)
         case .batch(let scope), .storefront(let scope):
             try await kind.halt(scope, because: refusal, call)
         }
     }
 
-    /// A probe was answered, or refused for what its code says of the customer: that ends the halt. Where price changes
-    /// were refused for what they say, only one of them tells that they are not any more.
+    /// A probe was answered: that alone ends the halt. Where price changes were refused for what they say, only one of
+    /// them tells that they are not any more.
     private func recover() async throws {
         switch probe {
         case nil: return
         case .service(let reason):
             guard kind.kind == .priceChange || ServiceHalt.isAboutKey(reason) else { return }
             try await engine.halt.recover()
-        case .batch(let id, _): try await kind.recover(id)
+        case .kind: try await engine.halt.recover(kind.kind)
+        case .batch(let id): try await kind.recover(id)
         }
     }
 
+    /// One subscription's call gets no answers, again and again: it waits longer and longer. While nobody gets any, that
+    /// says nothing of it.
+    private func leftAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
+        let isLast = attempt.call.step == .check && attempt.answer.isAnswered
+        guard attempt.answer.isUnknown || isLast, ResolutionTable.isVain(attempt.call),
+            !engine.recent.isFew(kind.kind)
+        else { return attempt }
+        return attempt.judged(.parked)
+    }
+
     /// What becomes of one subscription's call, where a person may have to act.
-    private func tellRefusal(_ attempt: Attempt<Kind>) {
+    private func tell(_ attempt: Attempt<Kind>) {
         tellRefusedCheck(attempt)
+        if let reason = attempt.answer.unknownReason, attempt.verdict == .parked {
+            engine.log.warning(
+                "a call gets no answer while others do; it is parked",
+                [
+                    "kind": kind.kind.rawValue, "subject": attempt.call.subject,
+                    "attempts": "\(attempt.call.attempts)", "answer": reason,
+                ])
+            engine.count(kind.kind, "parked", by: 1)
+        }
         guard let refusal = attempt.answer.refusal, attempt.verdict == .parked,
             attempt.call.carries.count <= 1
         else { return }

@@ -9,8 +9,14 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     let log: Log
     /// Waits between steps; of the kind's policy as a rule.
     let retry: Backoff
+    /// The same of a call that alone gets no answers.
+    let unanswered: Backoff
 
-    package init(pool: DatabasePool, kind: Kind, log: Log, retry: Backoff? = nil) {
+    package init(
+        pool: DatabasePool, kind: Kind, log: Log, retry: Backoff? = nil,
+        unanswered: Backoff = ResolutionTable.unansweredWait
+    ) {
+        self.unanswered = unanswered
         self.pool = pool
         self.kind = kind
         self.log = log
@@ -34,6 +40,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
                     nextAt: nextAt(
                         resolution, attempt.call, realNow: realNow,
                         atLeast: attempt.answer.isUnknown ? attempt.answer.reply.retryAfter : nil),
+                    parkedReason: attempt.verdict == .parked
+                        ? attempt.answer.unknownReason.map { "no answer: \($0)" } : nil,
                     isUncounted: attempt.wasHeldBack)
             }
             resolved.forEach(tell)
@@ -97,6 +105,12 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             var random = SystemRandomNumberGenerator()
             let delay = retry.delay(attempt: tries, random: &random)
             return realNow + max(delay, atLeast ?? .zero).milliseconds
+        case .unanswered:
+            var random = SystemRandomNumberGenerator()
+            return realNow
+                + unanswered.delay(
+                    attempt: call.attempts - ResolutionTable.sendsBeforeCheck, random: &random
+                ).milliseconds
         case .parked, .probed:
             var random = SystemRandomNumberGenerator()
             return realNow

@@ -3,27 +3,20 @@ package import Facts
 /// One call that asks for all others whether the App Store takes them again.
 package enum Probe: Hashable, Sendable {
     case service(haltedFor: String)
-    /// `haltedBy`: the code that its calls were refused with.
-    case batch(String, haltedBy: String)
+    /// Of calls of its own kind.
+    case kind
+    case batch(String)
 
-    /// Of a claim while the service has halted.
-    package init?(_ controls: ServiceControlQueries.Everything) {
-        guard controls.isHalted else { return nil }
-        self = .service(haltedFor: controls.haltedReason ?? "")
+    /// Of a claim while the service, or the kind of call, has halted.
+    package init?(_ controls: ServiceControlQueries.Everything, _ kind: StoreCall.Kind) {
+        guard controls.isHalted(kind) else { return nil }
+        self = controls.isHalted ? .service(haltedFor: controls.haltedReason ?? "") : .kind
     }
 
     package var batchID: String? {
         switch self {
-        case .service: nil
-        case .batch(let id, _): id
-        }
-    }
-
-    /// Refused as those before it.
-    func isRepeated(by refusal: StoreRefusal) -> Bool {
-        switch self {
-        case .service(let reason): reason.hasPrefix("\(refusal.code) ")
-        case .batch(_, let code): code == "\(refusal.code)"
+        case .service, .kind: nil
+        case .batch(let id): id
         }
     }
 }

@@ -6,13 +6,24 @@ import Synchronization
 package struct CallScope: Hashable, Sendable {
     package var batchID: String?
     package var storefront: String?
-    /// What the call carries was parked before: what it gets tells nothing of others.
+    /// What the call carries was parked before: what it gets tells nothing of others, unless it would end.
     package var wasParked: Bool
+    /// How often its token was refused: the call carries what a status has shown since.
+    package var staleTokens: Int
+    /// Its batch has stopped, or its storefront in it: perhaps by what another process met.
+    package var isHalted: Bool
+    package var isStorefrontHalted: Bool
 
-    package init(batchID: String? = nil, storefront: String? = nil, wasParked: Bool = false) {
+    package init(
+        batchID: String? = nil, storefront: String? = nil, wasParked: Bool = false,
+        staleTokens: Int = 0, isHalted: Bool = false, isStorefrontHalted: Bool = false
+    ) {
         self.batchID = batchID
         self.storefront = storefront
         self.wasParked = wasParked
+        self.staleTokens = staleTokens
+        self.isHalted = isHalted
+        self.isStorefrontHalted = isStorefrontHalted
     }
 
     fileprivate var batch: CallScope { CallScope(batchID: batchID) }
@@ -25,7 +36,7 @@ package enum RefusalVerdict: Hashable, Sendable {
     case believed
     /// Nobody knows what it is about; others fare well. What the call carries is parked.
     case parked
-    /// As its probe was refused: alike those that have halted the batch, or the service.
+    /// It was a probe: while nobody succeeds nothing ends, whatever it is refused with.
     case probed
     /// Others were refused alike: nothing ends by it.
     case systemic(Scope)
@@ -33,6 +44,8 @@ package enum RefusalVerdict: Hashable, Sendable {
     package enum Scope: Hashable, Sendable {
         case storefront(CallScope)
         case batch(CallScope)
+        /// Calls of this kind, which belong to no batch.
+        case kind
         /// Every call, of whatever kind.
         case all
     }
@@ -48,17 +61,23 @@ final class RecentAnswers: Sendable {
     /// The same for a documented code about the customer: so many rows at most end by a systemic one.
     static let customersMax = 10
     /// Subscriptions refused in a row, each for whatever reason, before nobody fares well.
-    static let refusedMax = 20
+    static let refusedMax = 15
     /// Subscriptions without an answer, in a row, before calls become few.
     static let unansweredMax = 8
 
+    /// Real time, milliseconds: a halt lasts as long at least before its first probe.
+    private static let haltMin: Int64 = 60_000
+
     fileprivate struct Streak {
         var code: Int
+        /// Real time, UTC milliseconds: it has halted something.
+        var haltedAt: Int64?
         /// Refused with this code, since another was met.
         var subjects: Set<String> = []
         /// Refused with whatever code.
         var refused: Set<String> = []
         var batches: Set<String> = []
+        var isAboutKey = false
     }
 
     fileprivate struct Key: Hashable {
@@ -69,13 +88,28 @@ final class RecentAnswers: Sendable {
     fileprivate struct State {
         var streaks: [Key: Streak] = [:]
         var succeeded: Set<StoreCall.Kind> = []
+        /// A token that a status has shown was taken: those that were refused before were merely old.
+        var renewsTokens: Set<StoreCall.Kind> = []
         var liveBatches = 0
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
         /// While calls are few: how often in a row, and until when none leaves.
         var few: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
+        /// As the database said last: kinds whose calls are few, those that have stopped, and whether all have.
+        var throttled: Set<String> = []
+        var halted: Set<String> = []
+        var isHalted = false
     }
 
     private let state = Mutex(State())
+
+    /// What all replicas share.
+    func note(_ controls: ServiceControlQueries.Everything) {
+        state.withLock { state in
+            state.throttled = Set(controls.throttledKinds.map(\.kind))
+            state.halted = Set(controls.haltedKinds.map(\.kind))
+            state.isHalted = controls.isHalted
+        }
+    }
 
     /// How many batches have work that is due: a refusal of the only one is one of all.
     func noteLive(batches: Int) { state.withLock { $0.liveBatches = batches } }
@@ -89,6 +123,9 @@ final class RecentAnswers: Sendable {
     func noteSuccess(_ kind: StoreCall.Kind, _ scopes: [CallScope]) {
         state.withLock { state in
             state.succeeded.insert(kind)
+            if scopes.contains(where: { $0.staleTokens > 0 }) { state.renewsTokens.insert(kind) }
+            state.halted.remove(kind.rawValue)
+            if kind == .priceChange { state.isHalted = false }
             for scope in scopes.flatMap({ [$0.place, $0.batch] }) + [CallScope()] {
                 state.streaks[Key(kind: kind, scope: scope)] = nil
             }
@@ -97,30 +134,50 @@ final class RecentAnswers: Sendable {
 
     /// Counts the refusal with those before it, and judges it.
     func judge(
-        _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope]
+        _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
+        realNow: Int64
     ) -> RefusalVerdict {
-        guard !scopes.contains(where: \.wasParked) else {
-            return refusal.isAboutCustomer ? .believed : .parked
+        // What was parked for a reason that nobody knows may be refused so again and again.
+        guard refusal.isAboutCustomer || !scopes.contains(where: \.wasParked) else {
+            return refusal.verdictAlone(scopes)
         }
         return state.withLock { state in
-            let most = Key(kind: kind, scope: CallScope())
-            let all = state.add(refusal, subject, scopes.compactMap(\.batchID), most)
-            // Kinds without batches: their refused work waits by itself, or goes to a person, and stops nobody else.
-            if state.isSystemic(all, refusal, most),
-                all.batches.count > 1
-                    || refusal.meaning == .haltService && state.liveBatches <= 1
-            {
-                return .systemic(.all)
+            // Old tokens may be refused to many at once; the next call of each has a new one.
+            guard !state.isMerelyOld(refusal, kind, scopes) else { return .believed }
+            return state.judgeAll(refusal, subject, kind, scopes, realNow)
+                ?? state.judgeBatches(refusal, subject, kind, scopes, realNow)
+                ?? refusal.verdictAlone(scopes)
+        }
+    }
+
+    /// What has halted something goes on by another process's success, or a person's word: what was refused before that is
+    /// history. `scopes`: as they stand in the database.
+    func forgetEnded(_ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64) {
+        state.withLock { state in
+            var open: Set<Key> = []
+            for scope in scopes {
+                if scope.isHalted { open.insert(Key(kind: kind, scope: scope.batch)) }
+                if scope.isStorefrontHalted { open.insert(Key(kind: kind, scope: scope.place)) }
             }
-            for scope in Set(scopes) where scope.batchID != nil {
-                // A code about a storefront is counted by storefronts.
-                let scope = refusal.meaning == .haltStorefront ? scope.place : scope.batch
+            if state.isHalted || state.halted.contains(kind.rawValue) {
+                open.insert(Key(kind: kind, scope: CallScope()))
+            }
+            let asked = Set(scopes.flatMap { [$0.place, $0.batch] } + [CallScope()])
+            for scope in asked {
                 let key = Key(kind: kind, scope: scope)
-                let streak = state.add(refusal, subject, [], key)
-                guard state.isSystemic(streak, refusal, key) else { continue }
-                return .systemic(scope.storefront == nil ? .batch(scope) : .storefront(scope))
+                guard !open.contains(key), let haltedAt = state.streaks[key]?.haltedAt,
+                    realNow - haltedAt > Self.haltMin
+                else { continue }
+                state.streaks[key] = nil
             }
-            return refusal.isAboutCustomer ? .believed : .parked
+        }
+    }
+
+    /// A status was answered: our key is good, whatever calls were refused with.
+    func noteGoodKey(_ kind: StoreCall.Kind) {
+        let key = Key(kind: kind, scope: CallScope())
+        state.withLock { state in
+            if state.streaks[key]?.isAboutKey ?? false { state.streaks[key] = nil }
         }
     }
 
@@ -134,7 +191,9 @@ final class RecentAnswers: Sendable {
         state.withLock { state in
             state.unanswered[kind, default: []].formUnion(subjects.prefix(Self.unansweredMax))
             let known = state.few[kind]
-            guard known != nil || state.unanswered[kind, default: []].count >= Self.unansweredMax,
+            // Where another process has found it so, our probe counts at once.
+            let isFew = known != nil || state.throttled.contains(kind.rawValue)
+            guard isFew || state.unanswered[kind, default: []].count >= Self.unansweredMax,
                 known.map({ $0.until <= now }) ?? true
             else { return nil }
             let openings = (known?.openings ?? 0) + 1
@@ -148,41 +207,106 @@ final class RecentAnswers: Sendable {
     func noteAnswered(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { state in
             state.unanswered[kind] = nil
-            return state.few.removeValue(forKey: kind) != nil
+            let wasFew = state.few.removeValue(forKey: kind) != nil
+            return state.throttled.remove(kind.rawValue) != nil || wasFew
         }
     }
 
     /// One call asks for all whether the App Store answers again.
     func isFew(_ kind: StoreCall.Kind) -> Bool {
-        state.withLock { $0.few[kind] != nil }
+        state.withLock { $0.few[kind] != nil || $0.throttled.contains(kind.rawValue) }
     }
 }
 
 extension RecentAnswers.State {
-    fileprivate mutating func add(
-        _ refusal: StoreRefusal, _ subject: String, _ batches: [String], _ key: RecentAnswers.Key
-    ) -> RecentAnswers.Streak {
+    /// A stale token, where those that statuses show are taken.
+    fileprivate mutating func isMerelyOld(
+        _ refusal: StoreRefusal, _ kind: StoreCall.Kind, _ scopes: [CallScope]
+    ) -> Bool {
+        guard refusal.meaning == .refresh else { return false }
+        guard scopes.contains(where: { $0.staleTokens > 0 }) else {
+            return renewsTokens.contains(kind)
+        }
+        renewsTokens.remove(kind)
+        return false
+    }
+
+    /// Of all calls of the kind; nil: nothing is wrong with them all.
+    fileprivate mutating func judgeAll(
+        _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
+        _ realNow: Int64
+    ) -> RefusalVerdict? {
+        let key = RecentAnswers.Key(kind: kind, scope: CallScope())
+        add(refusal, subject, scopes, key)
+        let isSystemic = isSystemic(refusal, key)
+        let isOfSeveral = (streaks[key]?.batches.count ?? 0) > 1
+        // A refused key of the only batch is one of all.
+        let isForAll = refusal.meaning == .haltService && liveBatches <= 1
+        if isHalted || isSystemic && (isOfSeveral || isForAll) {
+            return halt(key, at: realNow, .all)
+        }
+        guard scopes.allSatisfy({ $0.batchID == nil }) else { return nil }
+        return isSystemic || halted.contains(kind.rawValue) ? halt(key, at: realNow, .kind) : nil
+    }
+
+    fileprivate mutating func judgeBatches(
+        _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
+        _ realNow: Int64
+    ) -> RefusalVerdict? {
+        for scope in Set(scopes) where scope.batchID != nil {
+            // A code about a storefront is counted by storefronts.
+            let isOfPlace = refusal.meaning == .haltStorefront && !scope.isHalted
+            let place = isOfPlace ? scope.place : scope.batch
+            let key = RecentAnswers.Key(kind: kind, scope: place)
+            add(refusal, subject, [scope], key)
+            let isHalted = isOfPlace ? scope.isStorefrontHalted : scope.isHalted
+            guard isHalted || isSystemic(refusal, key) else { continue }
+            return halt(key, at: realNow, isOfPlace ? .storefront(place) : .batch(place))
+        }
+        return nil
+    }
+
+    private mutating func add(
+        _ refusal: StoreRefusal, _ subject: String, _ scopes: [CallScope], _ key: RecentAnswers.Key
+    ) {
         var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code)
         if streak.code != refusal.code { streak.subjects = [] }
         streak.code = refusal.code
-        // More say nothing more.
-        if streak.subjects.count < 100 { streak.subjects.insert(subject) }
+        streak.isAboutKey = refusal.meaning == .haltService
+        // More say nothing more. A first token may be old: it counts among the refusals of whatever kind.
+        let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }
+        if streak.subjects.count < 100, !isOld { streak.subjects.insert(subject) }
         if streak.refused.count < 100 { streak.refused.insert(subject) }
-        streak.batches.formUnion(batches)
+        streak.batches.formUnion(scopes.compactMap(\.batchID))
         streaks[key] = streak
-        return streak
     }
 
-    fileprivate func isSystemic(
-        _ streak: RecentAnswers.Streak, _ refusal: StoreRefusal, _ key: RecentAnswers.Key
-    ) -> Bool {
-        streak.subjects.count >= limit(refusal, key)
+    private func isSystemic(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Bool {
+        guard let streak = streaks[key] else { return false }
+        return streak.subjects.count >= limit(refusal, key)
             || streak.refused.count >= RecentAnswers.refusedMax
+    }
+
+    private mutating func halt(
+        _ key: RecentAnswers.Key, at realNow: Int64, _ scope: RefusalVerdict.Scope
+    ) -> RefusalVerdict {
+        streaks[key]?.haltedAt = realNow
+        return .systemic(scope)
     }
 
     private func limit(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Int {
         guard !refusal.isAboutCustomer else { return RecentAnswers.customersMax }
         return succeeded.contains(key.kind)
             ? RecentAnswers.suspectsMax : RecentAnswers.suspectsMaxAtFirst
+    }
+}
+
+extension StoreRefusal {
+    /// Where others fare well. A stale token has a road of its own, at whose end its row is parked.
+    fileprivate func verdictAlone(_ scopes: [CallScope]) -> RefusalVerdict {
+        guard meaning != .refresh else {
+            return scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed
+        }
+        return isAboutCustomer ? .believed : .parked
     }
 }

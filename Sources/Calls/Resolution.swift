@@ -43,6 +43,14 @@ package enum Resolution: Sendable {
         package var errorCode: Int64?
         package var staleToken: StaleToken?
 
+        /// It waits by itself, later each time.
+        package var isParked: Bool {
+            switch after {
+            case .parked: true
+            case .none, .retry, .unanswered, .probed, .fixed: false
+            }
+        }
+
         package enum StaleToken: Sendable {
             /// The status shows another token than the one that was refused.
             case replaced
@@ -67,6 +75,8 @@ package enum Resolution: Sendable {
         case none
         /// Growing with the steps tried in vain.
         case retry
+        /// Growing with the attempts that got no answer, to a quarter of an hour.
+        case unanswered
         /// Parked: growing with how often the work was parked, from minutes to an hour.
         case parked
         /// Refused as a probe: the next ones are to be of other subscriptions.
@@ -116,9 +126,9 @@ package struct CallPolicy: Sendable {
 /// | "already communicated", "repeated id" | checks, then refused | the same |
 /// | a refusal that several others met alike | released: goes on with the others (or the same id later) | checks |
 /// | a refusal of which nobody knows what it is about | parked: tried again later and later | checks (our key: the same id later) |
-/// | a probe that is refused as those before it | waits ten minutes, so that others ask | checks |
+/// | a probe that is refused, whatever with | waits ten minutes, so that others ask | checks |
 /// | a documented refusal of this customer or item | refused (or checks) | checks, then refused |
-/// | no answer, 5xx | the same id; after three, a check between | the same |
+/// | no answer, 5xx | the same id; after three, a check between, later and later, and parked; quickly while others get none either | the same |
 /// | never to be sent again | | checks, then released |
 ///
 /// A check that shows nothing is the last only once the call can't be on its way any more.
@@ -133,6 +143,16 @@ package struct ResolutionTable: Sendable {
     package static let sendsBeforeCheck = 3
     /// Real time until parked work is tried again.
     package static let parkedWait = Backoff(first: .seconds(120), max: .seconds(3600))
+    /// The same of a call that got no answer, from the fourth attempt on.
+    package static let unansweredWait = Backoff(first: .seconds(4), max: .seconds(900))
+    /// Checks since the last attempt that got no answer either.
+    private static let vainChecks = 6
+
+    /// Whether the call has been tried for long enough to wait longer, and to be named.
+    static func isVain(_ call: StoreCall) -> Bool {
+        call.attempts > sendsBeforeCheck || call.checks >= vainChecks
+    }
+
     /// Real time until a call is tried again that others were refused like. Its batch, or the service, has halted.
     package static let systemicWait: Duration = .seconds(2)
     /// Stands in place of an error code for "answered with 200, and no effect shows".
@@ -190,7 +210,9 @@ package struct ResolutionTable: Sendable {
     private func notSeen() -> Resolution {
         guard let code = call.errorCode else {
             guard call.isOver else {
-                return .open(.send, reason: "not applied when checked", errorCode: nil)
+                return .open(
+                    .send, reason: "not applied when checked", errorCode: nil,
+                    after: verdict == .parked ? .unanswered : .retry)
             }
             return isCheckedEnough
                 ? .released(.init(overReason, isDoubtful: true))
@@ -233,7 +255,9 @@ package struct ResolutionTable: Sendable {
     }
 
     private func isBelieved(_ refusal: StoreRefusal) -> Bool {
-        switch verdict {
+        // The same call, with the same token, can't succeed.
+        guard refusal.meaning != .refresh else { return true }
+        return switch verdict {
         case .believed: true
         case .parked, .probed, .systemic: false
         case nil: refusal.meaning != .haltService
@@ -258,7 +282,8 @@ package struct ResolutionTable: Sendable {
                 : .refused(refusal, isDoubtful: false)
         }
         switch refusal.meaning {
-        case .refresh: return .released(.init(refusal.codeAndName, after: .retry))
+        case .refresh:
+            return .released(.init(refusal.codeAndName, after: staleTokenWait))
         case .checkStatus where isBelieved(refusal):
             return .open(.check, reason: refusal.codeAndName, errorCode: Int64(refusal.code))
         case .reject, .checkStatus, .suspect, .haltBatch, .haltStorefront, .haltService: break
@@ -279,6 +304,14 @@ package struct ResolutionTable: Sendable {
         }
     }
 
+    private var staleTokenWait: Resolution.Delay {
+        switch verdict {
+        case .systemic: .fixed(Self.systemicWait)
+        case .probed: .probed
+        case .believed, .parked, nil: .retry
+        }
+    }
+
     /// Not believed: what the call carries is tried again later. A refusal of a first attempt has applied nothing.
     private func putOff(_ refusal: StoreRefusal, after: Resolution.Delay) -> Resolution {
         policy.keepsRefused
@@ -295,16 +328,19 @@ package struct ResolvedCall: Sendable {
     package let reply: StoreReply
     /// When its next step, or the next attempt of what it carries, is due: real time, UTC milliseconds; nil: at once.
     package let nextAt: Int64?
+    /// Others are answered, and this one is not, again and again: with what; nil otherwise.
+    package let parkedReason: String?
     let isUncounted: Bool
 
     package init(
         _ call: StoreCall, _ resolution: Resolution, _ reply: StoreReply = StoreReply(),
-        nextAt: Int64? = nil, isUncounted: Bool = false
+        nextAt: Int64? = nil, parkedReason: String? = nil, isUncounted: Bool = false
     ) {
         self.call = call
         self.resolution = resolution
         self.reply = reply
         self.nextAt = nextAt
+        self.parkedReason = parkedReason
         self.isUncounted = isUncounted
     }
 }

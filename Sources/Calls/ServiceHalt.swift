@@ -1,5 +1,6 @@
 import AppStore
 import Facts
+import Pricing
 import ServiceKit
 
 /// Stops the whole service where calls are refused alike, whatever the subscription and the batch, and lets it go on
@@ -13,8 +14,7 @@ struct ServiceHalt: Sendable {
     /// - Parameter subject: The last of those that were refused alike.
     func halt(because refusal: StoreRefusal, _ subject: String) async throws {
         let now = clock.nowMilliseconds()
-        let text =
-            "\(refusal.codeAndName): several subscriptions in a row were refused alike, the last of them \(subject)"
+        let text = Self.reason(refusal, subject)
         let isNew = try await pool.withTransaction {
             try ServiceControlQueries.haltService(reason: text, at: now, on: $0)
         }
@@ -29,6 +29,61 @@ struct ServiceHalt: Sendable {
     static func isAboutKey(_ reason: String) -> Bool {
         guard let code = Int(reason.prefix { $0.isASCII && $0.isNumber }) else { return false }
         return APIErrorCode(rawValue: code).disposition(onRetry: false) == .haltService
+    }
+
+    /// Stops calls of one kind, which belong to no batch.
+    func halt(
+        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String
+    ) async throws {
+        let now = clock.nowMilliseconds()
+        let text = Self.reason(refusal, subject)
+        let isNew = try await pool.withTransaction {
+            try ServiceControlQueries.halt(kind, reason: text, at: now, on: $0)
+        }
+        guard isNew else { return }
+        log.error(
+            "calls of a kind halted: they are refused alike, whatever the subscription",
+            ["kind": kind.rawValue, "code": refusal.codeAndName, "subscription": subject])
+        metrics.increment("repricer_kind_halts_total", labels: ["kind": kind.rawValue])
+    }
+
+    /// The App Store takes calls of the kind again.
+    func recover(_ kind: StoreCall.Kind) async throws {
+        let now = clock.nowMilliseconds()
+        let isNew = try await pool.withTransaction {
+            try ServiceControlQueries.recover(kind, at: now, on: $0)
+        }
+        if isNew {
+            log.notice(
+                "calls of a kind recovered: they are answered again", ["kind": kind.rawValue])
+        }
+    }
+
+    /// What the latest probe was refused with; `kind` is nil for the service.
+    func note(
+        _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind?
+    ) async throws {
+        let note = ServiceControlQueries.noteHaltAnswer(
+            kind, "\(refusal.codeAndName) for \(subject)")
+        _ = try await pool.withConnection { try await $0.pipeline([note]) }
+    }
+
+    /// Calls of the kind are few: the next one leaves at `until`.
+    func throttle(_ kind: StoreCall.Kind, until: Instant, answer: String) async throws {
+        let throttle = ServiceControlQueries.throttle(
+            kind, until: until.milliseconds, answer: answer, at: clock.nowMilliseconds())
+        _ = try await pool.withConnection { try await $0.pipeline([throttle]) }
+    }
+
+    /// Calls of the kind are answered again.
+    func endThrottle(_ kind: StoreCall.Kind) async throws {
+        _ = try await pool.withTransaction {
+            try ServiceControlQueries.endThrottle(kind, on: $0)
+        }
+    }
+
+    private static func reason(_ refusal: StoreRefusal, _ subject: String) -> String {
+        "\(refusal.codeAndName): several subscriptions in a row were refused alike, the last of them \(subject)"
     }
 
     /// The App Store takes calls again.

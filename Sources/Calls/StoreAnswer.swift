@@ -126,6 +126,13 @@ extension StoreAnswer {
         }
     }
 
+    var unknownReason: String? {
+        switch self {
+        case .unknown(let reason, _): reason
+        case .answered, .refused, .throttled, .notSent: nil
+        }
+    }
+
     var notSentReason: String? {
         switch self {
         case .notSent(let reason): reason

@@ -91,7 +91,8 @@ struct CancelKind: CallKind {
             case .released(let release):
                 let soon = realClock.nowMilliseconds() + notYetWait.milliseconds
                 return CancelQueries.requeue(
-                    call, reason: release.reason, nextCheckAt: ending.nextAt ?? soon)
+                    call, reason: release.reason, nextCheckAt: ending.nextAt ?? soon,
+                    isParked: release.isParked)
             case .open: return nil
             }
         }

@@ -74,14 +74,18 @@ package enum CancelQueries {
         """
     }
 
-    /// Not applied by any attempt: judged anew, in real time, under a new id.
-    package static func requeue(_ call: StoreCall, reason: String, nextCheckAt: Int64) -> SQL {
+    /// Not applied by any attempt: judged anew, in real time, under a new id. `isParked`: later each time.
+    package static func requeue(
+        _ call: StoreCall, reason: String, nextCheckAt: Int64, isParked: Bool
+    ) -> SQL {
         """
         -- name: requeueDependents
         WITH moved AS (
             UPDATE repricer.dependent_cancellations
             SET state = 'requested', detail = \(reason), cancel_reference_id = NULL,
-                next_check_at = \(timestamp: nextCheckAt), checks = 0
+                next_check_at = \(timestamp: nextCheckAt)::timestamptz
+                    + \(fragment: isParked ? StoreCallQueries.furtherWait(after: call) : "interval '0'"),
+                checks = 0
             WHERE \(fragment: ofCall(call))
             RETURNING *
         )

@@ -106,7 +106,7 @@ struct CancelRound: Sendable {
         guard let claim = try await claim(open, on: target, told: words.statements) else { return }
         engine.launch(
             [claim.call], of: kind, permits: claim.permits, started: claim.asked,
-            probe: Probe(controls), out: out)
+            probe: Probe(controls, kind.kind), out: out)
     }
 
     /// Checks that a definite answer refuses, before a person is asked: what was refused for minutes will be.

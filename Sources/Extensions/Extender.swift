@@ -73,7 +73,11 @@ package struct Extender: Service {
         var done = try await summaries.round()
         done += try await redater.round()
         // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
-        guard !controls.isHalted || out.count == 0 else { return done }
+        let (isMassProbing, isProbing) = (
+            engine.isProbing(.massExtension, controls),
+            engine.isProbing(.renewalExtension, controls)
+        )
+        guard !isMassProbing && !isProbing || out.count == 0 else { return done }
         let (ofMasses, ofSingles) = try await engine.pool.read { connection in
             try connection.ask(engine.waiting(masses.kind), engine.waiting(singles.kind))
         }
@@ -84,7 +88,7 @@ package struct Extender: Service {
         // Each claim asks for pauses once more: a round may take long.
         guard !controls.isHeld, !controls.isHalted || calls == 0 else { return done + calls }
         calls += try await masses.round(controls, out)
-        guard !controls.isHalted || calls == 0 else { return done + calls }
+        guard !controls.isHalted && !isProbing || calls == 0 else { return done + calls }
         return try await done + calls + singles.round(controls, out)
     }
 }

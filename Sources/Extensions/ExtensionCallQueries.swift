@@ -216,9 +216,9 @@ package enum ExtensionCallQueries {
         """
     }
 
-    /// Not applied, as far as is known: judged and called again at `nextAt`, real time.
+    /// Not applied, as far as is known: judged and called again at `nextAt`, real time. `isParked`: later each time.
     package static func requeue(
-        _ call: StoreCall, reason: String, isDoubtful: Bool, nextAt: Int64?
+        _ call: StoreCall, reason: String, isDoubtful: Bool, nextAt: Int64?, isParked: Bool
     ) -> SQL {
         """
         -- name: requeueExtension
@@ -226,7 +226,8 @@ package enum ExtensionCallQueries {
             is_doubtful = is_doubtful OR \(isDoubtful),
             called_at = CASE WHEN is_doubtful OR \(isDoubtful) THEN called_at END,
             renewal_before = CASE WHEN is_doubtful OR \(isDoubtful) THEN renewal_before END,
-            next_attempt_at = \(timestamp: nextAt)
+            next_attempt_at = \(timestamp: nextAt)::timestamptz
+                + \(fragment: isParked ? StoreCallQueries.furtherWait(after: call) : "interval '0'")
         WHERE \(fragment: isCarried(by: call))
         """
     }

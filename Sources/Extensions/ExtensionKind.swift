@@ -136,7 +136,7 @@ struct ExtensionKind: CallKind {
             case .released(let release):
                 return ExtensionCallQueries.requeue(
                     call, reason: release.reason, isDoubtful: release.isDoubtful,
-                    nextAt: ending.nextAt)
+                    nextAt: ending.nextAt, isParked: release.isParked)
             case .open(_, let reason, _, _):
                 return ExtensionCallQueries.leaveUnknown(call, reason: reason)
             }

@@ -36,7 +36,7 @@ struct MassExtensions: Sendable {
         }
         engine.launch(
             [call], of: kind, permits: claim.permits, started: claim.asked,
-            probe: Probe(controls), out: out)
+            probe: Probe(controls, kind.kind), out: out)
         return 1
     }
 

@@ -38,9 +38,9 @@ struct SingleExtensions: Sendable {
             }
             engine.launch(
                 claim.calls, of: kind, permits: claim.permits, started: claim.asked,
-                probe: Probe(controls), out: out)
+                probe: Probe(controls, kind.kind), out: out)
             // One asks for all; the others wait for what it hears.
-            if controls.isHalted, !claim.calls.isEmpty { return judged }
+            if engine.isProbing(kind.kind, controls), !claim.calls.isEmpty { return judged }
         }
         return judged
     }

@@ -36,7 +36,7 @@ package enum FoldQueries {
         -- name: sentChanges
         SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
             accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, doubtful_since,
-            planned_effective_at, sku, dependent_skus, current_sku, current_dependent_skus,
+            planned_effective_at, called_renewal_at, moved_since_call, sku, dependent_skus, current_sku, current_dependent_skus,
             called_sku, called_dependent_skus, former_skus, current_price_milliunits,
             new_price_milliunits, request_reference_id, undoes_change_id,
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
@@ -76,6 +76,7 @@ package enum FoldQueries {
         progress.acceptance = try row.textOrNil("acceptance").flatMap { Acceptance(rawValue: $0) }
         progress.effectiveAt = try row.instant("effective_at")
         progress.endedAt = try row.instant("ended_at")
+        progress.slip = try row.textOrNil("moved_since_call").flatMap { Slip(rawValue: $0) }
         let sentAt = try row.instant("sent_at")
         let doubtfulSince = try row.instant("doubtful_since")
         let plannedAt = try row.instant("planned_effective_at") ?? progress.dueAt
@@ -96,6 +97,7 @@ package enum FoldQueries {
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
         change.requestReferenceID = try row.textOrNil("request_reference_id")
         change.sentAt = sentAt
+        change.calledRenewalAt = try row.instant("called_renewal_at")
         change.doubtfulSince = doubtfulSince
         if !change.isClosed {
             change.callProgress = callProgress(
@@ -115,7 +117,8 @@ package enum FoldQueries {
             return ChangeProgress(state: .aborted, dueAt: plannedAt, since: sentAt)
         }
         return switch progress.state {
-        case .awaitingApproval, .queued, .rejected, .ineligible, .missed, .aborted: progress
+        case .awaitingApproval, .queued, .rejected, .ineligible, .missed, .aborted:
+            progress.unmoved
         case .unknown: ChangeProgress(state: .unknown, dueAt: plannedAt, since: sentAt)
         case .sending, .scheduled, .pendingConsent, .accepted, .effective, .declined, .cancelled,
             .lapsed, .invalidated:
@@ -175,6 +178,15 @@ package enum FoldQueries {
             cancellations[try row.text("original_transaction_id"), default: []].append(cancellation)
         }
         return cancellations
+    }
+}
+
+extension ChangeProgress {
+    /// Without what only a fold tells.
+    fileprivate var unmoved: ChangeProgress {
+        var progress = self
+        progress.slip = nil
+        return progress
     }
 }
 

@@ -163,7 +163,7 @@ package struct FoldWrites: Sendable {
             former_skus = t.former_skus::text[],
             planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                 THEN t.planned_at END,
-            due_effective_at = coalesce(t.due_at, c.due_effective_at),
+            due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
             -- Applied after it was given up: that call is the one that Apple has.
             sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
                     'missed', 'aborted') THEN c.sent_at
@@ -184,10 +184,11 @@ package struct FoldWrites: Sendable {
             \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
             \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
             \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[]
+            \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
+            \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[]
         ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
             acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-            former_skus, due_at, planned_at)
+            former_skus, due_at, planned_at, moved_since_call)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
             AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
         """

@@ -11,6 +11,12 @@ package enum ServiceControlQueries {
         /// Since when the service itself has stopped: calls are refused alike; one a minute asks whether they still are.
         package var haltedAt: Int64?
         package var haltedReason: String?
+        /// What the latest probe was refused with.
+        package var haltedAnswer: String?
+        /// Kinds of call that have stopped, since they are refused alike, in the order of their names.
+        package var haltedKinds: [KindHalt] = []
+        /// Kinds whose calls are few, since the App Store gives no answers, in the order of their names.
+        package var throttledKinds: [KindThrottle] = []
         /// No call leaves until what the App Store says since then is read.
         package var catchUpSince: Int64?
         /// Real time: reading begins then.
@@ -21,6 +27,31 @@ package enum ServiceControlQueries {
         package var isHeld: Bool
 
         package var isHalted: Bool { haltedAt != nil }
+
+        /// Whether one call of the kind asks for all.
+        package func isHalted(_ kind: StoreCall.Kind) -> Bool {
+            isHalted || haltedKinds.contains { $0.kind == kind.rawValue }
+        }
+    }
+
+    /// Calls of one kind are refused alike; one a minute asks whether they still are.
+    package struct KindHalt: Sendable, Equatable {
+        package var kind: String
+        /// UTC milliseconds.
+        package var at: Int64
+        package var reason: String
+        /// What the latest probe was refused with.
+        package var answer: String?
+    }
+
+    /// Calls of one kind get no answers.
+    package struct KindThrottle: Sendable, Equatable {
+        package var kind: String
+        /// UTC milliseconds, as `until`: the next call leaves then.
+        package var since: Int64
+        package var until: Int64
+        /// The latest one.
+        package var answer: String
     }
 
     /// Whether no call may leave: paused, catching up, or in a database that the service does not know yet.
@@ -40,20 +71,57 @@ package enum ServiceControlQueries {
         Question(
             """
             -- name: everythingControls
-            SELECT *, \(fragment: isHeld) AS is_held FROM repricer.service_controls
+            SELECT s.*, \(fragment: isHeld) AS is_held, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
+                k.kind_answer
+            FROM repricer.service_controls s
+            LEFT JOIN LATERAL (
+                SELECT key AS kind, true AS is_halt, (value ->> 'at')::timestamptz AS kind_at,
+                    NULL::timestamptz AS kind_until, value ->> 'reason' AS kind_reason,
+                    value ->> 'answer' AS kind_answer
+                FROM jsonb_each(s.halted_kinds)
+                UNION ALL
+                SELECT key, false, (value ->> 'since')::timestamptz, (value ->> 'until')::timestamptz, NULL,
+                    value ->> 'answer'
+                FROM jsonb_each(s.throttled_kinds)
+            ) k ON true
+            ORDER BY k.kind
             """
         ) { rows in
-            let row = try rows.one()
-            return Everything(
+            guard let row = rows.first else { throw FactsError.unreadable("service_controls") }
+            var everything = Everything(
                 isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
                 pausedAt: try row.millisecondsOrNil("paused_at"),
                 pausedReason: try row.textOrNil("paused_reason"),
                 haltedAt: try row.millisecondsOrNil("halted_at"),
                 haltedReason: try row.textOrNil("halted_reason"),
+                haltedAnswer: try row.textOrNil("halted_answer"),
                 catchUpSince: try row.millisecondsOrNil("catch_up_since"),
                 catchUpFrom: try row.millisecondsOrNil("catch_up_from"),
                 catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"))
+            for row in rows {
+                guard let kind = try row.textOrNil("kind") else { continue }
+                if try row.bool("is_halt") {
+                    everything.haltedKinds.append(try halt(kind, row))
+                } else {
+                    everything.throttledKinds.append(try throttle(kind, row))
+                }
+            }
+            return everything
         }
+    }
+
+    private static func halt(_ kind: String, _ row: Row) throws -> KindHalt {
+        KindHalt(
+            kind: kind, at: try row.milliseconds("kind_at"),
+            reason: try row.textOrNil("kind_reason") ?? "",
+            answer: try row.textOrNil("kind_answer"))
+    }
+
+    private static func throttle(_ kind: String, _ row: Row) throws -> KindThrottle {
+        KindThrottle(
+            kind: kind, since: try row.milliseconds("kind_at"),
+            until: try row.milliseconds("kind_until"),
+            answer: try row.textOrNil("kind_answer") ?? "")
     }
 
     /// Notices a database that is another one than before, or whose history was last read before `oldest`, and holds
@@ -105,6 +173,64 @@ package enum ServiceControlQueries {
             """
             -- name: recoverService
             SELECT repricer.recover_service(\(timestamp: at)) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    // MARK: Kinds of call
+
+    /// Stops one kind of call; false where it has stopped already.
+    package static func halt(
+        _ kind: StoreCall.Kind, reason: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: haltKind
+            SELECT repricer.halt_kind(\(kind.rawValue)::text, \(timestamp: at), \(reason)::text) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// A call of the kind was answered; false where it had not stopped.
+    package static func recover(
+        _ kind: StoreCall.Kind, at: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: recoverKind
+            SELECT repricer.recover_kind(\(kind.rawValue)::text, \(timestamp: at)) AS is_new
+            """
+        ).one().bool("is_new")
+    }
+
+    /// What the latest probe was refused with: of the service, or of one kind of call.
+    package static func noteHaltAnswer(_ kind: StoreCall.Kind?, _ answer: String) -> SQL {
+        """
+        -- name: noteHaltAnswer
+        SELECT repricer.note_halt_answer(\(kind?.rawValue)::text, \(answer)::text)
+        """
+    }
+
+    /// Calls of the kind are few: the next one leaves at `until`.
+    package static func throttle(
+        _ kind: StoreCall.Kind, until: Int64, answer: String, at: Int64
+    ) -> SQL {
+        """
+        -- name: throttleKind
+        SELECT repricer.throttle_kind(\(kind.rawValue)::text, \(timestamp: at), \(timestamp: until),
+            \(answer)::text)
+        """
+    }
+
+    /// The App Store answers again; false where calls of the kind were not few.
+    package static func endThrottle(
+        _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: endThrottle
+            SELECT repricer.end_throttle(\(kind.rawValue)::text) AS is_new
             """
         ).one().bool("is_new")
     }

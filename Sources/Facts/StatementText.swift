@@ -59,6 +59,10 @@ enum StatementText {
             $0.number("price", transaction.price)
             $0.text("period", transaction.period)
             $0.text("offerDiscountType", transaction.offerDiscountType)
+            $0.number("offerType", transaction.offerType.map { Int64($0) })
+            $0.number("quantity", transaction.quantity.map { Int64($0) })
+            $0.text("appTransactionID", transaction.appTransactionID)
+            Self.write(transaction.details, &$0)
             $0.list("items", transaction.items) { item, json in
                 json.object {
                     $0.text("sku", item.sku)
@@ -86,6 +90,11 @@ enum StatementText {
             $0.text("appAccountToken", renewal.appAccountToken)
             $0.text("consistencyToken", renewal.consistencyToken)
             $0.text("period", renewal.period)
+            $0.text("autoRenewProductID", renewal.autoRenewProductID)
+            $0.number("price", renewal.price)
+            $0.number("offerType", renewal.offerType.map { Int64($0) })
+            $0.text("appTransactionID", renewal.appTransactionID)
+            Self.write(renewal.details, &$0)
             guard let items = renewal.items else { return }
             $0.list("items", items) { item, json in
                 json.object {
@@ -101,6 +110,11 @@ enum StatementText {
                 }
             }
         }
+    }
+
+    private static func write(_ details: SignedDetails, _ json: inout JSONWriter) {
+        guard !details.isEmpty else { return }
+        json.key("details") { details.write(&$0) }
     }
 
     private static func write(_ legacy: LegacyStatement, _ json: inout JSONWriter) {
@@ -142,6 +156,32 @@ enum StatementText {
                 }
             }
         }
+    }
+
+    /// What `subscriptions.signed_details` keeps; nil: nothing.
+    static func details(_ facts: SubscriptionFacts) -> String? {
+        guard !facts.transactionDetails.isEmpty || !facts.renewalDetails.isEmpty else { return nil }
+        return JSONWriter.object {
+            if !facts.transactionDetails.isEmpty {
+                $0.key("transaction") { facts.transactionDetails.write(&$0) }
+            }
+            if !facts.renewalDetails.isEmpty {
+                $0.key("renewal") { facts.renewalDetails.write(&$0) }
+            }
+        }
+    }
+
+    /// Of the running period's transaction and of the newest renewal info.
+    static func details(
+        _ node: JSONNode
+    ) throws(JSONRecord.Fault) -> (transaction: SignedDetails, renewal: SignedDetails) {
+        let record = try JSONRecord(node)
+        let transaction = try record.objectOrNil("transaction")
+        let renewal = try record.objectOrNil("renewal")
+        return (
+            transaction.map { SignedDetails($0, SignedDetails.ofTransaction) } ?? SignedDetails(),
+            renewal.map { SignedDetails($0, SignedDetails.ofRenewal) } ?? SignedDetails()
+        )
     }
 
     static func event(_ record: JSONRecord) throws(JSONRecord.Fault) -> SubscriptionEvent {
@@ -193,6 +233,10 @@ enum StatementText {
         transaction.price = try record.int64OrNil("price")
         transaction.period = try record.textOrNil("period")
         transaction.offerDiscountType = try record.textOrNil("offerDiscountType")
+        transaction.offerType = try record.intOrNil("offerType")
+        transaction.quantity = try record.intOrNil("quantity")
+        transaction.appTransactionID = try record.textOrNil("appTransactionID")
+        transaction.details = try details(record, SignedDetails.ofTransaction)
         return transaction
     }
 
@@ -211,6 +255,11 @@ enum StatementText {
         renewal.appAccountToken = try record.textOrNil("appAccountToken")
         renewal.consistencyToken = try record.textOrNil("consistencyToken")
         renewal.period = try record.textOrNil("period")
+        renewal.autoRenewProductID = try record.textOrNil("autoRenewProductID")
+        renewal.price = try record.int64OrNil("price")
+        renewal.offerType = try record.intOrNil("offerType")
+        renewal.appTransactionID = try record.textOrNil("appTransactionID")
+        renewal.details = try details(record, SignedDetails.ofRenewal)
         guard let listed = try record.recordsOrNil("items") else { return renewal }
         var items: [StatementItem] = []
         for told in listed {
@@ -222,6 +271,13 @@ enum StatementText {
         }
         renewal.items = items
         return renewal
+    }
+
+    private static func details(
+        _ record: JSONRecord, _ fields: [SignedDetails.Field]
+    ) throws(JSONRecord.Fault) -> SignedDetails {
+        guard let node = try record.objectOrNil("details") else { return SignedDetails() }
+        return SignedDetails(node, fields)
     }
 
     /// What a transaction and a renewal info both say of an item.

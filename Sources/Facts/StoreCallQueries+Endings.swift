@@ -55,6 +55,17 @@ extension StoreCallQueries {
         """
     }
 
+    /// How much longer than the first time work waits that was parked before: twice as long each time, an hour at most. It is
+    /// counted by the refused calls of the same kind and subject, whatever their ids; `call` itself is closed already.
+    package static func furtherWait(after call: StoreCall) -> SQL {
+        """
+        (SELECT least(interval '2 minutes' * power(2, least(count(*), 5)), interval '1 hour') - interval '2 minutes'
+        FROM repricer.store_calls p
+        WHERE p.subject = \(call.subject) AND p.bucket = \(call.bucket)::smallint AND p.kind = \(call.kind.rawValue)
+            AND p.state = 'refused' AND p.error_code IS NOT NULL AND p.call_id <> \(uuid: call.callID))
+        """
+    }
+
     /// Opens again, one a subscription, the closed calls of changes of unknown outcome: the statement that had settled
     /// them was about another call, as a later one shows, and nobody would ask about them any more. They are checked,
     /// and never sent again. Where a subscription has a call in flight, this waits for the settlement of that one.

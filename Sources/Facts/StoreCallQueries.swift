@@ -90,7 +90,7 @@ package enum StoreCallQueries {
     /// A silence of its endpoint, in milliseconds of the business clock, that other work of the subject does not wait for.
     private static let silenceMax: Int64 = 120_000
     /// Attempts in vain that other work of the subject waits for.
-    private static let attemptsMax = 20
+    private static let attemptsMax = 8
 
     /// Open calls whose holder is gone, or whose next step is due, with what may be done about them.
     ///

@@ -6,6 +6,13 @@ extension Row {
         try stored("items", StatementText.items)
     }
 
+    func storedDetails(into facts: inout SubscriptionFacts) throws {
+        // Most have none.
+        guard try decoded("signed_details", { _ in true }) != nil else { return }
+        (facts.transactionDetails, facts.renewalDetails) = try stored(
+            "signed_details", StatementText.details)
+    }
+
     package func storedIncreases() throws -> [RecordedIncrease] {
         // Most have none, and a plan reads a million.
         if try decoded("increases", { $0.elementsEqual("[]".utf8) }) == true { return [] }
@@ -14,14 +21,24 @@ extension Row {
 }
 
 extension [RecordedIncrease] {
-    /// The anchor of the 12 months is the instant it took effect, else when it was communicated. The conversion of
-    /// an offer is no increase.
+    /// Those that took effect, which is what the 12 months are counted from (an inference: Apple names no anchor). The
+    /// conversion of an offer is no increase.
     package var past: [PastIncrease] {
         compactMap { increase in
             guard increase.origin != .offerConversion else { return nil }
-            return (increase.effectiveAt ?? increase.communicatedAt).map {
-                PastIncrease(sku: increase.sku, at: $0)
-            }
+            return increase.effectiveAt.map { PastIncrease(sku: increase.sku, at: $0) }
         }
+    }
+
+    /// Those that nobody was asked about and that have not taken effect: when the subscriber was told, by item.
+    package var announcedAt: [String: Instant] {
+        var told: [String: Instant] = [:]
+        for increase in self
+        where increase.effectiveAt == nil && increase.origin != .offerConversion
+            && increase.consentAskedAt == nil
+        {
+            told[increase.sku] = increase.communicatedAt
+        }
+        return told
     }
 }

@@ -245,6 +245,8 @@ package enum SubscriptionQueries {
         package var renewing: Set<String>
         /// The parts that its items play in open changes of it.
         package var roles: [String: DependentObstacle]
+        /// What the running period was charged for its items.
+        package var charges: [String: ItemCharge]
     }
 
     package static func carriers(
@@ -256,7 +258,10 @@ package enum SubscriptionQueries {
             carriers[id] = Carrier(
                 customer: facts.appAccountToken,
                 renewing: facts.whyOver == nil && !facts.isFamilyMembers ? facts.renewingSKUs : [],
-                roles: [:])
+                roles: [:],
+                charges: Dictionary(
+                    facts.items.compactMap { facts.charge(of: $0.sku) }.map { ($0.sku, $0) },
+                    uniquingKeysWith: { first, _ in first }))
         }
         let rows = try connection.query(
             """
@@ -291,6 +296,15 @@ package enum SubscriptionQueries {
         facts.appAccountToken = try row.textOrNil("app_account_token")
         facts.ownershipType = try row.textOrNil("ownership_type")
         facts.offerDiscountType = try row.textOrNil("offer_discount_type")
+        facts.offerType = try row.intOrNil("offer_type")
+        facts.quantity = try row.intOrNil("quantity")
+        facts.transactionReason = try row.textOrNil("transaction_reason")
+        facts.appTransactionID = try row.textOrNil("app_transaction_id")
+        facts.autoRenewProductID = try row.textOrNil("auto_renew_product_id")
+        facts.renewalTotal = try row.int64OrNil("renewal_price_milliunits")
+        facts.renewalCurrency = try row.textOrNil("renewal_currency")
+        facts.renewalOfferType = try row.intOrNil("renewal_offer_type")
+        try row.storedDetails(into: &facts)
         facts.latestTransactionID = try row.textOrNil("latest_transaction_id")
         facts.originalPurchaseAt = try row.instant("original_purchase_at")
         facts.recentSubscriptionStartAt = try row.instant("recent_subscription_start_at")
@@ -323,7 +337,11 @@ package enum SubscriptionQueries {
             expiration_intent = t.expiration_intent, storefront = t.storefront,
             currency = t.currency, period = t.period, product_id = t.product_id,
             app_account_token = t.app_account_token, ownership_type = t.ownership_type,
-            offer_discount_type = t.offer_discount_type,
+            offer_discount_type = t.offer_discount_type, offer_type = t.offer_type, quantity = t.quantity,
+            transaction_reason = t.transaction_reason, app_transaction_id = t.app_transaction_id,
+            auto_renew_product_id = t.auto_renew_product_id,
+            renewal_price_milliunits = t.renewal_price_milliunits, renewal_currency = t.renewal_currency,
+            renewal_offer_type = t.renewal_offer_type, signed_details = t.signed_details,
             latest_transaction_id = t.latest_transaction_id,
             original_purchase_at = t.original_purchase_at,
             recent_subscription_start_at = t.recent_subscription_start_at,
@@ -343,6 +361,15 @@ package enum SubscriptionQueries {
             \(texts: states.sparseColumn { $0.facts.appAccountToken })::text[],
             \(texts: states.sparseColumn { $0.facts.ownershipType })::text[],
             \(texts: states.sparseColumn { $0.facts.offerDiscountType })::text[],
+            \(ints: states.sparseColumn { $0.facts.offerType.map { Int64($0) } })::integer[],
+            \(ints: states.sparseColumn { $0.facts.quantity.map { Int64($0) } })::integer[],
+            \(texts: states.sparseColumn { $0.facts.transactionReason })::text[],
+            \(texts: states.sparseColumn { $0.facts.appTransactionID })::text[],
+            \(texts: states.sparseColumn { $0.facts.autoRenewProductID })::text[],
+            \(ints: states.sparseColumn { $0.facts.renewalTotal })::bigint[],
+            \(texts: states.sparseColumn { $0.facts.renewalCurrency })::text[],
+            \(ints: states.sparseColumn { $0.facts.renewalOfferType.map { Int64($0) } })::integer[],
+            \(jsons: states.sparseColumn { StatementText.details($0.facts) })::jsonb[],
             \(texts: states.sparseColumn { $0.facts.latestTransactionID })::text[],
             \(timestamps: states.sparseColumn { $0.facts.originalPurchaseAt?.milliseconds })::timestamptz[],
             \(timestamps: states.sparseColumn { $0.facts.recentSubscriptionStartAt?.milliseconds })::timestamptz[],
@@ -359,7 +386,9 @@ package enum SubscriptionQueries {
             \(texts: states.sparseColumn { $0.foldedThrough?.evidenceID })::text[]
         ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
             expiration_intent, storefront, currency, period, product_id, app_account_token,
-            ownership_type, offer_discount_type, latest_transaction_id, original_purchase_at, recent_subscription_start_at,
+            ownership_type, offer_discount_type, offer_type, quantity, transaction_reason, app_transaction_id,
+            auto_renew_product_id, renewal_price_milliunits, renewal_currency, renewal_offer_type, signed_details,
+            latest_transaction_id, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, consistency_token, items, increases,
             seen_skus, signed_at, known_since, folded_signed_at, folded_evidence_id)
         WHERE s.original_transaction_id = t.id

@@ -53,6 +53,13 @@ package struct JSONRecord {
         try read(name) { $0.text.flatMap(Word.init(rawValue:)) }
     }
 
+    /// An object as it is, for a reader of its own.
+    package func objectOrNil(_ name: StaticString) throws(Fault) -> JSONNode? {
+        guard let node = present(name) else { return nil }
+        _ = try JSONRecord(node)
+        return node
+    }
+
     package func recordOrNil(_ name: StaticString) throws(Fault) -> JSONRecord? {
         guard let node = present(name) else { return nil }
         return try JSONRecord(node)

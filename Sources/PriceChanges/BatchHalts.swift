@@ -24,6 +24,12 @@ package struct BatchHalts: Sendable {
         self.metrics = metrics
     }
 
+    var clocks: PriceCallQueries.Clocks {
+        PriceCallQueries.Clocks(
+            now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds(),
+            realMicrosPerSecond: clock.realDuration(of: .seconds(1000)).milliseconds)
+    }
+
     /// Between two probes of a halted batch; real time.
     static let probeEvery: Duration = .seconds(60)
 
@@ -35,7 +41,9 @@ package struct BatchHalts: Sendable {
         return found.mapValues { concerned in
             concerned.map {
                 CallScope(
-                    batchID: $0.batchID, storefront: $0.storefront, wasParked: $0.wasParked)
+                    batchID: $0.batchID, storefront: $0.storefront, wasParked: $0.wasParked,
+                    staleTokens: $0.staleTokens, isHalted: $0.isHalted,
+                    isStorefrontHalted: $0.isStorefrontHalted)
             }
         }
     }
@@ -69,6 +77,13 @@ package struct BatchHalts: Sendable {
         metrics.increment(
             "repricer_batch_halts_total",
             labels: ["by": scope.storefront == nil ? "code" : "storefront_code"])
+    }
+
+    /// A probe was refused: the batch stays halted, and says what with.
+    func note(_ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String) async throws {
+        let note = GuardQueries.noteProbeAnswer(
+            batchID, "\(refusal.codeAndName) for \(call.subject)")
+        _ = try await pool.withConnection { try await $0.pipeline([note]) }
     }
 
     /// A probe was answered: the batch goes on.

@@ -32,19 +32,24 @@ struct ClaimedSubscription: Sendable {
         guard let version, changes.allSatisfy(\.dependentSKUs.isEmpty) else { return nil }
         self.stored = stored
         self.version = version
-        self.changes = changes.map { $0.called(by: requestReferenceID, at: now) }
-            .sorted { $0.changeID < $1.changeID }
+        self.changes = changes.map {
+            $0.called(by: requestReferenceID, at: now, renewalAt: stored.facts.renewalAt)
+        }
+        .sorted { $0.changeID < $1.changeID }
     }
 }
 
 extension OpenChangeQueries.OpenChange {
     /// As the claim of its first call leaves its row.
-    fileprivate func called(by requestReferenceID: String, at now: Instant) -> TrackedChange {
+    fileprivate func called(
+        by requestReferenceID: String, at now: Instant, renewalAt: Instant?
+    ) -> TrackedChange {
         var change = TrackedChange(
             changeID: changeID, sku: sku, oldPrice: currentPrice, newPrice: newPrice,
             progress: ChangeProgress(state: .sending, dueAt: dueEffectiveAt, since: now))
         change.requestReferenceID = requestReferenceID
         change.sentAt = now
+        change.calledRenewalAt = renewalAt
         change.undoes = undoes
         return change
     }

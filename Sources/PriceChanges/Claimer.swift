@@ -43,11 +43,12 @@ struct Claimer: Sendable {
             let realNow = engine.realClock.nowMilliseconds()
             let (stored, unreadable) = (locked.stored, locked.unreadable)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
-            let (open, siblings) = try connection.ask(
+            let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
                     locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
                     probing: probing),
-                SubscriptionQueries.renewingSKUs(ofCustomers: tokens))
+                SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
+                ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)
             let inForce = try rules.inForce(at: now, revision: revision, on: connection)
             let judge = Judge(rules: inForce, environment: engine.environment, now: now)
@@ -62,7 +63,7 @@ struct Claimer: Sendable {
             for id in locked.ids {
                 guard let found = open[id], let subscription = stored[id] else { continue }
                 let judged = judged(
-                    found.changes, subscription, siblings, carriers, by: judge, late)
+                    found, subscription, imported[id] ?? [], siblings, carriers, by: judge, late)
                 claim.judged += judged.count
                 // What the App Store has is not judged by itself, but followed.
                 guard try !adopt(judged, subscription.facts, on: connection) else { continue }
@@ -88,7 +89,9 @@ struct Claimer: Sendable {
                         probing, next: realNow + BatchHalts.probeEvery.milliseconds))
             }
             statements += engine.intents(claim.calls, now: now)
-            statements += PriceCallQueries.claim(claim.calls, now: now.milliseconds)
+            statements += PriceCallQueries.claim(
+                claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
+                now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
         }
@@ -131,12 +134,14 @@ struct Claimer: Sendable {
     }
 
     private func judged(
-        _ changes: [OpenChangeQueries.OpenChange], _ stored: SubscriptionQueries.Stored,
-        _ siblings: [String: Set<String>], _ carriers: [String: SubscriptionQueries.Carrier],
+        _ found: OpenChangeQueries.Claimable, _ stored: SubscriptionQueries.Stored,
+        _ imported: [PastIncrease], _ siblings: [String: Set<String>],
+        _ carriers: [String: SubscriptionQueries.Carrier],
         by judge: Judge, _ late: Judge
     ) -> [JudgedChange] {
-        var context = JudgeContext(increaseHistory: stored.increases.past)
-        context.openChanges = changes.map(JudgeContext.OpenChange.init)
+        let changes = found.changes
+        var context = JudgeContext(
+            increases: stored.increases, imported: imported, openChanges: changes, ours: found.ours)
         context.siblingSKUs = stored.facts.appAccountToken.flatMap { siblings[$0] } ?? []
         for reference in changes.flatMap(\.named) {
             context.note(
@@ -146,10 +151,14 @@ struct Claimer: Sendable {
         return changes.filter { $0.state == .queued && $0.isReady && !$0.waits && !$0.isHeld }.map {
             change in
             let verdict = verdict(on: change, stored.facts, context, by: judge)
+            let slip: Slip =
+                change.sendBy < late.now
+                ? .lateCall : stored.facts.slip(from: change.dueEffectiveAt)
             guard case .send(let plan) = verdict, let sendBy = plan.sendBy, sendBy < late.now
-            else { return JudgedChange(change: change, verdict: verdict) }
+            else { return JudgedChange(change: change, verdict: verdict, slip: slip) }
             return JudgedChange(
-                change: change, verdict: self.verdict(on: change, stored.facts, context, by: late))
+                change: change, verdict: self.verdict(on: change, stored.facts, context, by: late),
+                slip: slip)
         }
     }
 
@@ -203,10 +212,13 @@ struct Claimer: Sendable {
 private final class JudgedChange {
     let change: OpenChangeQueries.OpenChange
     let verdict: SendingVerdict
+    /// Why it is due at a later renewal than before, if it is.
+    let slip: Slip
 
-    init(change: OpenChangeQueries.OpenChange, verdict: SendingVerdict) {
+    init(change: OpenChangeQueries.OpenChange, verdict: SendingVerdict, slip: Slip) {
         self.change = change
         self.verdict = verdict
+        self.slip = slip
     }
 
     var isSendable: Bool {
@@ -282,7 +294,7 @@ private final class JudgedChange {
             return [
                 OpenChangeQueries.replan(
                     id, change.changeID, sendAfter: nil, sendBy: sendBy, effectiveAt: effectiveAt,
-                    isReady: true),
+                    isReady: true, slip: slip),
                 OpenChangeQueries.history(
                     id, [change.changeID], .queued, at: now.milliseconds, kind: "judgement",
                     evidenceID: "at \(now.milliseconds)",

@@ -128,8 +128,8 @@ struct DueOrder: Sendable {
     static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
         // Each queue of it: the first one may hold nothing that can be called.
         let probes = all.compactMap { one in
-            one.haltedBy.map { code in
-                Turn(due: [one], until: nil, probe: .batch(one.queue.batchID, haltedBy: code))
+            one.haltedBy.map { _ in
+                Turn(due: [one], until: nil, probe: .batch(one.queue.batchID))
             }
         }
         let due = all.filter { $0.haltedBy == nil }

@@ -1,5 +1,6 @@
 package import Facts
 package import Postgres
+package import Pricing
 
 /// What the calls of price changes do to their changes.
 package enum PriceCallQueries {
@@ -27,19 +28,28 @@ package enum PriceCallQueries {
 
     /// Marks the changes that calls carry as sending; in two statements however many they are. A line that names a call
     /// that is new stands nowhere yet.
-    package static func claim(_ calls: [StoreCall], now: Int64) -> [SQL] {
+    ///
+    /// - Parameters:
+    ///   - renewals: The renewal dates that the calls were planned by, of their subscriptions.
+    ///   - now: Of the business clock, UTC milliseconds.
+    package static func claim(
+        _ calls: [StoreCall], planned renewals: [String: Instant], now: Int64
+    ) -> [SQL] {
         guard let bucket = calls.first?.bucket else { return [] }
         let changes = calls.flatMap { call in call.carries.map { (call.subject, $0, call.callID) } }
+        let knownAt = changes.map { renewals[$0.0]?.milliseconds }
         return [
             """
             -- name: claimChanges
             UPDATE repricer.price_changes c SET state = 'sending', reason = NULL,
                 request_reference_id = t.call, sent_at = \(timestamp: now)::timestamptz,
                 state_since = \(timestamp: now)::timestamptz, next_attempt_at = NULL,
-                planned_effective_at = NULL, parked_reason = NULL, called_sku = c.current_sku,
+                planned_effective_at = NULL, called_renewal_at = t.renewal_at, moved_since_call = NULL,
+                moved_before_call = coalesce(c.moved_before_call, c.moved_since_call), parked_reason = NULL, called_sku = c.current_sku,
                 called_dependent_skus = c.current_dependent_skus, former_skus = NULL
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
-                \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
+                \(uuids: changes.map(\.2))::uuid[], \(timestamps: knownAt)::timestamptz[])
+                AS t (id, change_id, call, renewal_at)
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
                 AND c.bucket = \(bucket)::smallint AND c.state = 'queued'
             """,
@@ -86,8 +96,15 @@ package enum PriceCallQueries {
         /// milliseconds. `isDoubtful`: nobody knows, and checks showed nothing. Statements are still followed for it.
         case requeued(
             goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool, parking: Parking? = nil)
-        /// Nobody knows whether Apple has it.
-        case unknown
+        /// Nobody knows whether Apple has it. `parkedReason`: why a person should know; nil keeps what was said.
+        case unknown(parkedReason: String?)
+    }
+
+    /// What both clocks say, in UTC milliseconds, and how much real time a second of the business clock takes.
+    package struct Clocks: Sendable {
+        var now: Int64
+        var realNow: Int64
+        var realMicrosPerSecond: Int64
     }
 
     /// Why a change waits by itself.
@@ -140,13 +157,34 @@ package enum PriceCallQueries {
         -- name: leaveChangesUnknown
         WITH moved AS (
             UPDATE repricer.price_changes c SET state = 'unknown', reason = t.reason,
-                state_since = \(timestamp: at)::timestamptz
+                state_since = \(timestamp: at)::timestamptz,
+                parked_reason = coalesce(t.parked_reason, c.parked_reason)
             FROM \(fragment: changes(of: endings))
             WHERE \(fragment: isOpen(of: endings))
             RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
                 c.request_reference_id
         )
         \(fragment: recordMoved(at: at))
+        """
+    }
+
+    /// Before the last instant of a change its call is tried once more, however long it would wait.
+    static func endWaits(_ calls: [StoreCall], before clocks: Clocks) -> SQL {
+        """
+        -- name: endWaits
+        UPDATE repricer.store_calls r SET next_attempt_at = due.at, lease_until = due.at
+        FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[]) AS t (id, call)
+        CROSS JOIN LATERAL (
+            SELECT \(timestamp: clocks.realNow)::timestamptz + greatest(interval '5 seconds',
+                (min(p.send_by) - \(timestamp: clocks.now)::timestamptz - interval '30 seconds')
+                    * \(clocks.realMicrosPerSecond)::float8 / 1000000) AS at
+            FROM repricer.price_changes p
+            WHERE p.original_transaction_id = t.id AND p.request_reference_id = t.call
+                AND p.bucket = \(calls.first?.bucket ?? -1)::smallint AND p.state IN ('sending', 'unknown')
+                AND p.send_by > \(timestamp: clocks.now)::timestamptz
+        ) due
+        WHERE r.subject = t.id AND r.call_id = t.call AND \(fragment: StoreCallQueries.isInBucket(of: calls))
+            AND r.next_attempt_at > due.at
         """
     }
 
@@ -195,7 +233,7 @@ package enum PriceCallQueries {
         """
         -- name: rejectChanges
         WITH moved AS (
-            UPDATE repricer.price_changes c SET state = 'rejected', reason = t.reason,
+            UPDATE repricer.price_changes c SET state = 'rejected', reason = t.reason, parked_reason = NULL,
                 ended_at = \(timestamp: at)::timestamptz,
                 doubtful_since = \(fragment: doubtfulSince),
                 state_since = \(timestamp: at)::timestamptz
@@ -218,8 +256,9 @@ package enum PriceCallQueries {
                 \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
                 \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[],
                 \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[],
-                \(ints: endings.map { $0.parking?.rawValue ?? 0 })::bigint[]
-            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful, parking)
+                \(ints: endings.map { $0.parking?.rawValue ?? 0 })::bigint[],
+                \(texts: endings.map(\.parkedReason))::text[]
+            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful, parking, parked_reason)
             CROSS JOIN LATERAL (
                 SELECT p.change_id FROM repricer.price_changes p
                 WHERE p.original_transaction_id = e.id AND p.request_reference_id = e.call
@@ -258,6 +297,13 @@ package enum PriceCallQueries {
 }
 
 extension PriceCallQueries.Ending {
+    fileprivate var parkedReason: String? {
+        switch fate {
+        case .unknown(let reason): reason
+        case .rejected, .requeued: nil
+        }
+    }
+
     fileprivate var nextAttemptAt: Int64? {
         switch fate {
         case .requeued(_, let at, _, _): at

@@ -54,6 +54,12 @@ package struct PriceChangeKind: CallKind {
         try await halts.halt(scope, because: refusal, call)
     }
 
+    package func note(
+        _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
+    ) async throws {
+        try await halts.note(refusal, call, ofProbe: batchID)
+    }
+
     package func recover(_ batchID: String) async throws { try await halts.recover(batchID) }
 
     /// Subscriptions under their locks, and what a fold made of their changes.
@@ -168,10 +174,16 @@ package struct PriceChangeKind: CallKind {
                             isDoubtful: release.isDoubtful, parking: release.parking),
                         reason: release.reason))
             case .open(_, let reason, _, _):
-                fates.append(.init(ending.call, .unknown, reason: reason))
+                fates.append(
+                    .init(
+                        ending.call, .unknown(parkedReason: ending.parkedReason), reason: reason))
             }
         }
         var statements = PriceCallQueries.settle(fates, at: now.milliseconds)
+        let waiting = endings.filter(\.waitsLong).map(\.call)
+        if !waiting.isEmpty {
+            statements.append(PriceCallQueries.endWaits(waiting, before: halts.clocks))
+        }
         guard let scene else { return statements }
         // Another call of theirs may have waited for the end of this one.
         let closed = endings.filter { !$0.isOpen }.map(\.call.subject)
@@ -202,6 +214,15 @@ extension Attempt<PriceChangeKind> {
         let shown = newest.filter { $0.originalTransactionID == call.subject }
             .max { $0.key < $1.key }?.renewal?.consistencyToken
         return shown != nil && shown != sent
+    }
+}
+
+extension ResolvedCall {
+    fileprivate var waitsLong: Bool {
+        switch resolution {
+        case .open(_, _, _, .unanswered): true
+        case .open, .applied, .refused, .released: false
+        }
     }
 }
 

@@ -26,14 +26,16 @@ package struct Redater: Sendable {
             let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
+            let imported = try connection.ask(ImportedIncreaseQueries.increases(of: ids))
             let judge = Judge(
                 rules: try rules.inForce(at: now, on: connection),
                 environment: environment, now: now)
             var statements: [DatabaseStatement] = []
             for id in ids {
                 guard let changes = open[id], let subscription = stored[id] else { continue }
-                var context = JudgeContext(increaseHistory: subscription.increases.past)
-                context.openChanges = changes.map(JudgeContext.OpenChange.init)
+                var context = JudgeContext(
+                    increases: subscription.increases, imported: imported[id] ?? [],
+                    openChanges: changes)
                 context.siblingSKUs =
                     subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? []
                 for change in changes where change.state.isUnsent {

@@ -45,7 +45,8 @@ package enum RedatingQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Moves the live plan of an unsent change; one that was to wait longer is parked again.
+    /// Moves the live plan of an unsent change, since its renewal was extended; one that was to wait longer is parked
+    /// again.
     package static func redate(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
         effectiveAt: Instant
@@ -55,6 +56,8 @@ package enum RedatingQueries {
         UPDATE repricer.price_changes SET send_after = \(timestamp: sendAfter?.milliseconds),
             send_by = \(timestamp: sendBy.milliseconds),
             due_effective_at = \(timestamp: effectiveAt.milliseconds),
+            moved_before_call = CASE WHEN \(timestamp: effectiveAt.milliseconds)::timestamptz > due_effective_at
+                THEN coalesce(moved_before_call, moved_since_call, \(Slip.extension.rawValue)) ELSE moved_before_call END,
             is_ready = CASE WHEN state = 'queued' THEN \(sendAfter == nil) ELSE is_ready END
         WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
             AND \(fragment: Bucket.isThat(of: id)) AND state IN ('awaiting_approval', 'queued')

@@ -61,7 +61,8 @@ package struct Scheduler: Service {
                 pool: engine.pool, clock: engine.clock, realClock: engine.realClock,
                 log: engine.log, metrics: engine.metrics))
         claimer = Claimer(engine: engine)
-        unclaimed = UnclaimedWatch(log: engine.log, metrics: engine.metrics)
+        unclaimed = UnclaimedWatch(
+            pool: engine.pool, log: engine.log, metrics: engine.metrics)
         dueWork = DueWork(engine: engine, kind: kind)
         claimSize = ClaimSize(
             most: limits.requestsPerClaim, aim: engine.limits.leavesWithin / 2)
@@ -125,7 +126,7 @@ package struct Scheduler: Service {
         guard !isProbing || out.count == 0 else { return 0 }
         let done = try await engine.resume(kind, found.open, controls, out)
         guard !controls.isHeld, !found.due.isEmpty else {
-            unclaimed.note(isStuck: false)
+            try await unclaimed.note(isStuck: false)
             return done
         }
         // A probe is out already.
@@ -144,7 +145,7 @@ package struct Scheduler: Service {
         await store.prepare(min(callsMax(controls), kind.permitSource.slotsAhead))
         let permits = try await kind.permitSource.lease(slotsMax(controls))
         guard permits.granted > 0 else {
-            unclaimed.note(isStuck: false)
+            try await unclaimed.note(isStuck: false)
             guard permits.lease.blockedUntil == nil else { return 0 }
             try await kind.permitSource.pause(after: permits)
             return 1
@@ -163,10 +164,10 @@ package struct Scheduler: Service {
             free -= claim.calls.count
             engine.launch(
                 claim.calls, of: kind, claimed: claim.claimed, permits: permits, started: started,
-                probe: Probe(controls) ?? turn.probe, out: out)
+                probe: Probe(controls, kind.kind) ?? turn.probe, out: out)
         }
         // Permits went by, or a lane of this process was faster: then that one has claimed.
-        unclaimed.note(isStuck: judged == 0 && !permits.isSilenced)
+        try await unclaimed.note(isStuck: judged == 0 && !permits.isSilenced)
         guard free == 0 else {
             try await returnUnused(permits, used: permits.granted - free)
             return judged

@@ -1,3 +1,5 @@
+import Facts
+import Pricing
 import ServiceKit
 import Synchronization
 
@@ -12,10 +14,12 @@ final class UnclaimedWatch: Sendable {
     }
 
     private let state = Mutex(State())
+    private let pool: DatabasePool
     private let log: Log
     private let metrics: Metrics
 
-    init(log: Log, metrics: Metrics) {
+    init(pool: DatabasePool, log: Log, metrics: Metrics) {
+        self.pool = pool
         self.log = log
         self.metrics = metrics
         metrics.describe(
@@ -26,7 +30,7 @@ final class UnclaimedWatch: Sendable {
     }
 
     /// - Parameter isStuck: Changes were due and calls allowed, and nothing was claimed.
-    func note(isStuck: Bool, now: ContinuousClock.Instant = .now) {
+    func note(isStuck: Bool, now: ContinuousClock.Instant = .now) async throws {
         let (waited, isNews) = state.withLock { state -> (Duration, Bool) in
             guard isStuck else {
                 state = State()
@@ -40,8 +44,21 @@ final class UnclaimedWatch: Sendable {
         }
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited.seconds)
         guard isNews else { return }
+        let sessions = try await pool.read { try BlockerQueries.sessions(on: $0) }
         log.error(
             "changes are due, and none can be claimed: another session holds their rows",
-            ["seconds": "\(Int64(waited.seconds))"])
+            [
+                "seconds": "\(Int64(waited.seconds))",
+                "sessions": sessions.isEmpty
+                    ? "of this database user" : sessions.map(\.text).joined(separator: "; "),
+            ])
+    }
+}
+
+extension BlockerQueries.Session {
+    /// `pid 4711 of ana (psql) since 2026-12-01T00:00:00Z`
+    fileprivate var text: String {
+        let since = since.map { " since \(Instant(milliseconds: $0).text)" } ?? ""
+        return "pid \(pid) of \(user) (\(application))\(since)"
     }
 }

@@ -5,14 +5,15 @@ struct ConsentQuestion: Hashable, Sendable {
     var period: Period
     var currentPrice: Int64
     var newPrice: Int64
-    /// The latest earlier increase of any item of the subscription.
-    var lastIncrease: PastIncrease?
+    /// The latest increase of any item of the subscription that takes effect before this one.
+    var lastIncrease: EarlierIncrease?
     /// Since when statements tell what the subscription was charged; nil: none does.
     var knownSince: Instant?
     /// Whether they tell it from the running subscription's first period on.
     var isKnownFromStart = false
     /// Another item whose offer ends together with this change; nil when none does.
     var koreaConversion: OfferConversion?
+    /// The instant of the call.
     var now: Instant
 
     /// New minus current; stops at the largest number instead of overflowing.
@@ -38,34 +39,51 @@ struct ConsentQuestion: Hashable, Sendable {
         return Int64(exactly: whole + roundedUp)
     }
 
-    /// Until when the last increase counts.
-    var countsUntil: Instant? { lastIncrease?.at.advanced(byMonths: 12) }
-
-    /// The instants after now at which time alone turns an answer: the last increase no longer counts, or a whole year
-    /// is known.
-    var turns: [Instant] {
-        [countsUntil, knownSince?.advanced(byMonths: 12)].compactMap { $0 }
-            .filter { $0 > now }.sorted()
+    /// What the rules say.
+    func answers(_ figures: ConsentFigures) -> ConsentAnswers {
+        ConsentAnswers(
+            isAlwaysAsked: figures.always?.isRequired,
+            isOverThreshold: isPercentOver ? figures.threshold?.isExceeded(by: difference) : false,
+            hasRisen: hasRisen, isConversion: koreaConversion != nil)
     }
 
     /// Whether an increase counts now. That none is known says no only where none can have been overlooked.
-    var hasRisen: Bool? {
-        if let countsUntil, countsUntil > now { return true }
+    private var hasRisen: Bool? {
+        if let lastIncrease, lastIncrease.countsUntil > now { return true }
         let isYearKnown = knownSince.map { $0.advanced(byMonths: 12) <= now } ?? false
         return isKnownFromStart || isYearKnown ? false : nil
     }
 }
 
-/// An item that goes from a trial or a discounted offer to its full price.
-struct OfferConversion: Hashable, Sendable {
-    var sku: String
-    /// The renewal that first charges the full price.
-    var at: Instant
+/// What each rule answers; nil: not known.
+struct ConsentAnswers: Hashable, Sendable {
+    var isAlwaysAsked: Bool?
+    var isOverThreshold: Bool?
+    var hasRisen: Bool?
+    var isConversion: Bool
 
-    /// South Korea: consent is asked for in the 30 days before the conversion day, that day excluded
-    /// (1 May: 1 to 30 April). Days are UTC, as all dates of a plan.
-    var windowFirstDay: CivilDate { at.advanced(by: -30 * Instant.millisecondsPerDay).day }
-    var windowLastDay: CivilDate { at.advanced(by: -Instant.millisecondsPerDay).day }
+    subscript(_ rule: ConsentReason) -> Bool? {
+        switch rule {
+        case .alwaysConsentStorefront: isAlwaysAsked
+        case .threshold: isOverThreshold
+        case .increaseWithin12Months: hasRisen
+        case .koreaOfferConversion: isConversion
+        }
+    }
+
+    /// Required where one says yes, else not known where one doesn't know.
+    var consent: Consent {
+        if isAlwaysAsked == true || isOverThreshold == true || hasRisen == true || isConversion {
+            return .required
+        }
+        let isKnown = isAlwaysAsked != nil && isOverThreshold != nil && hasRisen != nil
+        return isKnown ? .notRequired : .notKnown
+    }
+
+    /// Those that answer so, in the order of `ConsentReason`.
+    func rules(answering wanted: Bool?) -> [ConsentReason] {
+        ConsentReason.allCases.filter { self[$0] == wanted }
+    }
 }
 
 /// Our forecast of whether Apple asks for consent.
@@ -76,25 +94,26 @@ package struct ConsentVerdict: Hashable, Sendable {
     private let question: ConsentQuestion
     private let threshold: ThresholdInForce?
     private let always: RulesInForce.AlwaysAnswer?
-    /// The rules that require consent, in the order of `ConsentReason`.
-    package private(set) var reasons: [ConsentReason] = []
-    /// The rules whose answer nobody knows, in the same order.
-    package private(set) var notKnown: [ConsentReason] = []
+    private let answers: ConsentAnswers
 
-    package var consent: Consent {
-        guard reasons.isEmpty else { return .required }
-        return notKnown.isEmpty ? .notRequired : .notKnown
-    }
+    /// The rules that require consent, in the order of `ConsentReason`.
+    package var reasons: [ConsentReason] { answers.rules(answering: true) }
+    /// The rules whose answer nobody knows, in the same order.
+    package var notKnown: [ConsentReason] { answers.rules(answering: nil) }
+    package var consent: Consent { answers.consent }
     package var thresholdSource: RuleSource { threshold?.source ?? .unknown }
 
     /// Whether the amount of the threshold matters: above 50 % it decides, or would without another reason.
     package var restsOnThreshold: Bool { question.isPercentOver }
 
     /// The latest earlier increase that was looked at.
-    var lastIncrease: PastIncrease? { question.lastIncrease }
+    var lastIncrease: EarlierIncrease? { question.lastIncrease }
 
     /// The amount that it was compared with, milliunits; nil where none is known.
     var thresholdAmount: Int64? { threshold?.amount }
+
+    /// By how much an estimate of that amount may be off, milliunits; nil for one of Apple's.
+    var thresholdError: Int64? { threshold?.estimate?.error }
 
     /// The renewal at which another item's offer ends together with this change.
     var offerEndsAt: Instant? { conversion?.at }
@@ -102,40 +121,21 @@ package struct ConsentVerdict: Hashable, Sendable {
     /// Every rule with its inputs and its answer.
     package var rules: [RuleAnswer] {
         ConsentReason.allCases.map {
-            RuleAnswer(rule: $0, answer: answer($0), inputs: inputs($0))
+            RuleAnswer(rule: $0, answer: answers[$0], inputs: inputs($0))
         }
     }
 
     /// Judges an increase; a decrease asks no rule.
-    init(_ question: ConsentQuestion, rules: RulesInForce) {
+    init(_ question: ConsentQuestion, _ figures: ConsentFigures) {
         self.question = question
-        threshold = question.storefront.flatMap {
-            rules.thresholdInForce(
-                storefront: $0, currency: question.currency, kind: question.period.kind)
-        }
-        always = question.storefront.flatMap { rules.alwaysAnswer(storefront: $0) }
-        reasons = those(answering: true)
-        notKnown = those(answering: nil)
+        threshold = figures.threshold
+        always = figures.always
+        answers = question.answers(figures)
     }
 
-    private func those(answering wanted: Bool?) -> [ConsentReason] {
-        ConsentReason.allCases.filter { answer($0) == wanted }
-    }
+    private var isAmountOver: Bool? { threshold?.isExceeded(by: question.difference) }
 
-    private func answer(_ rule: ConsentReason) -> Bool? {
-        switch rule {
-        case .alwaysConsentStorefront: always?.isRequired
-        case .threshold: question.isPercentOver ? isAmountOver : false
-        case .increaseWithin12Months: question.hasRisen
-        case .koreaOfferConversion: conversion != nil
-        }
-    }
-
-    private var isAmountOver: Bool? { threshold.map { question.difference > $0.amount } }
-
-    private var conversion: OfferConversion? {
-        question.storefront == "KOR" ? question.koreaConversion : nil
-    }
+    private var conversion: OfferConversion? { question.koreaConversion }
 }
 
 extension ConsentVerdict {
@@ -155,12 +155,14 @@ extension ConsentVerdict {
     private var historyInputs: [RuleAnswer.Input] {
         let last = question.lastIncrease
         let because: [RuleAnswer.Input] =
-            question.hasRisen == true
-            ? [.init("because", last.map { .instant($0.at) })] : []
-        return because + [
+            answers.hasRisen == true ? [.init("because", last?.because)] : []
+        // A plan stores these a million times: what tells of no increase is left out.
+        let source: [RuleAnswer.Input] =
+            last?.source.map { [.init("increase_source", .text($0.rawValue))] } ?? []
+        return because + source + [
             .init("last_increase_sku", last.map { .text($0.sku) }),
             .init("last_increase_at", last.map { .instant($0.at) }),
-            .init("counts_until", question.countsUntil.map { .instant($0) }),
+            .init("counts_until", last.map { .instant($0.countsUntil) }),
             .init("known_since", question.knownSince.map { .instant($0) }),
             .init("known_from_start", .flag(question.isKnownFromStart)),
         ]
@@ -187,7 +189,7 @@ extension ConsentVerdict {
         guard let conversion else { return inputs }
         return inputs + [
             .init("offer_sku", .text(conversion.sku)),
-            .init("conversion_on", .text(conversion.at.day.text)),
+            .init("conversion_on", .text(conversion.day.text)),
             .init("window_first_on", .text(conversion.windowFirstDay.text)),
             .init("window_last_on", .text(conversion.windowLastDay.text)),
         ]
@@ -196,12 +198,20 @@ extension ConsentVerdict {
 
 extension ThresholdEstimate {
     fileprivate var inputs: [RuleAnswer.Input] {
-        [
-            .init("usd_threshold_milliunits", .number(usdAmount)),
-            .init("units_per_eur", .text(perEuro.text)),
-            .init("usd_per_eur", .text(usdPerEuro.text)),
-            .init("rates_from", ratesFrom.map { .instant($0) }),
-            .init("rates_source", .text(source)),
+        let basis: [RuleAnswer.Input] = [
+            .init("threshold_error_milliunits", .number(error)),
+            .init("estimate_rows", .number(Int64(rows))),
+            .init(
+                "estimate_basis", .text(conversion == nil ? "same_currency" : "all_currencies")),
+        ]
+        guard let conversion else { return basis }
+        return basis + [
+            .init("usd_threshold_milliunits", .number(conversion.usdAmount)),
+            .init("units_per_eur", .text(conversion.perEuro.text)),
+            .init("usd_per_eur", .text(conversion.usdPerEuro.text)),
+            .init("correction", .text(conversion.correction.text)),
+            .init("rates_from", conversion.ratesFrom.map { .instant($0) }),
+            .init("rates_source", .text(conversion.source)),
         ]
     }
 }
@@ -209,5 +219,15 @@ extension ThresholdEstimate {
 extension RuleAnswer.Input {
     fileprivate init(_ name: String, _ value: RuleAnswer.Value?) {
         self.init(name: name, value: value ?? .missing)
+    }
+}
+
+extension EarlierIncrease {
+    fileprivate var because: RuleAnswer.Value {
+        switch origin {
+        case .past: .instant(at)
+        case .change(let id): .text(id)
+        case .line(let line): .text("line \(line)")
+        }
     }
 }

@@ -39,13 +39,29 @@ package struct RuleAnswer: Hashable, Sendable {
     }
 }
 
-/// An earlier increase of a subscription: `at` is when it took effect, else when it was communicated.
+/// An increase of a subscription that took effect.
 package struct PastIncrease: Hashable, Sendable {
-    package var sku: String
-    package var at: Instant
+    /// Who tells of it.
+    package enum Source: String, Hashable, Sendable, CaseIterable {
+        /// A statement that Apple signed.
+        case statement
+        /// A person, by `history import`.
+        case imported
+    }
 
-    package init(sku: String, at: Instant) {
+    package var sku: String
+    /// The renewal that charged it.
+    package var at: Instant
+    package var source: Source
+    /// Whether a change of ours brought it.
+    package var isOurs: Bool
+
+    package init(
+        sku: String, at: Instant, source: Source = .statement, isOurs: Bool = false
+    ) {
         self.sku = sku
         self.at = at
+        self.source = source
+        self.isOurs = isOurs
     }
 }

@@ -4,7 +4,7 @@ struct DependencyRules {
     private var dependents: [String: [String]] = [:]
     private var parents: [String: [String]] = [:]
 
-    init(rows: [BatchMention], facts: SubscriptionFacts?, openChanges: [JudgeContext.OpenChange]) {
+    init(rows: [BatchRow], facts: SubscriptionFacts?, openChanges: [JudgeContext.OpenChange]) {
         for row in rows { add(row.sku, row.dependentSKUs) }
         for change in openChanges where !change.state.isFinal {
             add(change.sku, change.dependentSKUs)

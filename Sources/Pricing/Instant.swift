@@ -6,6 +6,10 @@ package struct Instant: Hashable, Comparable, Sendable {
         self.milliseconds = milliseconds
     }
 
+    /// Before and after any renewal.
+    static let distantPast = Instant(milliseconds: .min)
+    static let distantFuture = Instant(milliseconds: .max)
+
     package static func < (left: Instant, right: Instant) -> Bool {
         left.milliseconds < right.milliseconds
     }

@@ -9,14 +9,14 @@ package struct JudgeContext: Hashable, Sendable {
     package var obstacles: [String: DependentObstacle] = [:]
     /// Where dependents that rows name by a SKU alone live, by that SKU: only those that this subscription lacks.
     package var places: [String: [DependentReference]] = [:]
+    /// What items of other subscriptions are charged that rows name as dependents, by `SUBSCRIPTION/SKU`.
+    package var charges: [String: ItemCharge] = [:]
     /// Who elsewhere names an item as its dependent, by `SUBSCRIPTION/SKU`: in the batch, or by an open change.
     package var claims: [String: [DependentClaim]] = [:]
-    /// Earlier increases of this subscription, of any of its items.
+    /// Earlier increases of this subscription, of any of its items, that took effect.
     package var increaseHistory: [PastIncrease] = []
-
-    var lastIncrease: PastIncrease? {
-        increaseHistory.max { ($0.at, $0.sku) < ($1.at, $1.sku) }
-    }
+    /// Increases that were only announced and have not taken effect, by item: when the subscriber was told.
+    package var announcedAt: [String: Instant] = [:]
 
     /// A price change of ours that has not ended.
     package struct OpenChange: Hashable, Sendable {
@@ -26,21 +26,32 @@ package struct JudgeContext: Hashable, Sendable {
         package var newPrice: Int64
         package var dependentSKUs: [String]
         package var state: ChangeState
+        /// The renewal at which it raises the price; nil for a decrease.
+        package var increasesAt: Instant?
 
         package init(
             changeID: String?, sku: String, newPrice: Int64, dependentSKUs: [String],
-            state: ChangeState
+            state: ChangeState, increasesAt: Instant? = nil
         ) {
             self.changeID = changeID
             self.sku = sku
             self.newPrice = newPrice
             self.dependentSKUs = dependentSKUs
             self.state = state
+            self.increasesAt = increasesAt
         }
     }
 }
 
 extension JudgeContext {
+    /// As if we had increased no item of the subscription.
+    var withoutOurs: JudgeContext {
+        var context = self
+        context.increaseHistory.removeAll(where: \.isOurs)
+        for index in context.openChanges.indices { context.openChanges[index].increasesAt = nil }
+        return context
+    }
+
     package init(increaseHistory: [PastIncrease]) { self.increaseHistory = increaseHistory }
 }
 

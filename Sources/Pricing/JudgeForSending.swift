@@ -47,14 +47,18 @@ extension Judge {
     ///
     /// What differs from the day of the submission is `drifted`, never silent: the current price, currency,
     /// storefront or period, or a change that now needs consent and then surely did not. What was not known may turn
-    /// out either way, and what is no longer known moves nothing but its dates.
+    /// out either way, and what is no longer known moves nothing but its dates. Consent that only increases of ours
+    /// brought is no drift: the plan of the later of them said so.
     /// `context.openChanges` may contain the change itself.
     package func judgeForSending(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
     ) -> SendingVerdict {
         let plan = planAnew(change, facts: facts, context: context)
         // A drift outranks the codes after it, as in a plan.
-        let faults = [plan.fault, change.drift(to: plan)].compactMap { $0 }
+        let drift = change.drift(to: plan) {
+            planAnew(change, facts: facts, context: context.withoutOurs)
+        }
+        let faults = [plan.fault, drift].compactMap { $0 }
         if let fault = faults.min(by: { $0.code.rank < $1.code.rank }) { return .ineligible(fault) }
         if let sendAfter = plan.sendAfter { return .wait(until: sendAfter) }
         return .send(plan)
@@ -80,13 +84,17 @@ extension Judge {
 }
 
 extension StoredChange {
-    fileprivate func drift(to plan: PlanRow) -> RowFault? {
+    /// `withoutOurs` is the plan as if we had increased no other item.
+    fileprivate func drift(to plan: PlanRow, withoutOurs: () -> PlanRow) -> RowFault? {
+        let needsConsent =
+            plan.consent == .required && consent != .required && consent != .notKnown
+            && withoutOurs().consent == .required
         let differences = [
             difference("price", from: String(currentPrice), to: plan.currentPrice.map { "\($0)" }),
             difference("currency", from: currency, to: plan.currency),
             difference("storefront", from: storefront, to: plan.storefront),
             difference("period", from: period, to: plan.period),
-            plan.consent == .required && consent != .required && consent != .notKnown
+            needsConsent
                 ? "needs consent (\(plan.reasons.map(\.rawValue).joined(separator: ", ")))" : nil,
         ].compactMap { $0 }
         guard !differences.isEmpty else { return nil }

@@ -11,7 +11,7 @@ extension Judge {
             return .ineligible(
                 RowFault(
                     .unknownSubscription, "nothing of this subscription can be read",
-                    remedy: "take its notifications in with repricer ingest"))
+                    remedy: "read its state with repricer sync"))
         }
         if let fault = fault(ofUndo: change, facts) ?? lateness(sendBy) {
             return .ineligible(fault)

@@ -6,7 +6,7 @@ package struct PlanHash: Sendable {
     private var hasher = SHA256()
 
     package init(rules: RulesInForce, environment: StoreEnvironment) {
-        add(Array("repricer plan 2 \(environment.rawValue)\n".utf8))
+        add(Array("repricer plan 3 \(environment.rawValue)\n".utf8))
         for line in rules.canonicalLines { add(Array("\(line)\n".utf8)) }
     }
 
@@ -57,16 +57,19 @@ extension PlanRow {
         add(consent?.rawValue)
         add(thresholdSource?.rawValue)
         add(verdict?.thresholdAmount)
+        add(verdict?.thresholdError)
         for reason in reasons { add(reason.rawValue) }
         for rule in notKnown { add(rule.rawValue) }
         add(verdict?.lastIncrease?.sku)
         add(verdict?.lastIncrease?.at.milliseconds)
+        add(verdict?.lastIncrease?.source?.rawValue)
         add(verdict?.offerEndsAt?.milliseconds)
         add(renewalAt?.milliseconds)
         add(sendAfter?.milliseconds)
         add(sendBy?.milliseconds)
         add(effectiveAt?.milliseconds)
         for dependent in dependentSKUs { add(dependent) }
+        add(atRisk)
         add(expectedPrice)
         add(effectiveOnOrAfter.map { Int64($0.daysSinceEpoch) })
         bytes.append(UInt8(ascii: "\n"))

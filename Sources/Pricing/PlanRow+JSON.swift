@@ -14,6 +14,9 @@ extension PlanRow {
             json.member("facts_at", factsAt?.text)
             json.member("known_since", knownSince?.text)
             json.flag("stale", isStale)
+            json.texts("faults", faults.map(\.rawValue))
+            json.member("at_risk_milliunits", atRisk)
+            json.key("at_risk_elsewhere", writeAtRiskElsewhere)
             json.member("renewal_at", renewalAt?.text)
             json.member("notice_at", noticeAt?.text)
             json.member("send_after", sendAfter?.text)
@@ -54,6 +57,18 @@ extension PlanRow {
         json.texts("reasons", reasons.map(\.rawValue))
         json.texts("not_known", notKnown.map(\.rawValue))
         json.key("rules", writeRules)
+    }
+
+    private func writeAtRiskElsewhere(_ json: inout JSONWriter) {
+        json.list(atRiskElsewhere) { charge, json in
+            json.object { json in
+                json.member("original_transaction_id", charge.originalTransactionID)
+                json.member("sku", charge.sku)
+                json.member("currency", charge.currency)
+                json.member("period", charge.period)
+                json.member("milliunits", charge.amount)
+            }
+        }
     }
 
     private func writeRules(_ json: inout JSONWriter) {

@@ -6,6 +6,8 @@ package struct PlanRow: Hashable, Sendable {
     package var sku: String
     /// Nil for a row that can go.
     package var fault: RowFault?
+    /// Every fault of the row's own cells, the first that `fault` names included; empty where its cells are in order.
+    package var cellFaults: [RowCode] = []
     package var direction: Direction?
     package var currency: String?
     package var storefront: String?
@@ -25,6 +27,11 @@ package struct PlanRow: Hashable, Sendable {
     package var knownSince: Instant?
     /// Whether a renewal that is known lies behind: what it brought is not.
     package var isStale = false
+    /// What a period loses when the customer doesn't consent, dependents counted in: milliunits of the row's currency;
+    /// nil for a decrease.
+    package var atRisk: Int64?
+    /// Dependents in another currency or period.
+    package var atRiskElsewhere: [ItemCharge] = []
     /// R0.
     package var renewalAt: Instant?
     /// The dates of a row that can go; nil for a refused one.
@@ -43,6 +50,10 @@ package struct PlanRow: Hashable, Sendable {
     }
 
     package var code: RowCode? { fault?.code }
+    /// What keeps the row from going: all that is wrong with its cells, else the first that the facts hold against it.
+    package var faults: [RowCode] {
+        cellFaults.isEmpty ? code.map { [$0] } ?? [] : cellFaults
+    }
     package var reasons: [ConsentReason] { verdict?.reasons ?? [] }
     package var notKnown: [ConsentReason] { verdict?.notKnown ?? [] }
     package var rules: [RuleAnswer] { verdict?.rules ?? [] }

@@ -46,11 +46,10 @@ package struct Rate: Hashable, Sendable {
         return fraction.isEmpty ? "\(whole)" : "\(whole).\(fraction)"
     }
 
-    /// `amount` × self ÷ `divisor`, rounded down; nil when it does not fit.
-    func converted(_ amount: Int64, per divisor: Rate) -> Int64? {
-        guard amount >= 0 else { return nil }
-        let product = amount.magnitude.multipliedFullWidth(by: billionths.magnitude)
-        guard product.high < divisor.billionths.magnitude else { return nil }
-        return Int64(exactly: divisor.billionths.magnitude.dividingFullWidth(product).quotient)
+    /// Rounded down; nil where it is no rate any more.
+    func divided(by other: Rate) -> Rate? {
+        Int64(
+            exactly: Int128(billionths) * Int128(Rate.one.billionths) / Int128(other.billionths)
+        ).flatMap { Rate(billionths: $0) }
     }
 }

@@ -7,22 +7,27 @@ package struct RenewalCalendar: Hashable, Sendable {
 
     /// The calendar of a last known renewal.
     ///
-    /// The anchor day is the start day of the running subscription
-    /// where stepping from it leads to that renewal, else the renewal's own day. Nil where the period cannot
-    /// be stepped or the renewal is off the calendar.
-    package init?(knownAt: Instant, period: Period, startedAt: Instant?) {
+    /// The anchor day is the start day of the running subscription where stepping from it leads to that renewal, else
+    /// that of the running period (an extension has moved the day), else the renewal's own day. Nil where the period
+    /// cannot be stepped or the renewal is off the calendar.
+    package init?(
+        knownAt: Instant, period: Period, startedAt: Instant?, purchasedAt: Instant? = nil
+    ) {
         guard knownAt.isOnCalendar, let step = period.step else { return nil }
         self.knownAt = knownAt
         self.step = step
         let known = knownAt.day
-        var anchorDay = known.day
-        if case .months(let months) = step, let startedAt, startedAt.isOnCalendar {
-            let start = startedAt.day
+        let starts = [startedAt, purchasedAt].compactMap { $0 }.filter(\.isOnCalendar)
+        guard case .months(let months) = step else {
+            anchorDay = known.day
+            return
+        }
+        let anchor = starts.map(\.day).first { start in
             let distance = known.monthIndex - start.monthIndex
             let reached = CivilDate(monthIndex: known.monthIndex, clampedDay: start.day)
-            if distance >= 0, distance % months == 0, reached == known { anchorDay = start.day }
+            return distance >= 0 && distance % months == 0 && reached == known
         }
-        self.anchorDay = anchorDay
+        anchorDay = anchor?.day ?? known.day
     }
 
     /// The renewal `index` steps after the last known one.
@@ -69,7 +74,9 @@ extension SubscriptionFacts {
     /// The calendar of a renewal of this subscription.
     func renewals(from renewalAt: Instant) -> RenewalCalendar? {
         period.flatMap {
-            RenewalCalendar(knownAt: renewalAt, period: Period($0), startedAt: startedAt)
+            RenewalCalendar(
+                knownAt: renewalAt, period: Period($0), startedAt: startedAt,
+                purchasedAt: purchasedAt)
         }
     }
 }

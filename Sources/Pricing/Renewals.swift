@@ -7,7 +7,7 @@ struct Renewals {
 
     private let basis: Basis
     private let knownAt: Instant
-    private let period: Period
+    let period: Period
     private let startedAt: Instant?
 
     /// Nil where Apple has not sent a renewal date or a period that can be stepped.
@@ -30,21 +30,28 @@ struct Renewals {
         }
     }
 
-    /// R0: the last known renewal, or where it lies before now the first stepped one at or after now.
-    func next(_ now: Instant) -> Instant {
+    /// Whether they are those of Apple's Sandbox, which knows no lead times.
+    var isSandbox: Bool {
         switch basis {
-        case .calendar(let calendar): calendar.renewal(calendar.firstIndex(atOrAfter: now))
-        case .sandbox(let renewals): renewals.next(now)
+        case .calendar: false
+        case .sandbox: true
         }
     }
 
-    func timeline(consent: Consent, onOrAfter: CivilDate?, now: Instant) -> Timeline {
+    /// The renewal so many steps after the last known one; before it where the number is negative.
+    func renewal(_ index: Int) -> Instant {
         switch basis {
-        case .calendar(let calendar):
-            Timeline(
-                calendar: calendar, period: period, consent: consent, onOrAfter: onOrAfter,
-                now: now)
-        case .sandbox(let renewals): Timeline(sandbox: renewals, consent: consent, now: now)
+        case .calendar(let calendar): calendar.renewal(index)
+        case .sandbox(let renewals): renewals.renewal(index)
+        }
+    }
+
+    /// The first index, from 0 on, whose renewal is at or after the instant. That of R0 for now: the last known
+    /// renewal, or where it lies before now the first stepped one.
+    func firstIndex(atOrAfter instant: Instant) -> Int {
+        switch basis {
+        case .calendar(let calendar): calendar.firstIndex(atOrAfter: instant)
+        case .sandbox(let renewals): renewals.firstIndex(atOrAfter: instant)
         }
     }
 
@@ -66,5 +73,30 @@ struct Renewals {
             else { return nil }
             return calendar.renewal(calendar.firstIndex(atOrAfter: end))
         }
+    }
+}
+
+/// The shortened renewals of Apple's Sandbox: as far apart as the running period is long.
+struct SandboxRenewals {
+    let knownAt: Instant
+    let span: Int64
+
+    init?(knownAt: Instant, purchasedAt: Instant) {
+        guard knownAt.isOnCalendar, purchasedAt.isOnCalendar, purchasedAt < knownAt else {
+            return nil
+        }
+        self.knownAt = knownAt
+        span = knownAt.milliseconds - purchasedAt.milliseconds
+    }
+
+    func renewal(_ index: Int) -> Instant {
+        let (distance, overflow) = span.multipliedReportingOverflow(by: Int64(index))
+        return knownAt.advanced(by: overflow ? .max : distance)
+    }
+
+    func firstIndex(atOrAfter instant: Instant) -> Int {
+        guard instant > knownAt else { return 0 }
+        let late = instant.milliseconds - knownAt.milliseconds
+        return Int(late / span + (late % span == 0 ? 0 : 1))
     }
 }

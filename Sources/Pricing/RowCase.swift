@@ -5,6 +5,7 @@ struct RowCase {
     /// The item that the row names, where the subscription has one.
     var item: SubscriptionFacts.Item?
     var context: JudgeContext
+    var environment: StoreEnvironment
     /// Every line of the batch that names this SKU of this subscription.
     var linesOfSKU: [Int]
     var dependencies: DependencyRules
@@ -20,9 +21,6 @@ struct RowCase {
         return row.newPrice > current ? .increase : .decrease
     }
 
-    /// The other items of the subscription.
-    var otherItems: [SubscriptionFacts.Item] { facts.items.filter { $0.sku != row.sku } }
-
     /// The first code that applies, in the order of `RowCode`.
     func firstFault() -> RowFault? {
         for check in RowCase.checks {
@@ -32,7 +30,8 @@ struct RowCase {
     }
 
     private static let checks: [@Sendable (RowCase) -> RowFault?] = [
-        { $0.currencyMismatch }, { $0.storefrontMismatch }, { $0.unknownItem },
+        { $0.dateInSandbox }, { $0.currencyMismatch }, { $0.storefrontMismatch },
+        { $0.unknownItem },
         { $0.duplicateRow }, { $0.noChange }, { $0.drifted }, { $0.conflictOpenChange },
         { $0.dependent }, { $0.notActive }, { $0.autoRenewOff }, { $0.billingRetry },
         { $0.gracePeriod }, { $0.itemInOffer }, { $0.indiaIncrease }, { $0.alreadyCommunicated },
@@ -57,6 +56,13 @@ extension SubscriptionFacts {
 }
 
 extension RowCase {
+    private var dateInSandbox: RowFault? {
+        guard environment == .sandbox, row.effectiveOnOrAfter != nil else { return nil }
+        return RowFault(
+            .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
+            remedy: "leave it out; an increase takes effect at the renewal after the next one")
+    }
+
     private var currencyMismatch: RowFault? {
         guard let currency = facts.currency, currency != row.currency else { return nil }
         return RowFault(
@@ -74,11 +80,16 @@ extension RowCase {
     }
 
     private var unknownItem: RowFault? {
-        guard renewingSKUs.contains(row.sku), currentPrice != nil else {
+        guard renewingSKUs.contains(row.sku) else {
             let others = renewingSKUs.sorted().prefix(10).joined(separator: ", ")
             return RowFault(
                 .unknownItem, "\(row.sku) is not set to renew on this subscription",
                 remedy: others.isEmpty ? "remove the row" : "use one of \(others)")
+        }
+        guard currentPrice != nil else {
+            return RowFault(
+                .unknownItem, "Apple has not said what \(row.sku) costs",
+                remedy: "read the subscription's state with repricer sync")
         }
         return nil
     }
@@ -92,16 +103,36 @@ extension RowCase {
             remedy: "keep one of the rows")
     }
 
+    /// What the item will cost from the renewal on, as far as Apple has said.
+    private var priceThatRenews: Int64? {
+        item.flatMap { $0.increase?.price ?? $0.renewalPrice } ?? currentPrice
+    }
+
+    /// A decrease that is due, and was made elsewhere or is an open change of ours.
+    private var decrease: Int64? {
+        guard let item, let running = item.currentPrice, let renewal = item.renewalPrice,
+            renewal < running, item.increase == nil, item.offer == nil
+        else { return nil }
+        return renewal
+    }
+
+    /// An item in its own offer is told that alone.
+    private var isInOffer: Bool { item?.offer?.isInForce == true }
+
     private var noChange: RowFault? {
-        guard direction == nil else { return nil }
+        guard !isInOffer, decrease == nil else { return nil }
+        let isKept = direction == nil && item?.increase == nil
+        guard isKept || row.newPrice == priceThatRenews else { return nil }
         return RowFault(
-            .noChange, "\(row.sku) already costs \(price(row.newPrice))", remedy: "remove the row")
+            .noChange,
+            "\(row.sku) \(direction == nil ? "already costs" : "will cost") \(price(row.newPrice))",
+            remedy: "remove the row")
     }
 
     private var drifted: RowFault? {
-        guard let expected = row.expectedPrice, let currentPrice, expected != currentPrice else {
-            return nil
-        }
+        guard !isInOffer, let expected = row.expectedPrice, let currentPrice,
+            expected != currentPrice
+        else { return nil }
         return RowFault(
             .drifted,
             "\(row.sku) costs \(price(currentPrice)), not \(price(expected)) as expected",
@@ -117,12 +148,10 @@ extension RowCase {
                     ? "wait until it ends, or take it back with repricer undo"
                     : "wait until it ends, or abort it")
         }
-        if let item, let running = item.currentPrice, let renewal = item.renewalPrice,
-            renewal < running, item.increase == nil, item.offer == nil
-        {
+        if let decrease {
             return RowFault(
                 .conflictOpenChange,
-                "a decrease of \(row.sku) to \(price(renewal)) that was not made here is due at the renewal",
+                "a decrease of \(row.sku) to \(price(decrease)) that was not made here is due at the renewal",
                 remedy: "wait until it took effect")
         }
         guard let increase = item?.increase, !increase.isCommunicated else { return nil }
@@ -176,7 +205,7 @@ extension RowCase {
     }
 
     private var itemInOffer: RowFault? {
-        guard let offer = item?.offer, offer.isInForce else { return nil }
+        guard isInOffer, let offer = item?.offer else { return nil }
         return RowFault(
             .itemInOffer, "\(row.sku) is in an offer\(offer.reason.map { " (\($0))" } ?? "")",
             remedy: "try again when the offer has ended")

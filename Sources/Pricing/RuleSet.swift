@@ -36,10 +36,12 @@ package struct RuleSet: Hashable, Sendable {
         /// Nil: since ever.
         package var validFrom: Instant?
         package var source: RuleSource
+        /// Nil: shipped with the product, or not stored yet. So with the other rows.
+        package var recordedAt: Instant?
 
         package init(
             storefront: String, currency: String, kind: PeriodKind, amount: Int64,
-            validFrom: Instant? = nil, source: RuleSource
+            validFrom: Instant? = nil, source: RuleSource, recordedAt: Instant? = nil
         ) {
             self.storefront = storefront
             self.currency = currency
@@ -47,6 +49,7 @@ package struct RuleSet: Hashable, Sendable {
             self.amount = amount
             self.validFrom = validFrom
             self.source = source
+            self.recordedAt = recordedAt
         }
     }
 
@@ -56,15 +59,17 @@ package struct RuleSet: Hashable, Sendable {
         package var isRequired: Bool
         package var validFrom: Instant?
         package var source: RuleSource
+        package var recordedAt: Instant?
 
         package init(
             storefront: String, isRequired: Bool = true, validFrom: Instant? = nil,
-            source: RuleSource
+            source: RuleSource, recordedAt: Instant? = nil
         ) {
             self.storefront = storefront
             self.isRequired = isRequired
             self.validFrom = validFrom
             self.source = source
+            self.recordedAt = recordedAt
         }
     }
 
@@ -73,11 +78,16 @@ package struct RuleSet: Hashable, Sendable {
         package var currency: Currency
         package var validFrom: Instant?
         package var source: RuleSource
+        package var recordedAt: Instant?
 
-        package init(currency: Currency, validFrom: Instant? = nil, source: RuleSource) {
+        package init(
+            currency: Currency, validFrom: Instant? = nil, source: RuleSource,
+            recordedAt: Instant? = nil
+        ) {
             self.currency = currency
             self.validFrom = validFrom
             self.source = source
+            self.recordedAt = recordedAt
         }
     }
 
@@ -89,14 +99,17 @@ package struct RuleSet: Hashable, Sendable {
         package var validFrom: Instant?
         /// Who publishes it, such as `ecb`.
         package var source: String
+        package var recordedAt: Instant?
 
         package init(
-            currency: String, perEuro: Rate, validFrom: Instant? = nil, source: String
+            currency: String, perEuro: Rate, validFrom: Instant? = nil, source: String,
+            recordedAt: Instant? = nil
         ) {
             self.currency = currency
             self.perEuro = perEuro
             self.validFrom = validFrom
             self.source = source
+            self.recordedAt = recordedAt
         }
     }
 

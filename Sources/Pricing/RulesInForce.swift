@@ -43,20 +43,14 @@ package struct RulesInForce: Hashable, Sendable {
 
     /// Every currency's estimate, so that a million rows look it up instead of working it out.
     private func makeEstimates() -> [EstimateKey: ThresholdInForce] {
+        var rates = exchangeRates
+        rates["EUR"] = exchangeRate("EUR")
         var estimates: [EstimateKey: ThresholdInForce] = [:]
         for kind in PeriodKind.allCases {
-            guard let base = threshold(storefront: "USA", currency: "USD", kind: kind),
-                let usd = exchangeRate("USD")
-            else { continue }
+            let estimator = ThresholdEstimator(kind, thresholds: thresholds.values, rates: rates)
             for (code, row) in currencies {
-                guard let rate = exchangeRate(code) else { continue }
-                let basis = ThresholdEstimate(
-                    usdAmount: base.amount, perEuro: rate.perEuro, usdPerEuro: usd.perEuro,
-                    ratesFrom: [rate.validFrom, usd.validFrom].compactMap { $0 }.min(),
-                    source: code == "EUR" ? usd.source : rate.source)
-                guard let amount = basis.amount(in: row.currency) else { continue }
-                estimates[EstimateKey(currency: code, kind: kind)] = ThresholdInForce(
-                    amount: amount, source: .estimated, basis: .estimate(basis))
+                estimates[EstimateKey(currency: code, kind: kind)] =
+                    estimator.estimate(row.currency)
             }
         }
         return estimates
@@ -116,16 +110,36 @@ package struct RulesInForce: Hashable, Sendable {
 
     /// What a storefront without a row of its own is judged by, in the order of currencies.
     package var estimateRows: [Estimate] {
-        estimates.map { Estimate(currency: $0.currency, kind: $0.kind, amount: $1.amount) }
+        estimates.map { Estimate($0.currency, $0.kind, $1) }
             .sorted { ($0.currency, $0.kind.rawValue) < ($1.currency, $1.kind.rawValue) }
     }
 
-    /// A threshold that was worked out from the USA's.
+    /// What a storefront without a row is judged by; nil where nothing is known.
+    package func estimate(currency: String, kind: PeriodKind) -> Estimate? {
+        estimates[EstimateKey(currency: currency, kind: kind)].map { Estimate(currency, kind, $0) }
+    }
+
+    /// A threshold that Apple's other amounts suggest.
     package struct Estimate: Hashable, Sendable {
         package var currency: String
         package var kind: PeriodKind
         /// Milliunits a period.
         package var amount: Int64
+        /// Milliunits by which it may be off: an increase that is closer to it is not judged.
+        package var error: Int64
+        /// Apple's amounts that it rests on.
+        package var rows: Int
+        /// Whether they are of other currencies, by the rates in force.
+        package var isConverted: Bool
+
+        fileprivate init(_ currency: String, _ kind: PeriodKind, _ threshold: ThresholdInForce) {
+            self.currency = currency
+            self.kind = kind
+            amount = threshold.amount
+            error = threshold.estimate?.error ?? 0
+            rows = threshold.estimate?.rows ?? 0
+            isConverted = threshold.estimate?.conversion != nil
+        }
     }
 
     package var exchangeRateRows: [RuleSet.ExchangeRate] {

@@ -75,6 +75,10 @@ private struct Sieve {
         check(&transaction.originalPurchaseAt, "transaction.originalPurchaseDate")
         check(&transaction.expiresAt, "transaction.expiresDate")
         check(&transaction.revokedAt, "transaction.revocationDate")
+        check(&transaction.offerType, "transaction.offerType")
+        check(&transaction.quantity, "transaction.quantity")
+        check(&transaction.appTransactionID, "transaction.appTransactionId")
+        check(&transaction.details, "transaction")
         checkPrice(&transaction.price, "transaction.price")
         if let bought = transaction.purchasedAt, let expiry = transaction.expiresAt, expiry < bought
         {
@@ -98,6 +102,11 @@ private struct Sieve {
         check(&renewal.gracePeriodExpiresAt, "renewal.gracePeriodExpiresDate")
         check(&renewal.renewalAt, "renewal.renewalDate")
         check(&renewal.recentSubscriptionStartAt, "renewal.recentSubscriptionStartDate")
+        check(&renewal.autoRenewProductID, "renewal.autoRenewProductId")
+        checkPrice(&renewal.price, "renewal.renewalPrice")
+        check(&renewal.offerType, "renewal.offerType")
+        check(&renewal.appTransactionID, "renewal.appTransactionId")
+        check(&renewal.details, "renewal")
         guard var items = renewal.items else { return }
         var seen: Set<String> = []
         items.removeAll { isNoItem($0.sku, &seen, "renewal.items") }
@@ -140,6 +149,10 @@ private struct Sieve {
         _ text: inout String?, _ name: @autoclosure () -> String, bytesMax: Int = Sieve.textBytesMax
     ) {
         drop(&text, name) { $0.utf8.count <= bytesMax }
+    }
+
+    private mutating func check(_ details: inout SignedDetails, _ part: StaticString) {
+        ignored += details.removeUnstorable().map { "\(part).\($0.rawValue)" }
     }
 
     /// A type is kept by its beginning: it is looked for in reports.

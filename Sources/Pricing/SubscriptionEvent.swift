@@ -73,6 +73,11 @@ package struct TransactionStatement: Hashable, Sendable {
     package var period: String?
     /// `FREE_TRIAL`, `PAY_AS_YOU_GO`, `PAY_UP_FRONT` or `ONE_TIME`, of an ordinary subscription.
     package var offerDiscountType: String?
+    /// Of the offer of its period, as Apple codes it.
+    package var offerType: Int?
+    package var quantity: Int?
+    package var appTransactionID: String?
+    package var details = SignedDetails()
     package var items: [StatementItem] = []
 }
 
@@ -89,6 +94,14 @@ package struct RenewalStatement: Hashable, Sendable {
     package var appAccountToken: String?
     package var consistencyToken: String?
     package var period: String?
+    /// The product that renews: another than `productID` where a change of it is pending.
+    package var autoRenewProductID: String?
+    /// Of the subscription as a whole, in milliunits of `currency`.
+    package var price: Int64?
+    /// Of the offer that the next period is charged at, as Apple codes it.
+    package var offerType: Int?
+    package var appTransactionID: String?
+    package var details = SignedDetails()
     /// nil when the payload carries no `advancedCommerceInfo`.
     package var items: [StatementItem]?
 }

@@ -22,6 +22,24 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var isFamilyMembers: Bool { ownershipType == "FAMILY_SHARED" }
     /// Of the running period of an ordinary subscription: `FREE_TRIAL`, ….
     package var offerDiscountType: String?
+    /// Of the running period, as Apple codes it; nil: no offer.
+    package var offerType: Int?
+    package var quantity: Int?
+    /// Why the running period was charged: `PURCHASE`, `RENEWAL`, or a text nobody knows.
+    package var transactionReason: String?
+    /// The download that it was bought in.
+    package var appTransactionID: String?
+    /// The product that renews: another than `productID` where a change of it is pending.
+    package var autoRenewProductID: String?
+    /// What the next period costs as a whole, in milliunits of `renewalCurrency`; nil where the newest renewal info
+    /// doesn't say.
+    package var renewalTotal: Int64?
+    package var renewalCurrency: String?
+    /// Of the next period; nil: no offer.
+    package var renewalOfferType: Int?
+    /// What else the transaction of the running period says, and what the newest renewal info.
+    package var transactionDetails = SignedDetails()
+    package var renewalDetails = SignedDetails()
     package var latestTransactionID: String?
     package var originalPurchaseAt: Instant?
     package var recentSubscriptionStartAt: Instant?

@@ -16,22 +16,41 @@ struct ThresholdInForce: Hashable, Sendable {
         case .estimate(let estimate): estimate
         }
     }
+
+    /// Whether an increase by `difference` exceeds the amount; nil where it is closer to an estimate than the
+    /// estimate's own error: then Apple's amount may lie on either side.
+    func isExceeded(by difference: Int64) -> Bool? {
+        isClose(to: difference) ? nil : difference > amount
+    }
+
+    /// Whether the difference is closer to an estimate than the error of the estimate.
+    private func isClose(to difference: Int64) -> Bool {
+        guard let error = estimate?.error else { return false }
+        let (distance, overflow) = difference.subtractingReportingOverflow(amount)
+        return !overflow && distance.magnitude < error.magnitude
+    }
 }
 
-/// How a threshold was estimated for a storefront that has no row of its own.
+/// What the threshold of a storefront without a row was estimated by.
 struct ThresholdEstimate: Hashable, Sendable {
-    /// The threshold of the USA, in milliunits of USD.
-    var usdAmount: Int64
-    /// What one euro costs in the subscription's currency.
-    var perEuro: Rate
-    var usdPerEuro: Rate
-    /// Since when the older of the two rates is in force; nil: since ever.
-    var ratesFrom: Instant?
-    var source: String
+    /// By how much Apple's own amounts differ from what is estimated for them: the largest difference, in the milliunits
+    /// of the estimate, rounded up to the currency's smallest step.
+    var error: Int64
+    /// Apple's amounts that it rests on.
+    var rows: Int
+    /// Nil: they are of the currency itself, and no rate was needed.
+    var conversion: Conversion?
 
-    /// Rounded down to the currency's smallest step, so that an estimate rather forecasts consent than
-    /// misses it; nil when the amount does not fit.
-    func amount(in currency: Currency) -> Int64? {
-        perEuro.converted(usdAmount, per: usdPerEuro).map { $0 - $0 % currency.smallestStep }
+    struct Conversion: Hashable, Sendable {
+        /// The threshold of the USA, in milliunits of USD.
+        var usdAmount: Int64
+        /// What one euro costs in the subscription's currency.
+        var perEuro: Rate
+        var usdPerEuro: Rate
+        /// The factor between what the rates alone say and the estimate, to four decimals.
+        var correction: Rate
+        /// Since when the oldest of the rates that were used is in force; nil: since ever.
+        var ratesFrom: Instant?
+        var source: String
     }
 }

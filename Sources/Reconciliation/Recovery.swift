@@ -36,6 +36,14 @@ package struct Recovery: Sendable {
         }
     }
 
+    /// What recovering since the same instant has found before; nil: it is the first time.
+    package func former() async throws -> RecoveryQueries.Former? {
+        let since = lostSince.milliseconds
+        return try await pool.withConnection { connection in
+            try await connection.read { try RecoveryQueries.former(since: since, on: $0) }
+        }
+    }
+
     /// Holds all calls back; returns how many changes may have been called, and asks for their subscriptions' statuses.
     package func begin() async throws -> Int {
         let (since, list) = (lostSince.milliseconds, list)
@@ -82,11 +90,15 @@ package struct Recovery: Sendable {
     package func end() async throws -> RecoveryQueries.Outcome {
         let (since, list) = (lostSince.milliseconds, list)
         let realNow = reconciler.dependencies.realClock.nowMilliseconds()
+        let now = reconciler.dependencies.clock.nowMilliseconds()
         return try await pool.withTransaction { connection in
             try RecoveryQueries.putOffUnread(in: list, until: realNow + 86_400_000, on: connection)
             var outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
             outcome.isPaused = try ServiceControlQueries.everything(on: connection).isPaused
-            _ = try connection.pipeline([ServiceControlQueries.endCatchUp])
+            _ = try connection.pipeline([
+                ServiceControlQueries.endCatchUp,
+                RecoveryQueries.note(outcome, since: since, at: now),
+            ])
             while try StatusCheckQueries.forget(list, doneBefore: nil, limit: 5000, on: connection)
                 == 5000
             {}

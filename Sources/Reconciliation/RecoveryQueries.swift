@@ -108,6 +108,51 @@ package enum RecoveryQueries {
         package var isPaused = false
     }
 
+    /// What recovering since the same instant has found before.
+    package struct Former: Sendable, Equatable {
+        /// UTC milliseconds.
+        package var at: Int64
+        package var by: String
+        package var adopted: Int
+        package var released: Int
+        package var ended: Int
+        package var unread: Int
+    }
+
+    /// The last time; nil: nobody has recovered since that instant.
+    package static func former(
+        since: Int64, on connection: isolated PostgresConnection
+    ) throws -> Former? {
+        try connection.query(
+            """
+            -- name: formerRecovery
+            SELECT a.occurred_at, a.actor, f.* FROM repricer.audit_trail a
+            CROSS JOIN LATERAL json_to_record(a.details -> 'found')
+                AS f (adopted bigint, released bigint, ended bigint, unread bigint)
+            WHERE a.object = 'everything' AND a.action = 'recovered'
+                AND (a.details ->> 'since')::timestamptz = \(timestamp: since)::timestamptz
+            ORDER BY a.sequence DESC LIMIT 1
+            """
+        ).oneOrNil().map { row in
+            Former(
+                at: try row.milliseconds("occurred_at"), by: try row.text("actor"),
+                adopted: try row.int("adopted"), released: try row.int("released"),
+                ended: try row.int("ended"), unread: try row.int("unread"))
+        }
+    }
+
+    /// Keeps what was found, in the audit trail.
+    package static func note(_ outcome: Outcome, since: Int64, at: Int64) -> SQL {
+        func sum(_ count: (Outcome.Batch) -> Int) -> Int64 {
+            Int64(outcome.batches.map(count).reduce(0, +))
+        }
+        return """
+            -- name: noteRecovery
+            SELECT repricer.note_recovery(\(timestamp: since), \(timestamp: at), \(sum(\.adopted)), \(sum(\.released)),
+                \(sum(\.ended)), \(Int64(outcome.unreadSubscriptions)))
+            """
+    }
+
     package static func outcome(
         since: Int64, in list: StatusCheckQueries.List, on connection: isolated PostgresConnection
     ) throws -> Outcome {

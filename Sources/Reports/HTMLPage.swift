@@ -10,6 +10,13 @@ package let htmlRowsMax = 2000
 package func htmlPage(
     title: String, asOf: Int64?, tables: [ReportTable], link: ((String) -> String)? = nil
 ) -> String {
+    var body = ""
+    for table in tables { body += section(table, isAlone: tables.count == 1, link: link) }
+    return htmlDocument(title: title, asOf: asOf, body: body)
+}
+
+/// A page around HTML that is finished; the title is text.
+package func htmlDocument(title: String, asOf: Int64?, body: String) -> String {
     var page = """
         <!DOCTYPE html>
         <html lang="en"><head><meta charset="utf-8">
@@ -20,8 +27,7 @@ package func htmlPage(
 
         """
     if let asOf { page += "<p>As of <time>\(escapeHTML(instantText(asOf)))</time>.</p>\n" }
-    for table in tables { page += section(table, isAlone: tables.count == 1, link: link) }
-    return page + "</main></body></html>\n"
+    return page + body + "</main></body></html>\n"
 }
 
 private func section(
@@ -108,6 +114,7 @@ private let style = """
     table{border-collapse:collapse;margin:.5rem 0}
     th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:left;
     vertical-align:top;white-space:nowrap}
+    th.number{text-align:right}tr.part th{padding-top:.8rem}
     td.number{text-align:right;font-variant-numeric:tabular-nums}
     svg{max-width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:currentColor}
     .bar{fill:var(--bar)}.gain{fill:var(--gain)}.loss{fill:var(--loss)}

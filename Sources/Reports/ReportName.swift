@@ -74,8 +74,8 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
         case .forecastAccuracy:
             let order =
                 "batch_name, batch_id, forecast_consent, came_consent, direction, "
-                + "forecast_threshold_source, forecast_reasons"
-            return ("Forecast against fact", order, ["batch_id"], true)
+                + "forecast_threshold_source, forecast_reasons, forecast_not_known, forecast_because"
+            return ("Forecast against fact", order, ["batch_id", "is_as_forecast"], true)
         case .reconciliation:
             let order = "batch_name NULLS LAST, batch_id, check_name"
             return ("Reconciliation", order, ["batch_id"], true)

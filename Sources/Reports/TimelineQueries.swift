@@ -65,6 +65,8 @@ package enum TimelineQueries {
             UNION ALL
             \(fragment: increasesOfOthers(id))
             UNION ALL
+            \(fragment: importedIncreases(id))
+            UNION ALL
             \(fragment: extensions(id))
             ORDER BY 1, 2, evidence_id, what
             """
@@ -102,6 +104,17 @@ package enum TimelineQueries {
                     ('refused', i."refusedAt"), ('charged', i."effectiveAt")) AS v (step, ms)
             ) told
         WHERE s.original_transaction_id = \(id) AND i.origin IS NOT NULL AND told.at IS NOT NULL
+        """
+    }
+
+    /// Increases that a person imported stand at their day; who imported them, and in which import, beside them.
+    private static func importedIncreases(_ id: String) -> SQL {
+        """
+        SELECT i.increased_on::timestamp AT TIME ZONE 'UTC', 5, 'increase', 'increase imported', i.sku,
+            i.old_price_milliunits || ' -> ' || i.new_price_milliunits || ' ' || i.currency
+                || ' milliunits; by ' || h.imported_by, 'history:' || i.number
+        FROM repricer.imported_increases i JOIN repricer.history_imports h USING (number)
+        WHERE i.original_transaction_id = \(id)
         """
     }
 

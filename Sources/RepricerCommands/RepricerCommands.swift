@@ -4,14 +4,15 @@ import ServiceKit
 package enum RepricerCommands {
     /// Every command that exists, in the order in which `help` lists them.
     package static let all: [Command] = [
-        Commands.plan, Commands.submit, Commands.approve, Commands.reject, Commands.pause,
+        Commands.plan, Commands.submit, Commands.show, Commands.approve, Commands.reject,
+        Commands.pause,
         Commands.resume, Commands.release, Commands.abort, Commands.undo,
-        Commands.status, Commands.explain,
+        Commands.status, Commands.explain, Commands.scenario,
         Commands.timeline, Commands.close,
         Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
         Commands.reconcile, Commands.recover, Commands.reprocess, Commands.report,
         Commands.rulesShow,
-        Commands.rulesImport, Commands.auditShow, Commands.auditVerify,
+        Commands.rulesImport, Commands.historyImport, Commands.auditShow, Commands.auditVerify,
         Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,
         Commands.extendOne, Commands.extendAll, Commands.extendStatus,
         Commands.extendRetryFailed, Commands.extendGiveUp, Commands.testNotification,

@@ -74,6 +74,7 @@ import Testing
                     recentSubscriptionStartAt: Instant(milliseconds: signingTime - 40 * day),
                     currency: "USD", appAccountToken: "7e3fb20b-4cdb-47cc-936d-99d65f608138",
                     consistencyToken: "1.12345.932c6903", period: "P1M",
+                    autoRenewProductID: "com.example.base",
                     items: [
                         .init(
                             sku: "AD_FREE_1M", price: 12_990, increaseStatus: "PENDING",

@@ -55,6 +55,30 @@ private func cases<Model: WireObject>(
     }
 }
 
+/// Fields that are kept under their own names: what is kept reads as it was written.
+private func details<Model: WireObject>(
+    _ model: Model.Type, _ shape: WireShape, _ kept: @escaping @Sendable (Model) -> SignedDetails,
+    _ rows: [(SignedDetails.Field, String)]
+) -> [FieldCase] {
+    rows.map { field, sample in
+        FieldCase(
+            shape: shape, around: "{%}", name: field.rawValue, sample: sample,
+            expected: sample
+        ) {
+            model.init($0).map(kept).flatMap { details in
+                details.isEmpty ? nil : written(details, field)
+            }
+        }
+    }
+}
+
+/// The value alone of the only one.
+private func written(_ details: SignedDetails, _ field: SignedDetails.Field) -> String {
+    var json = JSONWriter()
+    details.write(&json)
+    return String(json.text.dropFirst("{\"\(field.rawValue)\":".count).dropLast())
+}
+
 /// Fields that are known and not read.
 private func known(
     _ shape: WireShape, _ around: String, _ rows: [(String, String)]
@@ -104,17 +128,24 @@ enum FieldTable {
                 ("price", "12990000000", "12990000000", { $0.statement.price }),
                 ("currency", "\"USD\"", "USD", { $0.statement.currency }),
                 ("advancedCommerceInfo", "{\"period\":\"P1M\"}", "P1M", { $0.statement.period }),
+                ("appTransactionId", "\"40\"", "40", { $0.statement.appTransactionID }),
+                ("quantity", "1", "1", { $0.statement.quantity }),
+                ("offerType", "1", "1", { $0.statement.offerType }),
+            ])
+        + details(
+            WireTransaction.self, .transaction, { $0.statement.details },
+            [
+                (.revocationReason, "1"), (.revocationType, "\"REFUND_FULL\""),
+                (.revocationPercentage, "100000"), (.isUpgraded, "true"),
+                (.offerIdentifier, "\"o\""), (.offerPeriod, "\"P1M\""),
+                (.billingPlanType, "\"MONTHLY\""),
+                (.additionalTransactionReason, "\"SEAT_ADDITION\""),
             ])
         + known(
             .transaction, "{%}",
             [
                 ("previousOriginalTransactionId", "\"5\""), ("webOrderLineItemId", "\"30\""),
-                ("appTransactionId", "\"40\""), ("subscriptionGroupIdentifier", "\"2\""),
-                ("quantity", "1"), ("revocationReason", "1"),
-                ("revocationType", "\"REFUND_FULL\""), ("revocationPercentage", "100000"),
-                ("isUpgraded", "true"), ("offerType", "1"), ("offerIdentifier", "\"o\""),
-                ("offerPeriod", "\"P1M\""), ("storefrontId", "\"143441\""),
-                ("billingPlanType", "\"MONTHLY\""),
+                ("subscriptionGroupIdentifier", "\"2\""), ("storefrontId", "\"143441\""),
                 ("commitmentInfo", "{\"totalBillingPeriods\":12}"),
             ])
         + known(
@@ -198,17 +229,21 @@ enum FieldTable {
                     "advancedCommerceInfo", "{\"consistencyToken\":\"1.2\"}", "1.2",
                     { $0.statement.consistencyToken }
                 ),
+                ("autoRenewProductId", "\"base\"", "base", { $0.statement.autoRenewProductID }),
+                ("renewalPrice", "12990000000", "12990000000", { $0.statement.price }),
+                ("offerType", "1", "1", { $0.statement.offerType }),
+                ("appTransactionId", "\"40\"", "40", { $0.statement.appTransactionID }),
+            ])
+        + details(
+            WireRenewal.self, .renewal, { $0.statement.details },
+            [
+                (.priceIncreaseStatus, "1"), (.offerIdentifier, "\"o\""),
+                (.offerDiscountType, "\"ONE_TIME\""), (.offerPeriod, "\"P1M\""),
+                (.eligibleWinBackOfferIds, "[\"a\",\"b\"]"),
+                (.renewalBillingPlanType, "\"MONTHLY\""), (.renewalQuantity, "12"),
             ])
         + known(
-            .renewal, "{%}",
-            [
-                ("autoRenewProductId", "\"base\""), ("priceIncreaseStatus", "1"),
-                ("offerType", "1"), ("offerIdentifier", "\"o\""),
-                ("offerDiscountType", "\"ONE_TIME\""), ("offerPeriod", "\"P1M\""),
-                ("renewalPrice", "12990"), ("eligibleWinBackOfferIds", "[\"a\",\"b\"]"),
-                ("appTransactionId", "\"40\""), ("renewalBillingPlanType", "\"MONTHLY\""),
-                ("commitmentInfo", "{\"commitmentAutoRenewStatus\":1}"),
-            ])
+            .renewal, "{%}", [("commitmentInfo", "{\"commitmentAutoRenewStatus\":1}")])
         + known(
             .renewal, "{\"commitmentInfo\":{%}}",
             [

@@ -19,7 +19,7 @@ import Testing
     ) throws -> RuleSet.ExchangeRate {
         RuleSet.ExchangeRate(
             currency: currency, perEuro: try #require(Rate(billionths: billionths)),
-            validFrom: from, source: "ecb")
+            validFrom: from, source: "ecb", recordedAt: Instant(milliseconds: 0))
     }
 
     private static func add(
@@ -53,17 +53,19 @@ import Testing
 
     @Test func rules_whenAdded_leaveOlderInstantsAlone() async throws {
         let connection = try await TestDatabase.connect()
+        let recorded = Instant(milliseconds: 0)
         var first = RuleSet(thresholds: [], alwaysConsent: [], currencies: [])
         first.thresholds = [
             Self.threshold(40_000, from: Self.october), Self.threshold(50_000, from: Self.november),
         ]
         first.alwaysConsent = [
-            .init(storefront: "CHL", validFrom: Self.november, source: .apple)
+            .init(
+                storefront: "CHL", validFrom: Self.november, source: .apple, recordedAt: recorded)
         ]
         first.currencies = [
             .init(
                 currency: Currency(code: "USD", decimals: 0), validFrom: Self.november,
-                source: .apple)
+                source: .apple, recordedAt: recorded)
         ]
         first.exchangeRates = [
             try Self.rate(1_100_000_000, from: Self.october),
@@ -172,6 +174,88 @@ import Testing
         await connection.close()
 
         #expect(seen == [nil, 40_000, 40_000, 50_000, 50_000, 40_000])
+    }
+
+    private static func imported(
+        _ text: String, at: Instant, on connection: PostgresConnection
+    ) async throws {
+        let file = try RuleFile(source: MemoryByteSource(Array(text.utf8)), file: "rules.csv")
+        _ = try await connection.transaction(.repeatableRead) { connection in
+            let change = RuleImport(
+                file, stored: try RuleQueries.load(.all, at, on: connection), from: at)
+            #expect(change.faults.isEmpty)
+            return try RuleQueries.add(
+                change, file: "rules.csv", contentSHA256: "00", at: at.milliseconds,
+                on: connection)
+        }
+    }
+
+    @Test func rules_recordedLater_areNotKnownBefore() async throws {
+        let connection = try await TestDatabase.connect()
+        let header = "rule,storefront,currency,period_kind,amount,per_euro,valid_from\n"
+        try await Self.imported(
+            header + "threshold,DEU,EUR,annual,50,,2026-09-01\n"
+                + "exchange_rate,,JPY,,,160,2026-09-01\n",
+            at: Self.october, on: connection)
+        try await Self.imported(
+            header + "threshold,DEU,EUR,annual,60,,2026-09-15\n"
+                + "exchange_rate,,JPY,,,170,2026-09-15\n",
+            at: Self.november, on: connection)
+
+        var seen: [String] = []
+        for known in [
+            Self.october.advanced(by: -1), Self.october, Self.november.advanced(by: -1),
+            Self.november, nil,
+        ] {
+            let rules = try await connection.read {
+                try RuleQueries.load(.at, Self.november, knownAt: known, on: $0)
+            }.inForce(at: Self.november)
+            let latest = try await connection.read {
+                try RuleQueries.latestImport(knownAt: known, on: $0)?.revision
+            }
+            seen.append(
+                "\(latest ?? 0) \(Self.german(rules) ?? 0) \(rules.exchangeRate("JPY")?.perEuro.text ?? "-")"
+            )
+        }
+        await connection.close()
+
+        #expect(seen == ["1 0 -", "2 50000 160", "2 50000 160", "3 60000 170", "3 60000 170"])
+    }
+
+    @Test func row_whenWithdrawn_givesWayToTheFormerOne() async throws {
+        let connection = try await TestDatabase.connect()
+        let header = "rule,storefront,currency,period_kind,amount,per_euro,valid_from,withdrawn\n"
+        try await Self.imported(
+            header + "threshold,DEU,EUR,annual,50,,2026-09-01,\n"
+                + "threshold,DEU,EUR,annual,60,,2026-09-15,\n"
+                + "exchange_rate,,JPY,,,160,2026-09-01,\nexchange_rate,,JPY,,,170,2026-09-15,\n"
+                + "always_consent,CHL,,,,,2026-09-01,\n",
+            at: Self.october, on: connection)
+        try await Self.imported(
+            header + "threshold,DEU,EUR,annual,,,2026-09-15,true\n"
+                + "exchange_rate,,JPY,,,,2026-09-15,true\nalways_consent,CHL,,,,,2026-09-01,true\n",
+            at: Self.november, on: connection)
+
+        var seen: [String] = []
+        for (span, known) in [
+            (RuleQueries.Span.at, Self.october), (.at, nil), (.from, nil), (.all, nil),
+        ] as [(RuleQueries.Span, Instant?)] {
+            let rules = try await connection.read {
+                try RuleQueries.load(span, Self.november, knownAt: known, on: $0)
+            }.inForce(at: Self.november)
+            seen.append(
+                "\(Self.german(rules) ?? 0) \(rules.exchangeRate("JPY")?.perEuro.text ?? "-") "
+                    + "\(rules.alwaysConsentRows.count)")
+        }
+        // What was withdrawn can be said again.
+        try await Self.imported(
+            header + "threshold,DEU,EUR,annual,70,,2026-09-15,\n", at: Self.november,
+            on: connection)
+        let again = try await Self.load(.at, Self.november, connection)
+        await connection.close()
+
+        #expect(seen == ["60000 170 1", "50000 160 0", "50000 160 0", "50000 160 0"])
+        #expect(Self.german(again.inForce(at: Self.november)) == 70_000)
     }
 
     private static func german(_ rules: RulesInForce) -> Int64? {

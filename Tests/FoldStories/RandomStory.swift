@@ -45,11 +45,16 @@ private struct Teller {
     let clockAhead: Int64
     /// Of every seventh story: its calls may have been given up before the App Store says that it applied them.
     private var givesUp: StoryRandom?
+    /// Of what moves nothing: it changes no story.
+    private var beside: StoryRandom
     var now = Instant(milliseconds: 1_772_323_200_000)
     var items: [Item] = []
     var charged: [StatementItem] = []
     var purchasedAt: Instant
     var expiresAt: Instant
+    /// Of every third story: the end before an extension that our calls do not know of yet.
+    var knownExpiresAt: Instant?
+    let learnsLate: Bool
     var periods = 0
     var reason = "PURCHASE"
     var status = 1
@@ -65,7 +70,9 @@ private struct Teller {
         self.id = id
         storefront = random.chance(30) ? "KOR" : "USA"
         clockAhead = Int64(random.pick(-200...200)) * 1000
+        learnsLate = seed % 3 == 1
         givesUp = seed % 7 == 3 ? StoryRandom(seed: ~seed) : nil
+        beside = StoryRandom(seed: seed ^ 0x5EED)
         purchasedAt = now
         expiresAt = now.advanced(by: 30 * Self.day)
         for _ in 0..<random.pick(1...3) { addItem() }
@@ -109,6 +116,14 @@ private struct Teller {
         event.status = omits == 0 ? nil : status
         event.transaction = omits == 1 ? nil : transaction
         event.renewal = omits == 2 ? nil : renewal
+        if var transaction = event.transaction {
+            beside.tell(&transaction)
+            event.transaction = transaction
+        }
+        if var renewal = event.renewal {
+            beside.tell(&renewal)
+            event.renewal = renewal
+        }
         events.append(event)
     }
 
@@ -204,13 +219,15 @@ extension Teller {
         var isGivenUp = false
         if isOurs {
             let progress = ChangeProgress(
-                state: random.chance(80) ? .sending : .unknown, dueAt: expiresAt, since: sentAt)
+                state: random.chance(80) ? .sending : .unknown,
+                dueAt: knownExpiresAt ?? expiresAt, since: sentAt)
             var change = TrackedChange(
                 changeID: uuid(0), sku: items[index].sku, oldPrice: items[index].price,
                 newPrice: new, progress: progress)
             change.dependentSKUs = dependents
             change.requestReferenceID = requestID
             change.sentAt = sentAt
+            change.calledRenewalAt = knownExpiresAt ?? expiresAt
             changes.append(change)
             isGivenUp = giveUp()
         }
@@ -289,6 +306,7 @@ extension Teller {
         self.reason = reason
         purchasedAt = max(now, purchasedAt.advanced(by: 1))
         expiresAt = purchasedAt.advanced(by: 30 * Self.day)
+        knownExpiresAt = nil
         charge()
     }
 
@@ -362,6 +380,7 @@ extension Teller {
     }
 
     private mutating func extend() {
+        if learnsLate { knownExpiresAt = knownExpiresAt ?? expiresAt }
         expiresAt = expiresAt.advanced(by: Int64(random.pick(1...30)) * Self.day)
         happen("RENEWAL_EXTENDED")
     }

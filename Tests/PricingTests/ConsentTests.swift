@@ -51,8 +51,8 @@ struct ConsentTests {
         Case(
             "P1M", "JPN", "JPY", 1_000_000, 1_501_000, [],
             notKnown: [.alwaysConsentStorefront, .threshold]),
-        // The amount of another currency says nothing.
-        Case("P1M", "AUT", "USD", 2000, 3010, [], notKnown: [.threshold]),
+        // The amount of another currency says nothing without a rate.
+        Case("P1M", "AUT", "GBP", 2000, 3010, [], notKnown: [.threshold]),
         Case("P1M", "USA", "USD", 1, .max, [.threshold]),
         Case("P1M", "USA", "USD", .max - 1, .max, []),
         Case("P1M", "USA", "USD", .max / 3 * 2, .max - 1, []),
@@ -79,7 +79,6 @@ struct ConsentTests {
         ("2025-11-01T00:00:00.001Z", "2026-11-01T00:00:00Z", true),
         ("2024-02-29T00:00:00Z", "2025-02-28T00:00:00Z", false),
         ("2024-02-29T00:00:00Z", "2025-02-27T23:59:59.999Z", true),
-        ("2026-12-31T00:00:00Z", "2026-11-01T00:00:00Z", true),
     ])
     func history_whenWithin12CalendarMonths_needsConsent(
         earlier: String, now: String, expected: Bool
@@ -115,29 +114,15 @@ struct ConsentTests {
         #expect(plan.reasons == (expected ? [.koreaOfferConversion] : []))
     }
 
-    @Test func korea_whenConsentNeedsALongerLead_movesTheRenewal() {
-        let facts = SubscriptionFacts.make(
-            period: "P2M", price: 3_300_000, storefront: "KOR", currency: "KRW"
-        ) {
-            $0.edit("OTHER") { $0.offer = .init(price: 0, period: "P2M", isRunning: true) }
-        }
-
-        let plan = Judge.make(rules: .shipped.neverAlways("KOR")).one(
-            .make(3_900_000, currency: "KRW"), facts)
-
-        #expect(plan.reasons == [.koreaOfferConversion])
-        #expect(plan.effectiveAt == at("2027-02-01T00:00:00Z"))
-    }
-
     @Test func rules_whenSeveralApply_areListedInOrder() {
         var rules = RuleSet.shipped
         rules.alwaysConsent = [.init(storefront: "CHL", source: .apple)]
         let context = JudgeContext(increaseHistory: [
             PastIncrease(sku: "ITEM", at: at("2026-06-01T00:00:00Z"))
         ])
-        let facts = SubscriptionFacts.make(price: 1000, storefront: "CHL")
+        let facts = SubscriptionFacts.make(price: 1000, storefront: "CHL", currency: "CLP")
 
-        let plan = Judge.make(rules: rules).one(.make(9000), facts, context)
+        let plan = Judge.make(rules: rules).one(.make(9000, currency: "CLP"), facts, context)
 
         #expect(plan.reasons == [.alwaysConsentStorefront, .increaseWithin12Months])
         #expect(plan.notKnown == [.threshold])

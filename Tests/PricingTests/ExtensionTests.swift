@@ -116,6 +116,69 @@ private typealias Story = LifecycleStory
         #expect(state.changes[0].progress.dueAt == Instant("2026-05-11T00:00:00Z"))
     }
 
+    @Test func extension_beforeACallThatDidNotKnowOfIt_movesTheChange() {
+        // Extended on the first day, called on the second by the renewal of before: the App Store takes the call for the
+        // renewal that it had moved.
+        var change = Story.change()
+        change.calledRenewalAt = Story.renewal
+
+        let (state, lines) = Story.fold(
+            [Story.bought, extended(1, to: 41), answer(to: change, 3, end: 41)], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(41))
+        #expect(lines.map(\.state) == [.sending, .scheduled])
+        #expect(lines.first?.reason == "renewal_extended")
+        // Before whatever is told of the call: the App Store's clock may be behind ours.
+        #expect(lines.first?.at == Story.sent.advanced(by: -TrackedChange.clockMargin))
+    }
+
+    @Test func extension_beforeACallThatKnewOfIt_movesNothing() {
+        var change = Story.change(dueAt: Story.at(41))
+        change.calledRenewalAt = Story.at(41)
+
+        let (state, lines) = Story.fold(
+            [Story.bought, extended(1, to: 41), answer(to: change, 3, end: 41)], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(41))
+        #expect(lines.map(\.reason) == [nil])
+    }
+
+    @Test func extension_knownAtACallWhoseClockIsBehind_movesNothing() {
+        // Signed two seconds after the call by Apple's clock, and known at it.
+        var change = Story.change(sentAt: Story.at(1).advanced(by: -2000), dueAt: Story.at(41))
+        change.calledRenewalAt = Story.at(41)
+
+        let (state, _) = Story.fold(
+            [Story.bought, extended(1, to: 41), answer(to: change, 3, end: 41)], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(41))
+    }
+
+    @Test func extensions_beforeAndAfterTheCall_moveTheChangeByBoth() {
+        var change = Story.change()
+        change.calledRenewalAt = Story.renewal
+
+        let (state, _) = Story.fold(
+            [
+                Story.bought, extended(1, to: 41), answer(to: change, 3, end: 41),
+                extended(6, to: 45),
+            ], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(45))
+    }
+
+    /// The answer to the change's call, of a period that ends on that day.
+    private func answer(
+        to change: TrackedChange, _ day: Int64, end: Int64
+    ) -> SubscriptionEvent {
+        var answer = Story.event(
+            day, id: change.requestReferenceID, source: .response, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        answer.transaction?.expiresAt = Story.at(end)
+        answer.renewal?.renewalAt = Story.at(end)
+        return answer
+    }
+
     @Test func failure_movesNothing() {
         let failed = Story.event(
             6, "RENEWAL_EXTENSION", "FAILURE", charged: [Story.charged()],

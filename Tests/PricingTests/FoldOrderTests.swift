@@ -26,6 +26,8 @@ import Testing
         var states: Set<ChangeState> = []
         var reasons: Set<String> = []
         var cancellations: Set<DependentCancellation.State> = []
+        var slips: Set<Slip> = []
+        var details: Set<SignedDetails.Field> = []
         for seed in 0..<600 as Range<UInt64> {
             let story = RandomStory(seed: seed, steps: 4 + Int(seed % 9))
             var stored = StoredSubscription(id: "1", changes: story.changes)
@@ -33,6 +35,12 @@ import Testing
             states.formUnion(stored.history.map(\.state))
             reasons.formUnion(stored.history.compactMap(\.reason))
             cancellations.formUnion(stored.state.cancellations.map(\.state))
+            slips.formUnion(stored.state.changes.compactMap(\.progress.slip))
+            let facts = stored.state.facts
+            details.formUnion(
+                SignedDetails.Field.allCases.filter {
+                    facts.transactionDetails[$0] != nil || facts.renewalDetails[$0] != nil
+                })
         }
 
         #expect(
@@ -46,5 +54,7 @@ import Testing
                 "refund_reversed", "item_missing_at_renewal", "parent_declined",
             ]))
         #expect(cancellations.contains(.confirmed))
+        #expect(slips == Set(Slip.allCases))
+        #expect(details == Set(SignedDetails.Field.allCases))
     }
 }

@@ -68,7 +68,7 @@ import Testing
     @Test func largest_areTheTenByPercent_ofEqualOnesTheFirst() {
         let rows = (1...12).map { row(line: $0 + 1, now: 1000, then: 1000 + Int64($0 % 6) * 100) }
 
-        let largest = forecast(rows + [row(line: 20, now: 10, then: 30)]).largest
+        let largest = forecast(rows + [row(line: 20, now: 10, then: 30)]).increases.moves
 
         #expect(largest.map(\.line) == [20, 6, 12, 5, 11, 4, 10, 3, 9, 2])
         #expect(largest.first?.permille == 2000)

@@ -257,6 +257,40 @@ private typealias Story = LifecycleStory
         #expect(state.changes[0].progress.dueAt == Story.sent.advanced(by: 2 * hour + 400))
     }
 
+    /// In the Sandbox, with a first period of 66 minutes that an extension had made longer than the hour of the others.
+    @Test(arguments: [false, true])
+    func change_plannedInAStretchedSandboxPeriod_keepsItsTurn(isRenewalKnown: Bool) {
+        let minute: Int64 = 60_000
+        func at(_ minutes: Int64) -> Instant { Story.sent.advanced(by: minutes * minute) }
+        func told(
+            _ type: String?, at minutes: Int64, from: Int64, to: Int64,
+            source: SubscriptionEvent.Source = .notification
+        ) -> SubscriptionEvent {
+            var event = Story.event(
+                3, type, source: source, charged: [Story.charged()],
+                renewing: [Story.renewing(status: type == nil ? "SCHEDULED" : nil)])
+            event.key = .init(
+                signedAt: at(minutes), evidenceID: type == nil ? Story.requestID : "\(minutes)")
+            event.transaction?.transactionID = "t\(from)"
+            event.transaction?.purchasedAt = at(from)
+            event.transaction?.expiresAt = at(to)
+            event.renewal?.renewalAt = at(to)
+            return event
+        }
+        // Called by the stretched period; the renewal before the call is told after it, or never.
+        var change = Story.change(dueAt: at(-3 + 2 * 66))
+        change.calledRenewalAt = at(-3)
+        let renewed = told("DID_RENEW", at: -3, from: -3, to: 57)
+
+        let (state, lines) = Story.fold(
+            [told("SUBSCRIBED", at: -69, from: -69, to: -3)] + (isRenewalKnown ? [renewed] : [])
+                + [told(nil, at: 1, from: -3, to: 57, source: .response)], [change])
+
+        #expect(state.changes[0].progress.dueAt == at(-3 + 2 * 60))
+        #expect(lines.contains { $0.reason == "renewals_moved" })
+        #expect(lines.allSatisfy { $0.at >= Story.sent.advanced(by: -TrackedChange.clockMargin) })
+    }
+
     @Test func change_renewedAtTheOldPriceAndStillScheduled_isDueAtTheNextRenewal() {
         let next = Story.start.advanced(by: 61 * Story.day)  // 1 May.
         func renewed(_ items: [StatementItem]) -> SubscriptionEvent {

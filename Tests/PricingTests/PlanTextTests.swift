@@ -53,6 +53,7 @@ struct PlanTextTests {
                 {"rule":"korea_offer_conversion","answer":false,"inputs":{"storefront":"USA",\
                 "offer_ends_at":null}}],"judged_at":"2026-11-01T00:00:00Z",\
                 "facts_at":"2026-11-01T00:00:01Z","known_since":"2026-01-01T00:00:00Z","stale":false,\
+                "faults":[],"at_risk_milliunits":13980,"at_risk_elsewhere":[],\
                 "renewal_at":"2026-12-01T00:00:00Z","notice_at":"2026-11-04T00:00:00Z",\
                 "send_after":null,"send_by":"2026-11-04T00:00:00Z",\
                 "effective_at":"2026-12-01T00:00:00Z","threshold_source":"apple",\
@@ -93,7 +94,7 @@ struct PlanTextTests {
         _ now: String, newPrice: Int64 = 12_990, rules: RuleSet = .shipped
     ) -> String {
         let judge = Judge.make(now: now, rules: rules)
-        var hash = PlanHash(rules: judge.rules, environment: .production)
+        var hash = PlanHash(rules: rules.inForce(at: judge.now), environment: .production)
         hash.add(judge.one(.make(newPrice)))
         return hash.text
     }

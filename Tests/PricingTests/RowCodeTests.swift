@@ -55,7 +55,7 @@ struct RowCodeTests {
         },
         Case("item that joins at the renewal", nil) { $0.edit { $0.currentPrice = nil } },
         Case("same price", .noChange, row: .make(9990)),
-        Case("same price, a decrease was set", .noChange, row: .make(9990)) {
+        Case("same price, a decrease was set", .conflictOpenChange, row: .make(9990)) {
             $0.edit { $0.renewalPrice = 7990 }
         },
         Case("expected another price", .drifted, row: .make(expected: 8990)),

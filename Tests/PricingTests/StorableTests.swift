@@ -15,6 +15,15 @@ private typealias Story = LifecycleStory
         return event
     }
 
+    private static func detail(_ change: (inout SignedDetails) -> Void) -> SubscriptionEvent {
+        odd { event in
+            event.transaction?.details[.isUpgraded] = .flag(true)
+            var details = event.transaction?.details ?? SignedDetails()
+            change(&details)
+            event.transaction?.details = details
+        }
+    }
+
     private static let year1 = Instant(milliseconds: -62_135_596_800_000)
     private static let year300000 = Instant(milliseconds: 9_404_947_584_000_000)
     private static let long = String(repeating: "x", count: 100_000)
@@ -40,6 +49,21 @@ private typealias Story = LifecycleStory
         ("transaction.items", odd { $0.transaction?.items.append(.init(sku: "A", price: 1)) }),
         ("transaction.items", odd { $0.transaction?.items.append(.init(sku: "")) }),
         ("renewal.items", odd { $0.renewal?.items?.append(.init(sku: long)) }),
+        ("transaction.quantity", odd { $0.transaction?.quantity = .max }),
+        ("transaction.appTransactionId", odd { $0.transaction?.appTransactionID = long }),
+        ("transaction.offerIdentifier", detail { $0[.offerIdentifier] = .text(long) }),
+        ("transaction.offerPeriod", detail { $0[.offerPeriod] = .text("P1M\0") }),
+        ("transaction.revocationDate", detail { $0[.revocationDate] = .number(-1) }),
+        ("transaction.revocationReason", detail { $0[.revocationReason] = .number(.max) }),
+        ("renewal.renewalPrice", odd { $0.renewal?.price = -1 }),
+        ("renewal.offerType", odd { $0.renewal?.offerType = .min }),
+        (
+            "renewal.eligibleWinBackOfferIds",
+            odd {
+                $0.renewal?.details[.eligibleWinBackOfferIds] = .texts(
+                    [String](repeating: "offer", count: 101))
+            }
+        ),
     ]
 
     @Test(arguments: cases.indices)

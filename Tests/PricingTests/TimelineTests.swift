@@ -148,12 +148,23 @@ struct TimelineTests {
         }
 
         let plan = Judge.make(now: "2026-11-01T09:56:00Z", environment: .sandbox).one(
-            .make(newPrice, onOrAfter: "2027-06-01"), facts)
+            .make(newPrice), facts)
 
         #expect(plan.effectiveAt?.text == effective)
         #expect(plan.noticeAt?.text == notice)
         #expect(plan.sendBy?.text == "2026-11-01T10:00:00Z")
         #expect(plan.sendAfter == nil)
+    }
+
+    @Test func row_withADateInTheSandbox_isRefused() {
+        let facts = SubscriptionFacts.make(renewalAt: "2026-11-01T10:00:00Z") {
+            $0.purchasedAt = at("2026-11-01T09:55:00Z")
+        }
+
+        let plan = Judge.make(now: "2026-11-01T09:56:00Z", environment: .sandbox).one(
+            .make(onOrAfter: "2027-06-01"), facts)
+
+        #expect(plan.code == .malformedRow)
     }
 
     @Test func dates_inTheSandboxAfterAStaleRenewal_stepByTheShortPeriod() {

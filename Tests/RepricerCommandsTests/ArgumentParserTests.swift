@@ -9,7 +9,7 @@ import Testing
             ["plan"],
             """
             repricer: plan: missing FILE
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -17,7 +17,7 @@ import Testing
             ["plan", "a.csv", "b.csv"],
             """
             repricer: plan: unexpected argument "b.csv"
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -25,7 +25,7 @@ import Testing
             ["plan", "a.csv", "--rejcts", "x"],
             """
             repricer: plan: unknown option "--rejcts"; did you mean "--rejects"?
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -33,7 +33,7 @@ import Testing
             ["plan", "a.csv", "--rows", "x", "--rows=y"],
             """
             repricer: plan: --rows is given twice
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -41,7 +41,7 @@ import Testing
             ["plan", "a.csv", "--rows", "--json"],
             """
             repricer: plan: --rows needs a value: --rows OUT
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -49,7 +49,7 @@ import Testing
             ["plan", "a.csv", "--json=yes"],
             """
             repricer: plan: --json takes no value
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -57,7 +57,7 @@ import Testing
             ["plan", "a.csv", "-j"],
             """
             repricer: plan: unknown option "-j"; options begin with two dashes
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -98,7 +98,7 @@ import Testing
             """
             repricer: rules show: --as-of cannot be "yesterday"; write an instant as \
             2026-12-01T00:00:00Z or 2026-12-01
-            usage: repricer rules show [--as-of INSTANT]
+            usage: repricer rules show [--as-of INSTANT] [--missing]
 
             """
         ),
@@ -146,7 +146,7 @@ import Testing
             ["plan", "a\nb", "c\u{1B}[2J"],
             """
             repricer: plan: unexpected argument "c\\u{1b}[2J"
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),

@@ -276,9 +276,10 @@ import Testing
         try await harness.command(
             "extend", "all", "--product", product, "--days", "10", "--reason", "outage",
             "--request-id", request, as: "ana")
-        try await harness.command("approve", request, as: "ana", exits: .approvalNeededOrRefused)
+        try await harness.command(
+            "approve", request, "--yes", as: "ana", exits: .approvalNeededOrRefused)
         #expect(try await harness.calls("extendAll") == [])
-        try await harness.command("approve", request, as: "ben")
+        try await harness.command("approve", request, "--yes", as: "ben")
         try await harness.until(
             """
             SELECT check_result = 'clean' AND extended + failed = 9 AND apple_extended = extended

@@ -113,8 +113,8 @@ import Testing
         ]
 
         let asked = await run(arguments, environment: office.ana)
-        let own = await run("approve", Self.request, environment: office.ana)
-        let approved = await run("approve", Self.request, environment: office.ben)
+        let own = await run("approve", Self.request, "--yes", environment: office.ana)
+        let approved = await run("approve", Self.request, "--yes", environment: office.ben)
         let status = await run("extend", "status", Self.request, "--json", environment: office.ana)
         let table = await run("extend", "status", environment: office.ana)
 
@@ -175,7 +175,7 @@ import Testing
         _ = await run(
             "extend", "all", "--product", "generic", "--days", "7", "--reason", "3",
             "--request-id", Self.request, environment: office.ana)
-        _ = await run("approve", Self.request, environment: office.ben)
+        _ = await run("approve", Self.request, "--yes", environment: office.ben)
         _ = await run("reject", Self.request, "--reason", "wrong", environment: carol)
 
         let json = await run("extend", "status", Self.request, "--json", environment: office.ana)
@@ -246,8 +246,8 @@ import Testing
             "extend", "all", "--product", "generic", "--days", "7", "--reason", "outage",
             "--request-id", Self.request, environment: office.ana)
 
-        let second = await run("approve", Self.request, environment: cleo)
-        let first = await run("approve", Self.request, environment: office.ben)
+        let second = await run("approve", Self.request, "--yes", environment: cleo)
+        let first = await run("approve", Self.request, "--yes", environment: office.ben)
 
         #expect(second.messages.contains("approves as the second only"))
         #expect(first.output == "approved \(Self.request): all of generic by 7 days\n")

@@ -108,8 +108,9 @@ import Testing
         let said = outcome.messages.split(separator: "\n")
         #expect(said.count == 2)
         #expect(
-            said.first
-                == "\(file):3: drifted: current_price_milliunits was 9990, is 10990")
+            said.first.map(String.init)
+                == "\(file):3: drifted: current_price_milliunits was 9990, is 10990, "
+                + "at_risk_milliunits was 9990, is 10990")
         #expect(said.last?.contains("; 1 rows differ; run `repricer plan` and look again") == true)
         #expect(try await desk.storedRows() == 0)
     }
@@ -148,7 +149,7 @@ import Testing
             "submit", file, "--name", "n", "--plan-rows", file, environment: desk.environment)
 
         #expect(outcome.code == .inputRejected)
-        #expect(outcome.messages.contains("give the file that plan --rows wrote"))
+        #expect(outcome.messages.contains("give the NDJSON file that plan --rows wrote"))
         #expect(try await desk.storedRows() == 0)
     }
 
@@ -221,7 +222,7 @@ import Testing
         let lines = written.split(separator: "\n").map { $0.dropFirst(8).prefix { $0 != "," } }
         #expect(lines == (2...5003).map { Substring("\($0)") })
         // Two notices of subscription 2 share a call; the two refused rows need none.
-        #expect(first.output.contains("calls  4999, after grouping"))
+        #expect(first.output.contains("; 4999 calls at 50 a second: 1 min 40 s"))
     }
 
     @Test func submit_ofSeveralPieces_storesEachRowOnceUnderItsBatch() async throws {

@@ -28,6 +28,7 @@ import Testing
                 FROM (VALUES ('1000000000000001', 'P1M'), ('1000000000000002', 'P1Y')) AS s (id, period);
                 """)
             await connection.close()
+            try await TestDatabase.shipDefaultLimits()
             var people: [String: [String: String]] = [:]
             for name in ["ana", "ben", "cleo", "dan"] {
                 people[name] = Self.environment(
@@ -59,14 +60,37 @@ import Testing
             #expect(outcome.code == .done, "\(outcome.messages)")
         }
 
+        /// Another batch of the same subscriptions, once the first is gone.
+        func submitAgain() async throws {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                UPDATE repricer.price_changes SET state = 'aborted', ended_at = now();
+                DELETE FROM repricer.dependency_roles
+                """)
+            await connection.close()
+            let file = try scratch.file(
+                "again.csv",
+                "original_transaction_id,sku,price,currency\n1000000000000001,PLAN,13,USD\n")
+            let outcome = await run(
+                "submit", file, "--name", "again", environment: environment("ana"))
+            #expect(outcome.code == .done, "\(outcome.messages)")
+        }
+
         func limit(_ name: String, _ options: String...) async {
             let outcome = await run(
                 ["policy", "set", TestDatabase.loginName(name)] + options, environment: owner)
             #expect(outcome.code == .done, "\(outcome.messages)")
         }
 
+        /// What came of it, without what was shown before.
         func approve(_ name: String) async -> Outcome {
-            await run("approve", "spring", environment: environment(name))
+            let outcome = await run(
+                "approve", "spring", "--yes", environment: environment(name))
+            let said = outcome.output.split(separator: "\n").last.map { "\($0)\n" } ?? ""
+            return Outcome(
+                code: outcome.code, output: said.hasPrefix("approved ") ? said : "",
+                messages: outcome.messages)
         }
     }
 
@@ -235,16 +259,119 @@ import Testing
         let trail = await run("audit", "show", "--json", environment: office.environment("dan"))
 
         #expect(
-            none.output == "no limits: any member of repricer_pricing but the submitter approves\n")
+            none.output == """
+                no limits of approvers: any member of repricer_pricing but the submitter approves
+                shipped default: two approve an increase of more than 100 % or a decrease of more than 66.67 %
+
+                """)
         #expect(shown.output.contains(#"    10    12.05  {"EUR": 4500, "USD": 5000}  alone"#))
         #expect(
             json.output
                 == #"{"limits":[{"approver":"\#(ben)","max_rows":10,"max_basis_points":1205,"#
-                + #""max_monthly_milliunits":{"EUR": 4500, "USD": 5000},"needs_first":false}]}"#
+                + #""max_monthly_milliunits":{"EUR": 4500, "USD": 5000},"needs_first":false}],"default_limits":{"max_rise_basis_points":10000,"#
+                + #""max_fall_basis_points":6667,"is_shipped":true}}"#
                 + "\n")
         #expect(trail.output.contains(#""action":"set_limit","object":"approver:\#(ben)""#))
         #expect(trail.output.contains(#""action":"drop_limit","object":"approver:\#(ben)""#))
         #expect(await office.approve("dan") == Self.approved)
+    }
+
+    /// Shipped: an increase of more than 100 percent, a price below a third of today's.
+    @Test(
+        arguments: [
+            (20_000, nil), (20_001, "an increase of 100.01 %, one approver alone allows 100 %"),
+            (3334, nil), (3333, "a decrease of 66.67 %, one approver alone allows 66.67 %"),
+            (0, "an increase of a price of 0, one approver alone allows 100 %"),
+        ] as [(Int64, String?)])
+    func approve_beyondTheShippedLimits_needsTwo(_ price: Int64, _ said: String?) async throws {
+        let office = try await Office()
+        try await office.submit()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            price == 0
+                ? "UPDATE repricer.subscriptions SET items = replace(items::text, '10000', '0')::jsonb"
+                : """
+                UPDATE repricer.price_changes SET new_price_milliunits = \(price), direction =
+                    CASE WHEN \(price) > 10000 THEN 'increase' ELSE 'decrease' END,
+                    current_price_milliunits = 10000, forecast_consent =
+                    CASE WHEN \(price) > 10000 THEN 'required' ELSE 'none' END
+                """)
+        await connection.close()
+
+        let first = await office.approve("ben")
+        let shown = await run("show", "spring", environment: office.environment("cleo"))
+        let second = said == nil ? Self.approved : await office.approve("cleo")
+
+        #expect(first.messages == (said.map { Self.needed + $0 + "\n" } ?? ""))
+        #expect(first.code == (said == nil ? .done : .approvalNeededOrRefused))
+        #expect(said == nil || shown.output.contains("approved first: ben"))
+        #expect(second == Self.approved)
+    }
+
+    /// A third of 9.99 is 3.33: not below it.
+    @Test func approve_ofExactlyAThird_needsNobodyElse() async throws {
+        let office = try await Office()
+        try await office.submit()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET items = replace(items::text, '10000', '9990')::jsonb;
+            UPDATE repricer.price_changes SET new_price_milliunits = 3330, direction = 'decrease',
+                forecast_consent = 'none'
+            """)
+        await connection.close()
+
+        #expect(await office.approve("ben") == Self.approved)
+    }
+
+    @Test func defaultLimits_ofTheOwner_holdUntilRemoved_andAreAudited() async throws {
+        let office = try await Office()
+        try await office.submit()
+        let set = await run(
+            "policy", "set", "everyone", "--increase", "19.99", environment: office.owner)
+        let shown = await run("show", "spring", environment: office.environment("ben"))
+        let json = await run("show", "spring", "--json", environment: office.environment("ben"))
+        let first = await office.approve("ben")
+        let removed = await run(
+            "policy", "set", "everyone", "--remove", environment: office.owner)
+        let second = await office.approve("cleo")
+        let trail = await run("audit", "show", "--json", environment: office.environment("dan"))
+        let other = await run(
+            "policy", "set", "everyone", "--remove", environment: office.environment("dan"))
+
+        #expect(set.output.hasSuffix("\ndefault: two approve an increase of more than 19.99 %\n"))
+        let why = "an increase of 20 %, one approver alone allows 19.99 %"
+        #expect(shown.output.replacing("\n  ", with: " ").contains(why))
+        #expect(
+            json.output.contains(
+                #""approver":null,"needs_second_approver":true,"exceeded":["\#(why)"]"#))
+        #expect(first.messages == Self.needed + why + "\n")
+        #expect(removed.output.hasSuffix("\nno default limits: one approver may suffice\n"))
+        #expect(second == Self.approved)
+        #expect(
+            trail.output.contains(#""action":"set_default_limits","object":"approver:everyone""#))
+        #expect(other.code == .approvalNeededOrRefused)
+    }
+
+    /// The limits of a person say who may, the default ones that two must.
+    @Test func defaultLimits_besideThoseOfApprovers_askForASecondWhoeverIsFirst() async throws {
+        let office = try await Office()
+        _ = await run("policy", "set", "everyone", "--increase", "10", environment: office.owner)
+        await office.limit("ben")
+        await office.limit("cleo", "--percent", "50")
+        await office.limit("dan", "--rows", "5")
+        try await office.submit()
+
+        let first = await office.approve("ben")
+        let shown = await run("show", "spring", environment: office.environment("dan"))
+
+        #expect(first.code == .approvalNeededOrRefused)
+        #expect(shown.output.contains("approval: by \(TestDatabase.loginName("dan")) alone"))
+        #expect(await office.approve("dan") == Self.approved)
+        try await office.submitAgain()
+        #expect(
+            await run("approve", "again", "--yes", environment: office.environment("cleo")).code
+                == .done)
     }
 
     @Test func policySet_byAnybodyButTheOwner_isRefused() async throws {
@@ -256,7 +383,7 @@ import Testing
 
         #expect(set.code == .approvalNeededOrRefused)
         #expect(set.messages.contains("permission denied"))
-        #expect(shown.output.hasPrefix("no limits"))
+        #expect(shown.output.hasPrefix("no limits of approvers"))
     }
 
     @Test func policySet_ofNobody_exits3() async throws {
@@ -276,7 +403,7 @@ import Testing
         ["--percent", "1.2.3"], ["--percent", "99999999999999999999"], ["--percent", "10%"],
         ["--monthly", ""], ["--monthly", "USD"], ["--monthly", "usd=5"], ["--monthly", "USD=-5"],
         ["--monthly", "USD=1.2345"], ["--monthly", "USD=5,"], ["--monthly", "USD=5,USD=6"],
-        ["--monthly", "USD=1=2"], ["--remove", "--rows", "1"],
+        ["--monthly", "USD=1=2"], ["--remove", "--rows", "1"], ["--increase", "5"],
     ])
     func policySet_ofALimitThatIsNone_isAUsageError(_ options: [String]) async {
         let outcome = await run(["policy", "set", "ben"] + options)

@@ -124,7 +124,7 @@ final class ProcessHarness {
             try await connection.query("SELECT batch_id FROM repricer.batches").one()
                 .text("batch_id")
         }
-        try await command("approve", id, as: "ben")
+        try await command("approve", id, "--yes", as: "ben")
     }
 
     /// Submits rows for FAR or another item, and approves them; returns the batch.
@@ -135,7 +135,7 @@ final class ProcessHarness {
             "change.csv", "original_transaction_id,sku,price,currency\n\(id),\(sku),\(price),USD\n")
         let batchID = try await command("submit", batch, "--name", "change", as: "ana").output
             .trimmingCharacters(in: .newlines)
-        try await command("approve", batchID, as: "ben")
+        try await command("approve", batchID, "--yes", as: "ben")
         return batchID
     }
 

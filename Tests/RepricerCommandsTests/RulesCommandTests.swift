@@ -73,7 +73,7 @@ import Testing
                 """)
         #expect(again.code == .done)
         #expect(again.output.hasSuffix("changes nothing: all 2 rules are in force already.\n"))
-        #expect(after.output.contains(#""not_known":["always_consent_storefront"]"#))
+        #expect(after.output.contains(#""not_known":["always_consent_storefront","threshold"]"#))
         #expect(after.output.contains(#""threshold_milliunits":640000"#))
         #expect(after.output.contains(#""threshold_source":"estimated""#))
         #expect(past.output.contains(unknown))
@@ -147,14 +147,16 @@ import Testing
         #expect(dry.output.contains("1 would be added; nothing was stored"))
         #expect(
             outcome.output.hasSuffix(
-                #""version":2,"added":1,"unchanged":0,"dry_run":false,"changes":[{"#
+                #""version":2,"added":1,"unchanged":0,"dry_run":false,"accepted_implausible":[],"changes":[{"#
                     + #""rule":"always_consent JPN","old":null,"new":"required (apple)","#
-                    + #""valid_from":"2026-03-01T00:00:00Z"}],"changes_left_out":0}"# + "\n"))
+                    + #""valid_from":"2026-03-01T00:00:00Z","withdrawn":false}],"changes_left_out":0}"#
+                    + "\n"))
         #expect(now.output.contains(#""always_consent":[]"#))
         #expect(
             later.output.contains(
                 #""always_consent":[{"storefront":"JPN","source":"apple","#
-                    + #""valid_from":"2026-03-01T00:00:00Z"}]"#))
+                    + #""valid_from":"2026-03-01T00:00:00Z","recorded_at":"2026-01-05T00:00:00Z"}]"#
+            ))
         #expect(later.output.contains(#""imported_by":"ana_"#))
     }
 
@@ -184,15 +186,190 @@ import Testing
         _ = await run("rules", "import", try office.file(Self.daily), environment: office.ana)
 
         let outcome = await run(
-            "explain", "1000000000000001", "PLAN", "1700", environment: office.ana)
+            "explain", "1000000000000001", "PLAN", "1800", environment: office.ana)
+        let close = await run(
+            "explain", "1000000000000001", "PLAN", "1799", environment: office.ana)
 
+        let estimate =
+            "640 JPY (nonannual, estimated: 5.00 USD x 160 / 1.25 x 1, ecb of 2026-01-02, may be off by "
+            + "160 JPY)\n"
         #expect(
             outcome.output.contains(
-                "threshold                  yes        +70.00 %, over 50 %; +700 JPY, over 640 JPY "
-                    + "(nonannual, estimated: 5.00 USD x 160 / 1.25, ecb of 2026-01-02)\n"))
+                "threshold                  yes        +80.00 %, over 50 %; +800 JPY, over "
+                    + estimate))
+        #expect(
+            close.output.contains(
+                "threshold                  not known  +79.90 %, over 50 %; +799 JPY, close to the "
+                    + "line: " + estimate))
         #expect(outcome.output.contains("not known  no row says whether JPN always asks\n"))
         #expect(
             outcome.output.contains(
                 "no earlier increase is known; statements tell from its first period on\n"))
+    }
+
+    @Test func rules_importedLater_changeNoEarlierPlan() async throws {
+        let office = try await Office()
+        let batch = try office.file(
+            "original_transaction_id,sku,price,currency\n1000000000000001,PLAN,1800,JPY\n",
+            name: "batch.csv")
+        let plan = ["plan", batch, "--json", "--as-of", "2026-01-03"]
+        let header = "rule,storefront,currency,period_kind,amount,valid_from\n"
+        // The clock of the tests says 5 January.
+        let before = await run(plan, environment: office.ana)
+
+        let imported = await run(
+            "rules", "import",
+            try office.file(header + "threshold,JPN,JPY,nonannual,800,2026-01-01\n"),
+            environment: office.ana)
+        let after = await run(plan, environment: office.ana)
+        let now = await run(
+            ["plan", batch, "--json", "--as-of", "2027-01-01"], environment: office.ana)
+        let shown = await run(
+            "rules", "show", "--json", "--as-of", "2026-01-03", environment: office.ana)
+
+        #expect(imported.code == .done, "\(imported.messages)")
+        #expect(before.output == after.output)
+        #expect(before.output.contains(#""threshold_source":"unknown""#))
+        #expect(!now.output.contains(#""threshold_source":"unknown""#))
+        #expect(shown.output.contains(#""version":1,"#))
+    }
+
+    @Test func rules_recordedByAClockThatIsAhead_areKnownToAPlanOfNow() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script("UPDATE repricer.service_controls SET is_rehearsal = false")
+        await connection.close()
+        let explain = ["explain", "1000000000000001", "PLAN", "1800", "--json"]
+        _ = await run(
+            "rules", "import",
+            try office.file(
+                "rule,storefront,currency,period_kind,amount,valid_from\n"
+                    + "threshold,JPN,JPY,nonannual,700,2026-01-01\n"),
+            environment: office.ana)
+
+        let now = await run(explain, environment: office.ana)
+        let asOf = await run(explain + ["--as-of", "2026-01-05"], environment: office.ana)
+
+        #expect(now.output.contains(#""threshold_source":"apple""#))
+        #expect(asOf.output.contains(#""threshold_source":"unknown""#))
+    }
+
+    @Test func import_ofWhatCanHardlyBeMeant_needsAFlagThatIsAudited() async throws {
+        let office = try await Office()
+        let file = try office.file(
+            "rule,storefront,currency,period_kind,amount\nthreshold,DEU,EUR,nonannual,500000\n")
+
+        let refused = await run("rules", "import", file, environment: office.ana)
+        let taken = await run(
+            "rules", "import", file, "--accept-implausible", environment: office.ana)
+        let audit = await run("audit", "show", "--json", environment: office.ana)
+
+        #expect(refused.code == .inputRejected)
+        #expect(
+            refused.messages == """
+                \(file):2: implausible_amount: 500000.00 EUR is more than ten times what Apple's other \
+                amounts suggest, 5.00 EUR; correct the amount
+                repricer: nothing imported: 1 rows of \(file) are wrong; correct them, or take them with \
+                --accept-implausible
+
+                """)
+        #expect(taken.code == .done)
+        #expect(taken.output.contains("1 added as version 2 of the rules"))
+        #expect(audit.output.contains("500000.00 EUR is more than ten times"))
+    }
+
+    @Test func import_ofAStorefrontThatIsNone_isRefusedWithTheFlagToo() async throws {
+        let office = try await Office()
+        let file = try office.file(
+            """
+            rule,storefront,currency,period_kind,amount
+            threshold,ZZZ,EUR,nonannual,5
+            threshold,JPN,JPY,nonannual,800.50
+
+            """)
+
+        let outcome = await run(
+            "rules", "import", file, "--accept-implausible", environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(outcome.messages.contains(":2: unknown_storefront: "))
+        #expect(
+            outcome.messages.contains(":3: amount_decimals: 800.50 has more decimals than JPY"))
+    }
+
+    @Test func import_ofAWithdrawal_letsTheFormerRowHoldAgain() async throws {
+        let office = try await Office()
+        let header = "rule,storefront,currency,period_kind,amount,valid_from,withdrawn\n"
+        _ = await run(
+            "rules", "import",
+            try office.file(header + "threshold,USA,USD,nonannual,9,2026-01-01,\n"),
+            environment: office.ana)
+        let withdrawal = try office.file(
+            header + "threshold,USA,USD,nonannual,,2026-01-01,true\n")
+
+        let outcome = await run("rules", "import", withdrawal, environment: office.ana)
+        let again = await run("rules", "import", withdrawal, environment: office.ana)
+        let audit = await run("audit", "verify", environment: office.ana)
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(
+            outcome.output == """
+                RULE                         OLD               NEW                              FROM
+                threshold USA USD nonannual  9.00 USD (apple)  -> 5.00 USD (apple) (withdrawn)  \
+                2026-01-01T00:00:00Z
+
+                1 withdrawn as version 3 of the rules.
+
+                """)
+        #expect(again.code == .inputRejected)
+        #expect(again.messages.contains("nothing_to_withdraw"))
+        #expect(audit.code == .done)
+    }
+
+    @Test func show_ofEstimates_printsTheirError() async throws {
+        let office = try await Office()
+        _ = await run("rules", "import", try office.file(Self.daily), environment: office.ana)
+
+        let text = await run("rules", "show", environment: office.ana)
+        let json = await run("rules", "show", "--json", environment: office.ana)
+
+        #expect(
+            text.output.contains(
+                "JPY       nonannual                  640            160                  25  "
+                    + "all_currencies\n"))
+        #expect(
+            json.output.contains(
+                #"{"currency":"JPY","period_kind":"nonannual","amount_milliunits":640000,"#
+                    + #""error_milliunits":160000,"rows":25,"basis":"all_currencies","source":"estimated"}"#
+            ))
+    }
+
+    @Test func show_ofWhatIsMissing_namesWhatToImport() async throws {
+        let office = try await Office()
+        _ = await run("rules", "import", try office.file(Self.daily), environment: office.ana)
+
+        let text = await run("rules", "show", "--missing", environment: office.ana)
+        let json = await run("rules", "show", "--missing", "--json", environment: office.ana)
+
+        #expect(text.code == .done)
+        #expect(
+            text.output.contains("TWD       annual, nonannual        exchange_rate TWD\n"))
+        #expect(!text.output.contains("\nJPY "))
+        #expect(
+            text.output.contains(
+                "JPN                     1  annual, nonannual       missing      threshold JPN annual, "
+                    + "threshold JPN nonannual, always_consent JPN\n"))
+        #expect(
+            json.output.contains(
+                #"{"currency":"TWD","missing_kinds":["annual","nonannual"],"import":["exchange_rate TWD"]}"#
+            ))
+        #expect(
+            json.output.contains(
+                #"{"storefront":"JPN","subscriptions":1,"missing_kinds":["annual","nonannual"],"#
+                    + #""always_consent":"missing","import":["threshold JPN annual","#))
+        #expect(
+            json.output.contains(
+                #"{"storefront":"USA","subscriptions":0,"missing_kinds":[],"always_consent":"inferred","#
+            ))
     }
 }

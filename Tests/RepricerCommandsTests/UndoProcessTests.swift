@@ -16,9 +16,10 @@ import Testing
 
         let undone = try await harness.command("undo", batchID, "--sku", "FAR", as: "ana")
         let undoID = undone.output.trimmingCharacters(in: .newlines)
-        try await harness.command("approve", undoID, as: "ana", exits: .approvalNeededOrRefused)
+        try await harness.command(
+            "approve", undoID, "--yes", as: "ana", exits: .approvalNeededOrRefused)
         let again = try await harness.command("undo", batchID, as: "ana", exits: .inputRejected)
-        try await harness.command("approve", undoID, as: "ben")
+        try await harness.command("approve", undoID, "--yes", as: "ben")
         try await harness.until(
             "SELECT state = 'scheduled' AS done FROM repricer.price_changes WHERE undoes_change_id IS NOT NULL"
         )
@@ -53,7 +54,7 @@ import Testing
 
         let undone = try await harness.command("undo", batchID, as: "ana")
         let undoID = undone.output.trimmingCharacters(in: .newlines)
-        try await harness.command("approve", undoID, as: "ben")
+        try await harness.command("approve", undoID, "--yes", as: "ben")
         try await harness.until(
             "SELECT state = 'rejected' AS done FROM repricer.price_changes WHERE undoes_change_id IS NOT NULL"
         )

@@ -244,4 +244,57 @@ import Testing
 
         #expect(rule.needsConsent(item: item, price: 5_100_000))
     }
+
+    /// Apple's own example: a trial of two months from 1 March; consent is asked for from 1 to 30 April.
+    @Test func increase_atAKoreanConversion_isToldOf30DaysAhead() {
+        var other = Fixture.item("B", 5_000_000)
+        other.offer = StoreOffer(price: 0, periodsLeft: 0, periodCount: 1, reason: "ACQUISITION")
+        let item = Fixture.item("A", 5_000_000)
+        var subscription = Fixture.subscription(
+            [item, other], period: .twoMonths, storefront: "KOR")
+        subscription.purchasedAt = Fixture.instant("2026-03-01")
+        subscription.expiresAt = Fixture.instant("2026-05-01")
+        subscription.anchorDay = 1
+
+        func decide(_ now: String) -> ConsentRule.Decision {
+            ConsentRule(
+                subscription: subscription, calendar: BillingCalendar(),
+                now: Fixture.instant(now)
+            ).decide(item: item, price: 5_100_000)
+        }
+
+        let inTime = decide("2026-03-10")
+        let late = decide("2026-04-02")
+        #expect(inTime.needsConsent && inTime.tellsAt == Fixture.instant("2026-04-01"))
+        #expect(inTime.effectiveAt == Fixture.instant("2026-05-01"))
+        // An announced increase needs 27 days.
+        #expect(!late.needsConsent && late.effectiveAt == Fixture.instant("2026-07-01"))
+    }
+
+    @Test func increase_afterOneOfAnotherItem_needsConsentFromItsRenewalOn() throws {
+        var engine = engine()
+        _ = try engine.change("A", to: 10_490)
+        let sameRenewal = try engine.change("B", to: 5490, reference: 2)
+        #expect(sameRenewal.items[1].change?.increase?.needsConsent == false)
+
+        var later = self.engine()
+        _ = try later.change("A", to: 10_490)
+        _ = later.advance(to: Fixture.instant("2026-01-20"))
+        let next = try later.change("B", to: 5490, reference: 2)
+        #expect(next.items[1].change?.increase?.needsConsent == true)
+    }
+
+    @Test func move_toAnotherStorefront_isNoIncrease() throws {
+        var engine = engine()
+        _ = try engine.act(
+            OperatorAction(
+                subscription: Fixture.idText,
+                kind: .move(storefront: "CAN", prices: ["A": 13_990])))
+        _ = engine.advance(to: Fixture.instant("2026-02-11"))
+
+        #expect(engine.only.currency == "CAD")
+        #expect(engine.only.items[0].price == 13_990)
+        let told = try engine.change("A", to: 14_490, reference: 2)
+        #expect(told.items[0].change?.increase?.needsConsent == false)
+    }
 }

@@ -47,6 +47,17 @@ package struct TestDatabase: Sendable {
         return database.url(user: login)
     }
 
+    /// From now on two must approve what the product as it ships asks two for.
+    package static func shipDefaultLimits() async throws {
+        let connection = try await connect()
+        try await connection.script(
+            """
+            DELETE FROM repricer.default_limits;
+            INSERT INTO repricer.default_limits SELECT * FROM test_support.shipped_limits
+            """)
+        await connection.close()
+    }
+
     /// What `session_user` is for a person made by `login`.
     package static func loginName(_ name: String) -> String { "\(name)_\(required.name)" }
 
@@ -60,10 +71,18 @@ package struct TestDatabase: Sendable {
         return empty.url
     }
 
-    /// Makes a rehearsal's schema by a folder of migrations: tests decide at instants of their own.
+    /// Makes a rehearsal's schema by a folder of migrations: tests decide at instants of their own, and alone.
     static func migrate(_ connection: PostgresConnection, by folder: String) async throws {
         try await Migrator(directory: folder).migrate(connection, at: 1_767_571_200_000)
-        try await connection.script("UPDATE repricer.service_controls SET is_rehearsal = true")
+        // Stories raise prices as far as they like with one approver; who tests the limits asks for them.
+        try await connection.script(
+            """
+            UPDATE repricer.service_controls SET is_rehearsal = true;
+            DROP SCHEMA IF EXISTS test_support CASCADE;
+            CREATE SCHEMA test_support;
+            CREATE TABLE test_support.shipped_limits AS SELECT * FROM repricer.default_limits;
+            UPDATE repricer.default_limits SET max_rise_basis_points = NULL, max_fall_basis_points = NULL
+            """)
     }
 
     /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.

@@ -23,6 +23,11 @@ struct WireRenewal: WireObject {
         statement.appAccountToken = json["appAccountToken"]?.storableText
         statement.consistencyToken = commerce?["consistencyToken"]?.storableText
         statement.period = commerce?["period"]?.storableText
+        statement.autoRenewProductID = json["autoRenewProductId"]?.storableText
+        statement.price = json["renewalPrice"]?.int64
+        statement.offerType = json["offerType"]?.int
+        statement.appTransactionID = json["appTransactionId"]?.storableText
+        statement.details = SignedDetails(json, SignedDetails.ofRenewal)
         return statement
     }
 

@@ -36,6 +36,10 @@ struct WireTransaction: WireObject {
         statement.price = json["price"]?.int64
         statement.period = commerce?["period"]?.storableText
         statement.offerDiscountType = json["offerDiscountType"]?.storableText
+        statement.offerType = json["offerType"]?.int
+        statement.quantity = json["quantity"]?.int
+        statement.appTransactionID = json["appTransactionId"]?.storableText
+        statement.details = SignedDetails(json, SignedDetails.ofTransaction)
         return statement
     }
 

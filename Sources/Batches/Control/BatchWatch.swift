@@ -58,6 +58,16 @@ package struct BatchWatch: Service {
         metrics.describe(
             "repricer_service_halted", "1 while calls are refused alike, whatever the subscription."
         )
+        metrics.describe(
+            "repricer_kind_halts_total",
+            "Times that calls of a kind were refused alike, whatever the subscription.")
+        metrics.describe(
+            "repricer_kinds_halted",
+            "Kinds of call (cancellations, extensions) that stand still, since they are refused alike."
+        )
+        metrics.describe(
+            "repricer_kinds_throttled",
+            "Kinds of call of which one at a time leaves, since the App Store gives no answers.")
         metrics.describe("repricer_batches_paused", "Approved batches that are paused.")
         metrics.describe("repricer_batches_halted", "Of these, the ones that no person paused.")
         metrics.describe(
@@ -159,6 +169,8 @@ package struct BatchWatch: Service {
         }
         metrics.set("repricer_everything_paused", to: everything.isPaused ? 1 : 0)
         metrics.set("repricer_service_halted", to: everything.isHalted ? 1 : 0)
+        metrics.set("repricer_kinds_halted", to: Double(everything.haltedKinds.count))
+        metrics.set("repricer_kinds_throttled", to: Double(everything.throttledKinds.count))
         metrics.set("repricer_batches_paused", to: Double(batches.paused))
         metrics.set("repricer_batches_halted", to: Double(batches.halted))
         metrics.set("repricer_storefronts_halted", to: Double(batches.storefronts))

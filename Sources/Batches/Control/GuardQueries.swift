@@ -179,7 +179,10 @@ package enum GuardQueries {
             """
             -- name: keepGuardReading
             UPDATE repricer.batches SET guard_reading = \(json: json(counts, at, realNow, isLast: isLast))
-            WHERE batch_id = \(uuid: batch.batchID)
+            WHERE batch_id = (
+                    -- A person who decides on it holds up no other batch.
+                    SELECT batch_id FROM repricer.batches WHERE batch_id = \(uuid: batch.batchID)
+                    FOR NO KEY UPDATE SKIP LOCKED)
                 AND guards_count_from IS NOT DISTINCT FROM \(timestamp: batch.countFrom)::timestamptz
             """)
         return counts
@@ -279,6 +282,14 @@ package enum GuardQueries {
         """
     }
 
+    /// A probe was refused: what with, and for whom.
+    package static func noteProbeAnswer(_ batchID: String, _ answer: String) -> SQL {
+        """
+        -- name: noteProbeAnswer
+        SELECT repricer.note_probe_answer(\(uuid: batchID), \(answer)::text)
+        """
+    }
+
     /// Halts a storefront of a batch, durably; false where it is halted, or the batch has ended, already.
     package static func haltStorefront(
         _ concerned: Concerned, by: String, reason: String, at: Int64,
@@ -306,12 +317,16 @@ package enum GuardQueries {
         package var batchID: String
         package var storefront: String
 
-        package var wasParked: Bool
+        package var wasParked = false
+        /// How often the token of its call was refused before.
+        package var staleTokens = 0
+        /// A code has halted it.
+        package var isHalted = false
+        package var isStorefrontHalted = false
 
-        package init(batchID: String, storefront: String, wasParked: Bool = false) {
+        package init(batchID: String, storefront: String) {
             self.batchID = batchID
             self.storefront = storefront
-            self.wasParked = wasParked
         }
     }
 
@@ -323,23 +338,28 @@ package enum GuardQueries {
         let rows = try connection.query(
             """
             -- name: batchesOfCalls
-            SELECT t.call, p.batch_id, p.storefront, bool_or(p.parks > 0) AS was_parked
+            SELECT t.call, p.batch_id, p.storefront, bool_or(p.parks > 0) AS was_parked,
+                max(p.stale_tokens) AS stale_tokens, bool_or(b.probe_at IS NOT NULL) AS is_halted,
+                bool_or(b.halted_storefronts ? p.storefront) AS is_storefront_halted
             FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[]) AS t (id, call)
             CROSS JOIN LATERAL (
-                SELECT p.batch_id, p.storefront, p.parks FROM repricer.price_changes p
+                SELECT p.batch_id, p.storefront, p.parks, p.stale_tokens FROM repricer.price_changes p
                 WHERE p.original_transaction_id = t.id AND p.request_reference_id = t.call
                     AND p.bucket = \(bucket)::smallint
                 OFFSET 0
             ) p
+            JOIN repricer.batches b ON b.batch_id = p.batch_id
             GROUP BY t.call, p.batch_id, p.storefront ORDER BY t.call, p.batch_id
             """)
         var found: [String: [Concerned]] = [:]
         for row in rows {
-            found[try row.text("call"), default: []].append(
-                Concerned(
-                    batchID: try row.text("batch_id"), storefront: try row.text("storefront"),
-                    wasParked: try row.bool("was_parked"))
-            )
+            var concerned = Concerned(
+                batchID: try row.text("batch_id"), storefront: try row.text("storefront"))
+            concerned.wasParked = try row.bool("was_parked")
+            concerned.staleTokens = try row.int("stale_tokens")
+            concerned.isHalted = try row.bool("is_halted")
+            concerned.isStorefrontHalted = try row.bool("is_storefront_halted")
+            found[try row.text("call"), default: []].append(concerned)
         }
         return found
     }

@@ -10,7 +10,7 @@ package enum TroubleQueries {
         package var moved: Int64 = 0
         /// Not sent, though the last instant for the renewal that they are planned for has passed.
         package var overdue: Int64 = 0
-        /// Refused in words that say nothing of the customer: they wait by themselves.
+        /// Refused in words that say nothing of the customer, or without any answer: they wait by themselves.
         package var parked: Int64 = 0
         /// Ended unsent, since their facts had changed after the submission.
         package var drifted: Int64 = 0
@@ -39,7 +39,7 @@ package enum TroubleQueries {
         count(*) FILTER (WHERE \(fragment: isMoved)) AS moved,
         count(*) FILTER (WHERE c.state IN ('awaiting_approval', 'queued')
             AND c.send_by < \(timestamp: now)::timestamptz) AS overdue,
-        count(*) FILTER (WHERE c.stage = 'queued' AND c.parked_reason IS NOT NULL) AS parked,
+        count(*) FILTER (WHERE c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL) AS parked,
         count(*) FILTER (WHERE c.state = 'ineligible' AND c.reason = \(RowCode.drifted.rawValue)) AS drifted
         """
     }

@@ -34,7 +34,8 @@ final class TroubleWatch: Sendable {
             "repricer_changes_overdue",
             "Unsent changes whose last instant for their planned renewal has passed.")
         metrics.describe(
-            "repricer_changes_parked", "Changes that wait by themselves after a refusal.")
+            "repricer_changes_parked",
+            "Changes that wait by themselves, after a refusal or without an answer.")
         metrics.describe(
             "repricer_changes_drifted",
             "Changes of open batches that ended unsent, since their facts had changed.")

@@ -75,6 +75,33 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
+    /// The same of imports of past increases.
+    private static func untracedHistories(
+        on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: historiesWithoutTrace
+            WITH histories AS (
+                SELECT 'history:' || h.number AS object, h.imported_by, h.imported_at, count(i.number) AS rows
+                FROM repricer.history_imports h LEFT JOIN repricer.imported_increases i USING (number)
+                GROUP BY h.number
+            ), recorded AS (
+                SELECT object, actor, occurred_at, (details ->> 'increases')::bigint AS rows
+                FROM repricer.audit_trail WHERE action = 'import_history'
+            ), faults AS (
+                SELECT h.object, CASE
+                    WHEN r.object IS NULL THEN 'no line says that it was imported'
+                    WHEN h.rows <> r.rows THEN format('holds %s increases, %s were imported', h.rows, r.rows)
+                    WHEN (h.imported_by, h.imported_at) <> (r.actor, r.occurred_at)
+                        THEN 'says otherwise than its line who imported it, or when' END AS said
+                FROM histories h LEFT JOIN recorded r USING (object)
+            )
+            SELECT object || ': ' || said AS message FROM faults WHERE said IS NOT NULL ORDER BY 1
+            """
+        ).map { try $0.text("message") }
+    }
+
     /// Where the chain ends.
     package static func head(
         on connection: isolated PostgresConnection
@@ -131,7 +158,8 @@ package enum AuditQueries {
             last = newest.sequence
         }
         chain.finish(stored: end)
-        for message in try untraced(on: connection) { chain.noteUntraced(message) }
+        let untraced = try untraced(on: connection) + untracedHistories(on: connection)
+        for message in untraced { chain.noteUntraced(message) }
         return chain
     }
 }

@@ -38,6 +38,50 @@ package enum PolicyQueries {
         }
     }
 
+    /// What one approver may not approve alone, whoever they are; nil is no limit. In hundredths of a percent of one
+    /// price.
+    package struct Defaults: Sendable, Equatable {
+        /// Up.
+        package var rise: Int64?
+        /// Down, rounded to the nearest.
+        package var fall: Int64?
+        /// Whether they are those that the product ships with.
+        package var isShipped: Bool
+
+        package init(rise: Int64?, fall: Int64?, isShipped: Bool = false) {
+            self.rise = rise
+            self.fall = fall
+            self.isShipped = isShipped
+        }
+    }
+
+    package static func defaults(
+        on connection: isolated PostgresConnection
+    ) throws -> Defaults {
+        let row = try connection.query(
+            """
+            -- name: defaultLimits
+            SELECT round(max_rise_basis_points)::bigint AS rise, round(max_fall_basis_points)::bigint AS fall,
+                is_shipped
+            FROM repricer.default_limits
+            """
+        ).one()
+        return Defaults(
+            rise: try row.int64OrNil("rise"), fall: try row.int64OrNil("fall"),
+            isShipped: try row.bool("is_shipped"))
+    }
+
+    package static func setDefaults(
+        _ defaults: Defaults, at: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.decide(
+            "setDefaultLimits",
+            """
+            repricer.set_default_limits(\(defaults.rise)::numeric, \(defaults.fall)::numeric,
+                \(timestamp: at))
+            """)
+    }
+
     package static func set(
         _ limit: Limit, at: Int64, on connection: isolated PostgresConnection
     ) throws {

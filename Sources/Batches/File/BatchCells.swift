@@ -33,6 +33,7 @@ extension BatchColumn {
         case .effectiveOnOrAfter: 8
         case .rejectCode: 9
         case .rejectReason: 10
+        case .faults: 11
         }
     }
 }

@@ -12,8 +12,9 @@ package enum BatchColumn: String, Hashable, Sendable, CaseIterable {
     /// Written beside refused rows, and skipped when such a file comes back.
     case rejectCode = "reject_code"
     case rejectReason = "reject_reason"
+    case faults
 
-    var isIgnored: Bool { self == .rejectCode || self == .rejectReason }
+    var isIgnored: Bool { self == .rejectCode || self == .rejectReason || self == .faults }
 
     static let required: [BatchColumn] = [.originalTransactionID, .sku, .currency]
 }

@@ -8,18 +8,36 @@ package struct SpoiledRow: Hashable, Sendable {
 
     /// The physical line on which the row begins.
     package var line: Int
+    /// The first, in the order of `RowCode`.
     package var fault: RowFault
+    package var otherFaults: [RowFault] = []
     /// What the file says in each column, as far as it could be cut into cells.
     package var cells: [BatchColumn: String]
     /// The beginning of the row as it stands, where it could not be cut into cells; else empty.
     package var uncut = ""
+    /// The item that it speaks of, where its cells say one: no other row may.
+    package var item: BatchItem?
+
+    package var faults: [RowFault] { [fault] + otherFaults }
 
     /// The row of a plan for it.
     package var plan: PlanRow {
-        PlanRow(
+        var plan = PlanRow(
             line: line, originalTransactionID: cells[.originalTransactionID] ?? "",
             sku: cells[.sku] ?? "", fault: fault)
+        for fault in faults where !plan.cellFaults.contains(fault.code) {
+            plan.cellFaults.append(fault.code)
+        }
+        return plan
     }
+}
+
+/// One item of one subscription, as a row names it.
+package struct BatchItem: Hashable, Sendable {
+    package var originalTransactionID: String
+    package var sku: String
+    /// Those that could be read.
+    package var dependentSKUs: [String]
 }
 
 package enum BatchFileEntry: Hashable, Sendable {
@@ -75,22 +93,25 @@ package struct BatchFileReader {
                     line, "the line is longer than \(LineScanner.lineBytesMax) bytes",
                     remedy: "split it, or look for a missing line break")
             }
-            if line.bytes.allSatisfy({ header == nil && $0 == 0x20 }) { continue }
+            if line.bytes.allSatisfy(isBlank) { continue }
             guard let header else { return object(line) }
-            return try record(line, header)
+            if let entry = try record(line, header) { return entry }
         }
         return nil
     }
 
+    /// Nil for a line of separators alone: spreadsheets write them below the last row.
     private mutating func record(
         _ first: PhysicalLine, _ header: [BatchColumn]
-    ) throws(BatchFileError) -> BatchFileEntry {
+    ) throws(BatchFileError) -> BatchFileEntry? {
         var lines = [first]
         var bytes = first.bytes
         while true {
             let reason: String
             switch CSVRecord(bytes) {
-            case .cells(let cells): return row(first.number, cells, header)
+            case .cells(let cells):
+                return cells.allSatisfy { $0.allSatisfy(isBlank) }
+                    ? nil : row(first.number, cells, header)
             case .malformed(let message): reason = message
             case .open:
                 if lines.count < BatchFileReader.recordLinesMax,
@@ -115,24 +136,25 @@ package struct BatchFileReader {
         var texts = BatchCells()
         var isUTF8 = true
         for (column, bytes) in zip(header, cells) {
-            let text = String(validating: bytes, as: UTF8.self)
+            let text = String(validating: bytes[...].withoutBlanks, as: UTF8.self)
             if text == nil { isUTF8 = false }
-            if !column.isIgnored { texts[column] = .text(SpreadsheetText.text(text ?? "")) }
+            if !column.isIgnored {
+                texts[column] = .text(SpreadsheetText.text(text ?? "").withoutBlanks)
+            }
         }
         let extra = cells.dropFirst(header.count).map { String(validating: $0, as: UTF8.self) }
         guard isUTF8, extra.allSatisfy({ $0 != nil }) else {
             return spoiled(
-                line, "the row is not UTF-8", remedy: "save the file as UTF-8",
-                cells: texts.written)
+                line, "the row is not UTF-8", remedy: "save the file as UTF-8", texts)
         }
         guard cells.count == header.count else {
             let rest = extra.compactMap { $0 }.joined(separator: ",")
             let note = rest.isEmpty ? "" : " (too many: \(rest.prefix(200)))"
             return spoiled(
                 line, "the row has \(cells.count) cells, the header \(header.count)\(note)",
-                remedy: "give each column one cell", cells: texts.written)
+                remedy: "give each column one cell", texts)
         }
-        return build(line, texts)
+        return builder.row(line: line, texts)
     }
 
     private func object(_ line: PhysicalLine) -> BatchFileEntry {
@@ -151,32 +173,21 @@ package struct BatchFileReader {
             }
             if !column.isIgnored { cells[column] = cell }
         }
-        let written = cells.written
-        let wrongUnit: BatchColumn = priceUnit == .decimal ? .priceMilliunits : .price
+        var faults: [RowFault] = []
         if let name = unknown.min() {
-            return spoiled(
-                line.number, "there is no column \(shownInMessage(name))",
-                remedy: "use the columns of a batch file", cells: written)
+            faults.append(
+                RowFault(
+                    .malformedRow, "there is no column \(shownInMessage(name))",
+                    remedy: "use the columns of a batch file"))
         }
+        let wrongUnit: BatchColumn = priceUnit == .decimal ? .priceMilliunits : .price
         if cells[wrongUnit] != nil {
-            return spoiled(
-                line.number, "the file's first row gives \(priceUnit.column.rawValue)",
-                remedy: "use the same one in each row", cells: written)
+            faults.append(
+                RowFault(
+                    .malformedRow, "the file's first row gives \(priceUnit.column.rawValue)",
+                    remedy: "use the same one in each row"))
         }
-        let required = BatchColumn.required + [priceUnit.column]
-        if let missing = required.first(where: { cells[$0] == nil }) {
-            return spoiled(
-                line.number, "\(missing.rawValue) is missing", remedy: "add it", cells: written)
-        }
-        return build(line.number, cells)
-    }
-
-    private func build(_ line: Int, _ cells: BatchCells) -> BatchFileEntry {
-        do throws(RowFault) {
-            return .row(try builder.row(line: line, cells))
-        } catch {
-            return .spoiled(SpoiledRow(line: line, fault: error, cells: cells.written))
-        }
+        return builder.row(line: line.number, cells, besides: faults)
     }
 
     private func uncut(
@@ -188,10 +199,12 @@ package struct BatchFileReader {
     }
 
     private func spoiled(
-        _ line: Int, _ message: String, remedy: String, cells: [BatchColumn: String] = [:]
+        _ line: Int, _ message: String, remedy: String, _ cells: BatchCells
     ) -> BatchFileEntry {
-        .spoiled(
-            SpoiledRow(
-                line: line, fault: RowFault(.malformedRow, message, remedy: remedy), cells: cells))
+        var row = SpoiledRow(
+            line: line, fault: RowFault(.malformedRow, message, remedy: remedy),
+            cells: cells.written)
+        row.item = builder.item(cells)
+        return .spoiled(row)
     }
 }

@@ -1,6 +1,6 @@
 import Pricing
 
-/// Makes a row of its cells, or says what is wrong with them: the first code in the order of `RowCode`.
+/// Makes a row of its cells, or says all that is wrong with them, in the order of `RowCode`.
 struct BatchRowBuilder {
     static let skuScalarsMax = 128
     static let transactionIDDigitsMax = 64
@@ -10,23 +10,56 @@ struct BatchRowBuilder {
     /// Where numbers and texts are told apart (NDJSON).
     let isTyped: Bool
 
-    func row(line: Int, _ cells: BatchCells) throws(RowFault) -> BatchRow {
-        try malformed(cells)
-        let date = try date(cells[.effectiveOnOrAfter])
-        let storefront = try optionalText(cells[.storefront], "storefront")
-        let transactionID = try transactionID(cells[.originalTransactionID])
-        let sku = try sku(cells[.sku], "sku")
-        let dependents = try dependents(cells[.dependentSKUs], of: transactionID)
-        let parsed = price(cells[unit.column])
-        // A price in steps that no currency has is told apart from what is no price at all.
-        if case .failure(let fault) = parsed, fault.code == .badPrice { throw fault }
-        let expected = try expectedPrice(cells[.expectedPrice])
-        let newPrice = try parsed.get()
-        let currency = try currency(cells[.currency], price: newPrice)
-        return BatchRow(
-            line: line, originalTransactionID: transactionID, sku: sku, newPrice: newPrice,
-            currency: currency, storefront: storefront, dependentSKUs: dependents,
-            expectedPrice: expected, effectiveOnOrAfter: date)
+    /// `known` is what the reader holds against the row already.
+    func row(line: Int, _ cells: BatchCells, besides known: [RowFault] = []) -> BatchFileEntry {
+        var faults = RowFaults(known)
+        faults.check { () throws(RowFault) in try malformed(cells) }
+        for column in BatchColumn.required + [unit.column] where cells[column] == nil {
+            faults.add(RowFault(.malformedRow, "\(column.rawValue) is missing", remedy: "add it"))
+        }
+        let date = faults.check { () throws(RowFault) in try self.date(cells[.effectiveOnOrAfter]) }
+        let storefront = faults.check { () throws(RowFault) in
+            try optionalText(cells[.storefront], "storefront")
+        }
+        let id = cells[.originalTransactionID].flatMap { cell in
+            faults.check { () throws(RowFault) in try transactionID(cell) }
+        }
+        let sku = cells[.sku].flatMap { cell in
+            faults.check { () throws(RowFault) in try self.sku(cell, "sku") }
+        }
+        let dependents = self.dependents(cells[.dependentSKUs], of: id ?? "", &faults)
+        let expected = faults.check { () throws(RowFault) in
+            try expectedPrice(cells[.expectedPrice])
+        }
+        let price = cells[unit.column].flatMap { cell in
+            faults.check { () throws(RowFault) in try self.price(cell).get() }
+        }
+        let currency = cells[.currency].flatMap { cell in
+            faults.check { () throws(RowFault) in try self.currency(cell) }
+        }
+        if let price, let currency {
+            faults.check { () throws(RowFault) in try decimals(of: price, currency) }
+        }
+        guard faults.isEmpty, let id, let sku, let price, let currency else {
+            return .spoiled(faults.row(line, cells.written, item(cells)))
+        }
+        return .row(
+            BatchRow(
+                line: line, originalTransactionID: id, sku: sku, newPrice: price,
+                currency: currency.code, storefront: storefront ?? nil, dependentSKUs: dependents,
+                expectedPrice: expected ?? nil, effectiveOnOrAfter: date ?? nil))
+    }
+
+    /// The item that the cells name; nil where they name none.
+    func item(_ cells: BatchCells) -> BatchItem? {
+        // What is wrong with them was said, or the row could not be cut into its cells.
+        guard let id = try? transactionID(cells[.originalTransactionID]),
+            let sku = try? self.sku(cells[.sku], "sku")
+        else { return nil }
+        var unread = RowFaults([])
+        return BatchItem(
+            originalTransactionID: id, sku: sku,
+            dependentSKUs: dependents(cells[.dependentSKUs], of: id, &unread))
     }
 
     private func malformed(_ cells: BatchCells) throws(RowFault) {
@@ -76,6 +109,11 @@ struct BatchRowBuilder {
     /// The text, where it can be an original transaction id.
     static func checkedTransactionID(_ text: String) throws(RowFault) -> String {
         if isFew(text, 0x30...0x39, transactionIDDigitsMax) { return text }
+        if text.isEmpty {
+            throw RowFault(
+                .badTransactionID, "original_transaction_id is empty",
+                remedy: "use the subscription's original transaction id")
+        }
         if isMangled(text) {
             throw RowFault(
                 .badTransactionID,
@@ -113,10 +151,11 @@ struct BatchRowBuilder {
         guard case .text(let text)? = cell else {
             throw RowFault(.badSKU, "\(name) is not a text", remedy: "write it in quotes")
         }
-        return try sku(text, name)
+        return try Self.checkedSKU(text, name)
     }
 
-    private func sku(_ text: String, _ name: String) throws(RowFault) -> String {
+    /// The text, where it can be an item's SKU.
+    static func checkedSKU(_ text: String, _ name: String) throws(RowFault) -> String {
         // Printable ASCII without blanks needs no look at Unicode's tables.
         if Self.isFew(text, 0x21...0x7E, Self.skuScalarsMax) { return text }
         let scalars = text.unicodeScalars
@@ -141,32 +180,36 @@ struct BatchRowBuilder {
     }
 
     private func dependents(
-        _ cell: BatchCell?, of subscription: String
-    ) throws(RowFault) -> [String] {
+        _ cell: BatchCell?, of subscription: String, _ faults: inout RowFaults
+    ) -> [String] {
         let texts: [String]
         switch cell {
-        case nil: texts = []
+        case nil: return []
         case .text(let text):
-            texts = text.isEmpty ? [] : text.split(separator: ";").map(String.init)
+            guard !text.isEmpty else { return [] }
+            texts = text.split(separator: ";").map { String($0).withoutBlanks }
+                .filter { !$0.isEmpty }
         case .texts(let list): texts = list
         case .number, .flag:
-            throw RowFault(
-                .malformedRow, "dependent_skus is not a text",
-                remedy: "write SKUs separated by semicolons")
+            faults.add(
+                RowFault(
+                    .malformedRow, "dependent_skus is not a text",
+                    remedy: "write SKUs separated by semicolons"))
+            return []
         }
-        var skus: [String] = []
-        for text in texts { skus.append(try dependent(text, of: subscription)) }
-        return skus
+        return texts.compactMap { text in
+            faults.check { () throws(RowFault) in try dependent(text, of: subscription) }
+        }
     }
 
     /// `SKU` or `SUBSCRIPTION/SKU`; the subscription of the row itself needs no name.
     private func dependent(_ text: String, of subscription: String) throws(RowFault) -> String {
         let reference = DependentReference(text)
         guard let id = reference.originalTransactionID else {
-            return try sku(text, "a dependent SKU")
+            return try Self.checkedSKU(text, "a dependent SKU")
         }
         _ = try Self.checkedTransactionID(id)
-        let name = try sku(reference.sku, "a dependent SKU")
+        let name = try Self.checkedSKU(reference.sku, "a dependent SKU")
         return id == subscription ? name : reference.text
     }
 
@@ -188,6 +231,10 @@ struct BatchRowBuilder {
         case (.decimal, _): return .failure(notAPrice("the value is not a text", "write \"12.99\""))
         case (.milliunits, _):
             return .failure(notAPrice("the value is not an integer", "write 12990"))
+        }
+        guard !text.isEmpty else {
+            return .failure(
+                notAPrice("\(unit.column.rawValue) is empty", "give the full new price"))
         }
         do throws(PriceText.Fault) {
             switch unit {
@@ -224,25 +271,27 @@ struct BatchRowBuilder {
         RowFault(.badPrice, message, remedy: remedy)
     }
 
-    private func currency(_ cell: BatchCell?, price: Int64) throws(RowFault) -> String {
-        guard case .text(let code)? = cell, let currency = rules.currency(code) else {
-            let text: String =
-                switch cell {
-                case .text(let text)?, .number(let text)?: shownInMessage(text)
-                case .texts, .flag, nil: "currency"
-                }
-            throw RowFault(
-                .unknownCurrency, "\(text) is not a currency of the App Store",
-                remedy: "use an ISO 4217 code such as USD, in capitals")
-        }
+    private func currency(_ cell: BatchCell) throws(RowFault) -> Currency {
+        if case .text(let code) = cell, let currency = rules.currency(code) { return currency }
+        let what =
+            switch cell {
+            case .text(""): "currency is empty"
+            case .text(let text), .number(let text):
+                "\(shownInMessage(text)) is not a currency of the App Store"
+            case .texts, .flag: "currency is not a currency of the App Store"
+            }
+        throw RowFault(
+            .unknownCurrency, what, remedy: "use an ISO 4217 code such as USD, in capitals")
+    }
+
+    private func decimals(of price: Int64, _ currency: Currency) throws(RowFault) {
         guard currency.accepts(milliunits: price) else {
             throw RowFault(
                 .priceDecimals,
                 "\(PriceText.decimal(price, decimals: 3)) has more decimals than the "
-                    + "\(currency.decimals) that \(code) has",
+                    + "\(currency.decimals) that \(currency.code) has",
                 remedy: "round the price")
         }
-        return code
     }
 }
 

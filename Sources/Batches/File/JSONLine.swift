@@ -32,11 +32,11 @@ enum JSONLine {
         var members: [String: BatchCell] = [:]
         var names: Set<String> = []
         for (name, value) in named {
-            let name = try text(name)
+            let name = try text(name).withoutBlanks
             guard names.insert(name).inserted else {
                 throw Malformed(message: "\"\(name)\" is there twice")
             }
-            members[name] = try cell(value, of: name)
+            members[name] = try cell(value, of: name)?.withoutBlanks
         }
         return members
     }

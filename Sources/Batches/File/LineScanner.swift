@@ -22,9 +22,11 @@ struct HeaderRow {
     private let file: String
     private let line: Int
 
-    init(_ line: PhysicalLine, _ file: String) throws(BatchFileError) {
-        let cells: [[UInt8]]? =
-            if case .cells(let cells) = CSVRecord(line.bytes) { cells } else { nil }
+    init(
+        _ line: PhysicalLine, _ file: String, separator: UInt8 = CSVRecord.comma
+    ) throws(BatchFileError) {
+        let record = CSVRecord(line.bytes, separator: separator)
+        let cells: [[UInt8]]? = if case .cells(let cells) = record { cells } else { nil }
         names = (cells ?? []).map { trimmed(String(decoding: $0, as: UTF8.self)) }
         (self.file, self.line) = (file, line.number)
         guard !line.isTooLong, cells != nil else {
@@ -87,11 +89,13 @@ struct LineScanner {
         return line
     }
 
-    /// The first line that is not empty, without a byte order mark.
+    /// The first line that holds more than separators, without a byte order mark.
     mutating func firstLine(of file: String) throws(BatchFileError) -> PhysicalLine {
         while var line = try next() {
             if line.number == 1 { try line.stripMark(file) }
-            if !line.bytes.isEmpty { return line }
+            if line.bytes.contains(where: { !isBlank($0) && $0 != UInt8(ascii: ",") }) {
+                return line
+            }
         }
         throw BatchFileError(
             code: .emptyFile, file: file, line: nil, message: "the file has no rows",

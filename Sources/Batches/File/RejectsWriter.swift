@@ -1,8 +1,9 @@
 package import Pricing
 import ServiceKit
 
-/// Writes refused rows as CSV with the file's own columns, to be mended and submitted again: the two columns
-/// with code and reason at the end are skipped when the file comes back, and a `'` before what a spreadsheet would run.
+/// Writes refused rows as CSV with the file's own columns, to be mended and submitted again: the three columns
+/// with code, reason and all faults at the end are skipped when the file comes back, and a `'` before what a spreadsheet
+/// would run.
 package struct RejectsWriter {
     private let columns: [BatchColumn]
     private let unit: BatchPriceUnit
@@ -15,7 +16,7 @@ package struct RejectsWriter {
 
     /// The header row, with its line break.
     package var header: String {
-        record(columns.map(\.rawValue) + ["reject_code", "reject_reason"])
+        CSVText.record(columns.map(\.rawValue) + ["reject_code", "reject_reason", "faults"])
     }
 
     /// A row that the file itself spoiled, as it stood there; one that could not be cut into cells stands as a
@@ -23,16 +24,22 @@ package struct RejectsWriter {
     package func line(_ row: SpoiledRow) -> String {
         var cells = columns.map { row.cells[$0] ?? "" }
         if !row.uncut.isEmpty, !cells.isEmpty { cells[0] = row.uncut }
-        return record(cells + reason(row.fault))
+        return CSVText.record(cells + reasons(row.faults))
     }
 
     /// A well-formed row that was refused.
     package func line(_ row: BatchRow, _ fault: RowFault) -> String {
-        record(columns.map { cell(row, $0) } + reason(fault))
+        CSVText.record(columns.map { cell(row, $0) } + reasons([fault]))
     }
 
-    private func reason(_ fault: RowFault) -> [String] {
-        [fault.code.rawValue, "\(fault.message); \(fault.remedy)"]
+    private func reasons(_ faults: [RowFault]) -> [String] {
+        let codes = faults.map(\.code.rawValue)
+        let distinct = codes.enumerated().filter { !codes.prefix($0).contains($1) }.map(\.element)
+        return [
+            distinct.first ?? "",
+            faults.map { "\($0.message); \($0.remedy)" }.joined(separator: " | "),
+            distinct.joined(separator: " "),
+        ]
     }
 
     private func cell(_ row: BatchRow, _ column: BatchColumn) -> String {
@@ -45,7 +52,7 @@ package struct RejectsWriter {
         case .dependentSKUs: row.dependentSKUs.joined(separator: ";")
         case .expectedPrice: row.expectedPrice.map(price) ?? ""
         case .effectiveOnOrAfter: row.effectiveOnOrAfter?.text ?? ""
-        case .rejectCode, .rejectReason: ""
+        case .rejectCode, .rejectReason, .faults: ""
         }
     }
 
@@ -54,29 +61,5 @@ package struct RejectsWriter {
         case .decimal: PriceText.decimal(milliunits, decimals: milliunits % 1000 == 0 ? 0 : 2)
         case .milliunits: "\(milliunits)"
         }
-    }
-
-    private func record(_ cells: [String]) -> String {
-        cells.map { quoted(isNumber($0) ? $0 : SpreadsheetText.cell($0)) }.joined(separator: ",")
-            + "\r\n"
-    }
-
-    /// A wrong price, such as -5, is no formula.
-    private func isNumber(_ cell: String) -> Bool {
-        guard cell.hasPrefix("-") || cell.hasPrefix("+") else { return false }
-        let digits = cell.utf8.dropFirst()
-        return !digits.isEmpty
-            && digits.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
-    }
-
-    private func quoted(_ cell: String) -> String {
-        let needsQuotes = cell.utf8.contains { byte in
-            byte == UInt8(ascii: "\"") || byte == UInt8(ascii: ",") || byte == UInt8(ascii: "\n")
-                || byte == UInt8(ascii: "\r")
-        }
-        guard needsQuotes else { return cell }
-        return "\""
-            + cell.split(separator: "\"", omittingEmptySubsequences: false)
-            .joined(separator: "\"\"") + "\""
     }
 }

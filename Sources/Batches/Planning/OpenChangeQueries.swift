@@ -35,6 +35,8 @@ package enum OpenChangeQueries {
         /// The change that this one takes back.
         package let undoes: String?
 
+        package var isIncrease: Bool { newPrice > currentPrice }
+
         fileprivate init(_ row: Row) throws {
             guard let state = ChangeState(rawValue: try row.text("state")),
                 let consent = Consent(rawValue: try row.text("forecast_consent"))
@@ -69,6 +71,8 @@ package enum OpenChangeQueries {
     /// What a claim reads of a subscription's changes.
     package struct Claimable: Sendable {
         package var changes: [OpenChange] = []
+        /// The increases that changes of ours brought, by item and renewal.
+        package var ours: Set<PastIncrease> = []
         /// Apple has, had or may have one of its changes, open or not.
         package var wasCalled = false
     }
@@ -89,7 +93,9 @@ package enum OpenChangeQueries {
             -- name: claimableChanges
             SELECT \(fragment: openChangeColumns(probing: probing)),
                 coalesce(c.next_attempt_at > \(timestamp: realNow), false) AS waits,
-                \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called
+                \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,
+                CASE WHEN c.new_price_milliunits > c.current_price_milliunits THEN c.effective_at END
+                    AS increased_at
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[])
@@ -105,6 +111,10 @@ package enum OpenChangeQueries {
             for row in rows {
                 let id = try row.text("original_transaction_id")
                 if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
+                if let at = try row.instant("increased_at") {
+                    let sku = try row.textOrNil("current_sku") ?? row.text("sku")
+                    found[id, default: Claimable()].ours.insert(PastIncrease(sku: sku, at: at))
+                }
                 guard try row.bool("is_open") else { continue }
                 found[id, default: Claimable()].changes.append(try OpenChange(row))
             }
@@ -193,16 +203,25 @@ package enum OpenChangeQueries {
     }
 
     /// Moves the live plan of a queued change to the renewal that it can still make.
+    ///
+    /// - Parameter slip: Why that is a later one; nil: it is the same. Where an extension has moved the renewal and the
+    ///   change was not dated anew yet, that is why.
     package static func replan(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
-        effectiveAt: Instant,
-        isReady: Bool
+        effectiveAt: Instant, isReady: Bool, slip: Slip? = nil
     ) -> SQL {
         """
         -- name: replanChange
         UPDATE repricer.price_changes SET send_after = \(timestamp: sendAfter?.milliseconds),
             send_by = \(timestamp: sendBy.milliseconds),
-            due_effective_at = \(timestamp: effectiveAt.milliseconds), is_ready = \(isReady)
+            due_effective_at = \(timestamp: effectiveAt.milliseconds), is_ready = \(isReady),
+            moved_before_call = coalesce(moved_before_call, moved_since_call, CASE
+                WHEN \(timestamp: effectiveAt.milliseconds)::timestamptz <= due_effective_at THEN NULL
+                WHEN EXISTS (
+                    SELECT FROM repricer.moved_renewals m
+                    WHERE m.original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id, "m.bucket")))
+                    THEN \(Slip.extension.rawValue)
+                ELSE \(slip?.rawValue)::text END)
         WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
             AND \(fragment: Bucket.isThat(of: id)) AND state = 'queued'
         """

@@ -18,7 +18,7 @@ extension PieceJudge {
         }
         guard !skus.isEmpty else { return }
         let families = try await families(of: skus.keys.compactMap { known[$0]?.facts })
-        let households = families.mapValues { Household($0, rows: mentions) }
+        let households = families.mapValues { Household($0, rows: siblings) }
         for (id, names) in skus {
             guard let household = known[id]?.customer.flatMap({ households[$0] }) else { continue }
             known[id]?.place(names, of: id, among: household.siblings)
@@ -58,7 +58,7 @@ extension PieceJudge {
                 guard let carrier = reference.originalTransactionID else { continue }
                 known[id]?.context.note(
                     reference, as: name, on: carriers[carrier], customer: customer)
-                known[id]?.context.note(reference, as: name, besides: mentions(carrier))
+                known[id]?.context.note(reference, as: name, besides: siblings(carrier))
             }
         }
     }
@@ -114,7 +114,7 @@ private struct Household {
     /// By `SUBSCRIPTION/SKU`.
     private(set) var claims: [String: [DependentClaim]] = [:]
 
-    init(_ siblings: [SubscriptionQueries.Sibling], rows: (String) -> [BatchMention]) {
+    init(_ siblings: [SubscriptionQueries.Sibling], rows: (String) -> [BatchRow]) {
         self.siblings = siblings
         for sibling in siblings {
             let id = sibling.originalTransactionID

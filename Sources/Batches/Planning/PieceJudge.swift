@@ -6,7 +6,7 @@ struct PieceJudge: Sendable {
     let judge: Judge
     let connection: DatabaseConnection
     /// All rows of the batch that name a subscription, in the order of lines; may be empty for one row alone.
-    let mentions: @Sendable (String) -> [BatchMention]
+    let siblings: @Sendable (String) -> [BatchRow]
     /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
     let claims: @Sendable (String) -> [DependentClaim]
 
@@ -29,6 +29,7 @@ struct PieceJudge: Sendable {
         let read = try await connection.read { try PlanQueries.facts(ids, on: $0) }
         var known = try read.decoded()
         try await addDependents(to: &known, entries)
+        var overtaken: [PlannedPiece.Overtaken] = []
         for (id, indices) in places {
             let batchRows = indices.compactMap { index -> BatchRow? in
                 guard case .row(let row) = entries[index] else { return nil }
@@ -36,15 +37,32 @@ struct PieceJudge: Sendable {
             }
             let found = known[id]
             let judged = judge.judge(
-                rows: batchRows, mentions: mentions(id), facts: found?.facts,
+                rows: batchRows, siblings: siblings(id), facts: found?.facts,
                 context: found?.context ?? JudgeContext(increaseHistory: []))
             for (index, row) in zip(indices, judged) { rows[index] = row }
+            for row in judged { overtaken += found?.context.overtaken(by: row) ?? [] }
         }
-        return PlannedPiece(entries: entries, rows: rows)
+        return PlannedPiece(
+            entries: entries, rows: rows, overtaken: overtaken.sorted { $0.line < $1.line })
     }
 }
 
 extension JudgeContext {
+    /// The open increases, not sent yet, that count the row as an earlier one.
+    fileprivate func overtaken(by row: PlanRow) -> [PlannedPiece.Overtaken] {
+        guard row.fault == nil, row.direction == .increase, let effectiveAt = row.effectiveAt else {
+            return []
+        }
+        let until = effectiveAt.advanced(byMonths: 12)
+        return openChanges.compactMap { change in
+            guard let changeID = change.changeID, let at = change.increasesAt,
+                change.state == .awaitingApproval || change.state == .queued,
+                at > effectiveAt, at < until
+            else { return nil }
+            return PlannedPiece.Overtaken(changeID: changeID, line: row.line)
+        }
+    }
+
     /// What the newest facts say of a dependent on another subscription, which the row names by its own name where
     /// `name` is nil.
     package mutating func note(
@@ -61,11 +79,12 @@ extension JudgeContext {
         }
         if carrier.renewing.contains(reference.sku) { siblingSKUs.insert(name) }
         if let part = carrier.roles[reference.sku] { obstacles[name] = part }
+        charges[reference.text] = carrier.charges[reference.sku]
     }
 
     /// What the same batch says of it, in its rows of the other subscription.
     mutating func note(
-        _ reference: DependentReference, as name: String, besides rows: [BatchMention]
+        _ reference: DependentReference, as name: String, besides rows: [BatchRow]
     ) {
         guard obstacles[name] == nil else { return }
         if let parent = rows.first(where: {
@@ -78,10 +97,30 @@ extension JudgeContext {
     }
 }
 
+extension JudgeContext {
+    /// What the facts and our open changes of one subscription say; `imported` are past
+    /// increases that a person told of, `ours` those that changes of ours brought.
+    package init(
+        increases: [RecordedIncrease], imported: [PastIncrease],
+        openChanges: [OpenChangeQueries.OpenChange],
+        ours: Set<PastIncrease> = []
+    ) {
+        self.init(
+            increaseHistory: increases.past.map { past in
+                PastIncrease(sku: past.sku, at: past.at, isOurs: ours.contains(past))
+            } + imported)
+        announcedAt = increases.announcedAt
+        self.openChanges = openChanges.map(OpenChange.init)
+    }
+}
+
 extension JudgeContext.OpenChange {
     package init(_ change: OpenChangeQueries.OpenChange) {
         self.init(
             changeID: change.changeID, sku: change.sku, newPrice: change.newPrice,
-            dependentSKUs: change.dependentSKUs, state: change.state)
+            dependentSKUs: change.dependentSKUs, state: change.state,
+            // One that nobody has approved moves no date of one that is about to go.
+            increasesAt: change.isIncrease && change.state != .awaitingApproval
+                ? change.dueEffectiveAt : nil)
     }
 }

@@ -6,8 +6,12 @@ package import Pricing
 package enum PlanQueries {
     /// The facts of subscriptions as the server sent them, to be decoded on any thread.
     package struct FactRows: Sendable {
-        fileprivate let facts: Rows
-        fileprivate let open: Rows
+        let facts: Rows
+        let open: Rows
+        let imported: Rows
+
+        /// How many subscriptions there are.
+        package var count: Int { facts.count }
     }
 
     /// Begins to read: until `endSnapshot` all queries see the database as it is at the first of them.
@@ -30,19 +34,32 @@ package enum PlanQueries {
         let facts = try connection.query(
             """
             -- name: planFacts
-            SELECT original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
-                period, app_account_token, original_purchase_at, recent_subscription_start_at,
-                purchased_at, expires_at, renewal_at, items, increases, signed_at, known_since
+            SELECT \(fragment: factColumns)
             FROM repricer.subscriptions
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 AND folded_signed_at IS NOT NULL AND folded_evidence_id IS NOT NULL
             """)
-        let open = try connection.query(
+        return try FactRows(
+            facts: facts, open: openChanges(ids, on: connection),
+            imported: ImportedIncreaseQueries.rows(of: ids, on: connection))
+    }
+
+    /// What the judge looks at of a subscription.
+    static let factColumns: SQL = """
+        original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
+            period, app_account_token, ownership_type, original_purchase_at, recent_subscription_start_at,
+            purchased_at, expires_at, renewal_at, items, increases, signed_at, known_since
+        """
+
+    static func openChanges(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Rows {
+        try connection.query(
             """
             -- name: planOpenChanges
             SELECT original_transaction_id, change_id, coalesce(current_sku, sku) AS sku,
                 new_price_milliunits, coalesce(current_dependent_skus, dependent_skus) AS dependent_skus,
-                state
+                state, due_effective_at, new_price_milliunits > current_price_milliunits AS is_increase
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled',
@@ -51,7 +68,6 @@ package enum PlanQueries {
                 AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))
             ORDER BY original_transaction_id, send_by, change_id
             """)
-        return FactRows(facts: facts, open: open)
     }
 }
 
@@ -96,8 +112,13 @@ extension PlanQueries.FactRows {
         known.reserveCapacity(facts.count)
         for row in facts {
             let facts = try Self.read(row)
-            known[facts.originalTransactionID] = Known(
-                facts: facts, context: JudgeContext(increaseHistory: try Self.history(row)))
+            let increases = try row.storedIncreases()
+            var context = JudgeContext(increaseHistory: increases.past)
+            context.announcedAt = increases.announcedAt
+            known[facts.originalTransactionID] = Known(facts: facts, context: context)
+        }
+        for (id, increases) in try ImportedIncreaseQueries.found(imported) {
+            known[id]?.context.increaseHistory += increases
         }
         for row in open {
             guard let state = ChangeState(rawValue: try row.text("state")) else {
@@ -107,7 +128,9 @@ extension PlanQueries.FactRows {
                 JudgeContext.OpenChange(
                     changeID: try row.text("change_id"), sku: try row.text("sku"),
                     newPrice: try row.int64("new_price_milliunits"),
-                    dependentSKUs: try row.texts("dependent_skus"), state: state))
+                    dependentSKUs: try row.texts("dependent_skus"), state: state,
+                    increasesAt: try row.bool("is_increase")
+                        ? row.instant("due_effective_at") : nil))
         }
         return known
     }
@@ -122,6 +145,7 @@ extension PlanQueries.FactRows {
         facts.currency = try row.textOrNil("currency")
         facts.period = try row.textOrNil("period")
         facts.appAccountToken = try row.textOrNil("app_account_token")
+        facts.ownershipType = try row.textOrNil("ownership_type")
         facts.originalPurchaseAt = try row.instant("original_purchase_at")
         facts.recentSubscriptionStartAt = try row.instant("recent_subscription_start_at")
         facts.purchasedAt = try row.instant("purchased_at")
@@ -131,9 +155,5 @@ extension PlanQueries.FactRows {
         facts.signedAt = try row.instant("signed_at")
         facts.knownSince = try row.instant("known_since")
         return facts
-    }
-
-    private static func history(_ row: Row) throws -> [PastIncrease] {
-        try row.storedIncreases().past
     }
 }

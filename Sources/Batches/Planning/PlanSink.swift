@@ -4,10 +4,20 @@ package import Pricing
 package struct PlannedPiece: Sendable {
     package let entries: [BatchFileEntry]
     package let rows: [PlanRow]
+    package let overtaken: [Overtaken]
 
-    package init(entries: [BatchFileEntry], rows: [PlanRow]) {
+    /// An open increase of another batch, not sent yet, that needs consent because a row takes effect before it: within
+    /// 12 months it is the second.
+    package struct Overtaken: Hashable, Sendable {
+        package let changeID: String
+        /// Of the row.
+        package let line: Int
+    }
+
+    package init(entries: [BatchFileEntry], rows: [PlanRow], overtaken: [Overtaken] = []) {
         self.entries = entries
         self.rows = rows
+        self.overtaken = overtaken
     }
 }
 

@@ -25,14 +25,15 @@ package struct Planner: Sendable {
         _ input: BatchInput, outline: BatchOutline, asOf now: Instant, into sink: some PlanSink
     ) async throws {
         let inForce = rules.inForce(at: now)
-        let judge = Judge(rules: inForce, environment: environment, now: now)
+        let judge = Judge(
+            rules: RuleCourse(rules, from: now), environment: environment, now: now)
         try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
             let source = DigestingByteSource(try input.open())
             let reader = try BatchFileReader(source: source, file: input.path, rules: inForce)
             let pieces = PieceReader(reader)
             let worker = PieceJudge(
-                judge: judge, connection: connection, mentions: { outline.mentions(of: $0) },
+                judge: judge, connection: connection, siblings: { outline.rows(of: $0) },
                 claims: { outline.claims(on: $0) })
             try await Self.judge(pieces, worker, into: sink)
             guard source.hexadecimalDigest == outline.sha256 else {
@@ -46,15 +47,16 @@ package struct Planner: Sendable {
 
     /// Judges rows that are in memory already.
     package func plan(rows: [BatchRow], asOf now: Instant) async throws -> [PlanRow] {
-        let judge = Judge(rules: rules.inForce(at: now), environment: environment, now: now)
-        let mentions = Dictionary(grouping: rows, by: \.originalTransactionID)
-            .mapValues { $0.sorted { $0.line < $1.line }.map(BatchMention.init) }
+        let judge = Judge(
+            rules: RuleCourse(rules, from: now), environment: environment, now: now)
+        let siblings = Dictionary(grouping: rows, by: \.originalTransactionID)
+            .mapValues { $0.sorted { $0.line < $1.line } }
         let claims = Dictionary(grouping: rows.flatMap(\.claims), by: \.name)
             .mapValues { $0.map(\.claim) }
         return try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
             let worker = PieceJudge(
-                judge: judge, connection: connection, mentions: { mentions[$0] ?? [] },
+                judge: judge, connection: connection, siblings: { siblings[$0] ?? [] },
                 claims: { claims[$0] ?? [] })
             let piece = try await worker.judge(rows.map(BatchFileEntry.row))
             try await connection.read { try PlanQueries.endSnapshot(on: $0) }

@@ -1,4 +1,5 @@
 import Facts
+import JSON
 import Postgres
 import Pricing
 import ServiceKit
@@ -39,6 +40,9 @@ struct SubmissionRows: Sendable {
         var effective: [Int64?] = []
         var sendAfter: [Int64?] = []
         var sendBy: [Int64?] = []
+        var notKnown: [String] = []
+        var atRisk: [Int64?] = []
+        var atRiskElsewhere: [String?] = []
     }
 
     fileprivate struct Rejects: Sendable {
@@ -88,6 +92,9 @@ struct SubmissionRows: Sendable {
         changes.effective.append(plan.effectiveAt?.milliseconds)
         changes.sendAfter.append(plan.sendAfter?.milliseconds)
         changes.sendBy.append(plan.sendBy?.milliseconds)
+        changes.notKnown.append(ArrayText.format(plan.notKnown.map(\.rawValue)))
+        changes.atRisk.append(plan.atRisk)
+        changes.atRiskElsewhere.append(plan.atRiskElsewhere.stored)
     }
 
     private mutating func addReject(_ plan: PlanRow, _ fault: RowFault) {
@@ -133,7 +140,8 @@ enum SubmissionQueries {
             \(ints: rows.expectedPrices), \(texts: rows.effectiveOnOrAfter), \(texts: rows.consents),
             \(rows.reasons), \(texts: rows.thresholdSources), \(jsons: rows.rules),
             \(timestamps: rows.renewals), \(timestamps: rows.notices), \(timestamps: rows.effective),
-            \(timestamps: rows.sendAfter), \(timestamps: rows.sendBy))
+            \(timestamps: rows.sendAfter), \(timestamps: rows.sendBy), \(rows.notKnown),
+            \(ints: rows.atRisk), \(jsons: rows.atRiskElsewhere))
         """
     }
 
@@ -152,6 +160,23 @@ enum SubmissionQueries {
         SELECT repricer.finish_submission(\(uuid: batchID), \(totals.planHash)::text, \(totals.changes),
             \(totals.rejects))
         """
+    }
+}
+
+extension [ItemCharge] {
+    /// As it is stored: JSON; nil where there is none.
+    fileprivate var stored: String? {
+        guard !isEmpty else { return nil }
+        var json = JSONWriter()
+        json.list(self) { charge, json in
+            json.object { json in
+                json.member("currency", charge.currency)
+                json.member("storefront", charge.storefront)
+                json.member("period", charge.period)
+                json.member("milliunits", charge.amount)
+            }
+        }
+        return json.text
     }
 }
 

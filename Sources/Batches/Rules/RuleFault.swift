@@ -5,16 +5,25 @@ package struct RuleFault: Error, Hashable, Sendable {
         case unknownRule = "unknown_rule"
         case unexpectedCell = "unexpected_cell"
         case badStorefront = "bad_storefront"
+        /// Well formed, and none of the App Store's.
+        case unknownStorefront = "unknown_storefront"
         case badCurrency = "bad_currency"
         case unknownCurrency = "unknown_currency"
         case badPeriodKind = "bad_period_kind"
         case badAmount = "bad_amount"
+        case amountDecimals = "amount_decimals"
         case badRequired = "bad_required"
         case badDecimals = "bad_decimals"
         case badRate = "bad_rate"
         case badDate = "bad_date"
         case badSource = "bad_source"
+        case badWithdrawn = "bad_withdrawn"
+        case nothingToWithdraw = "nothing_to_withdraw"
         case duplicateRow = "duplicate_row"
+        // What is warned of, and a person may take all the same.
+        case implausibleCurrency = "implausible_currency"
+        case implausibleAmount = "implausible_amount"
+        case annualBelowNonannual = "annual_below_nonannual"
     }
 
     package var line: Int

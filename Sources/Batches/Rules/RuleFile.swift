@@ -1,6 +1,6 @@
 package import Pricing
 
-/// A file of rules that was read: our own columns, or the European Central Bank's reference rates.
+/// A file of rules that was read: our own columns, Apple's table of thresholds, or the European Central Bank's rates.
 package struct RuleFile: Hashable, Sendable {
     package struct Row: Hashable, Sendable {
         package var line: Int
@@ -9,8 +9,18 @@ package struct RuleFile: Hashable, Sendable {
         package var isDated: Bool
     }
 
+    /// A row that takes back another.
+    package struct Withdrawal: Hashable, Sendable {
+        package var line: Int
+        /// As `RuleRow.key`.
+        package var key: String
+        /// Of the row that is taken back; nil: since ever.
+        package var validFrom: Instant?
+    }
+
     package enum Form: Hashable, Sendable {
         case own
+        case appleTable
         /// `days` is the number of days that the file has rates of.
         case europeanCentralBank(days: Int)
     }
@@ -20,48 +30,39 @@ package struct RuleFile: Hashable, Sendable {
 
     package let form: Form
     package private(set) var rows: [Row] = []
+    package private(set) var withdrawals: [Withdrawal] = []
     /// In the order of lines; a file with any is not imported at all.
     package private(set) var faults: [RuleFault] = []
 
     /// Reads all of a file. A bad row is a fault; a file that can't be read as rules throws.
     package init(source: any BatchByteSource, file: String) throws(BatchFileError) {
-        var scanner = LineScanner(source)
-        let header = try RuleFileHeader.read(&scanner, file: file)
-        var lines: [(line: Int, cells: [String])] = []
-        while let line = try scanner.next() {
-            if line.bytes.isEmpty { continue }
-            guard line.number <= RuleFile.linesMax else {
-                throw BatchFileError(
-                    code: .badHeader, file: file, line: line.number,
-                    message: "the file has more than \(RuleFile.linesMax) lines",
-                    remedy: "split it")
-            }
-            switch RuleFile.cells(line) {
-            case .success(let cells): lines.append((line.number, cells))
-            case .failure(let fault): faults.append(fault)
-            }
-        }
-        guard !lines.isEmpty || !faults.isEmpty else {
-            throw BatchFileError(
-                code: .emptyFile, file: file, line: nil, message: "the file has no rows",
-                remedy: "add a row for each rule")
-        }
+        let table = try TableLines(source, file: file, limit: RuleFile.linesMax)
+        let header = try RuleFileHeader(table.header)
+        try table.refuseEmpty(file)
+        faults = table.faults
         switch header {
         case .own(let columns):
             form = .own
-            let builder = RuleRowBuilder(columns: columns)
-            for (line, cells) in lines {
-                add { () throws(RuleFault) in [try builder.row(line: line, cells)] }
+            for line in table.lines {
+                add(RuleRowBuilder.read(line.number, line.cells, columns))
+            }
+        case .appleTable(let columns):
+            form = .appleTable
+            for line in table.lines {
+                add(AppleThresholdTable.read(line.number, line.cells, columns))
             }
         case .europeanCentralBank(let currencies):
-            form = .europeanCentralBank(days: lines.count)
-            for (line, cells) in lines {
-                add { () throws(RuleFault) in
-                    try EuropeanCentralBankFile.rows(line: line, cells, currencies)
+            form = .europeanCentralBank(days: table.lines.count)
+            for line in table.lines {
+                do throws(RuleFault) {
+                    rows += try EuropeanCentralBankFile.rows(
+                        line: line.number, line.cells, currencies)
+                } catch {
+                    faults.append(error)
                 }
             }
         }
-        faults += RuleFile.duplicates(of: rows, undated: "the import")
+        faults += RuleFile.duplicates(of: rows, withdrawals, undated: "the import")
         faults.sort { $0.line < $1.line }
     }
 
@@ -75,55 +76,40 @@ package struct RuleFile: Hashable, Sendable {
         return file
     }
 
-    private mutating func add(_ make: () throws(RuleFault) -> [Row]) {
-        do throws(RuleFault) {
-            rows += try make()
-        } catch {
-            faults.append(error)
-        }
+    /// What one line says, and all that is wrong with it.
+    struct ReadLine {
+        var rows: [Row] = []
+        var withdrawal: Withdrawal?
+        var faults: [RuleFault] = []
     }
 
-    private static func cells(_ line: PhysicalLine) -> Result<[String], RuleFault> {
-        func failure(_ message: String, _ remedy: String) -> Result<[String], RuleFault> {
-            .failure(RuleFault(line.number, .malformedRow, message, remedy: remedy))
-        }
-        guard !line.isTooLong else {
-            return failure(
-                "the line is longer than \(LineScanner.lineBytesMax) bytes", "shorten it")
-        }
-        switch CSVRecord(line.bytes) {
-        case .open: return failure("a quote is not closed", "close it on the same line")
-        case .malformed(let what): return failure(what, "write the row as CSV")
-        case .cells(let cells):
-            let texts = cells.compactMap { String(validating: $0, as: UTF8.self) }
-            guard texts.count == cells.count, !line.bytes.contains(0) else {
-                return failure("the row is not plain UTF-8 text", "save the file as UTF-8")
-            }
-            return .success(texts.map(trimmed))
-        }
+    private mutating func add(_ line: ReadLine) {
+        faults += line.faults
+        guard line.faults.isEmpty else { return }
+        rows += line.rows
+        if let withdrawal = line.withdrawal { withdrawals.append(withdrawal) }
     }
 
     /// The same rule twice from the same instant on would leave it to chance which one holds.
-    static func duplicates(of rows: [Row], undated: String) -> [RuleFault] {
+    static func duplicates(
+        of rows: [Row], _ withdrawals: [Withdrawal], undated: String
+    ) -> [RuleFault] {
+        let said =
+            rows.map {
+                (line: $0.line, name: "\($0.rule.key) from \($0.rule.validFrom?.text ?? undated)")
+            }
+            + withdrawals.map {
+                (line: $0.line, name: "\($0.key) from \($0.validFrom?.text ?? "ever")")
+            }
         var lines: [String: Int] = [:]
-        return rows.compactMap { row in
-            let name = "\(row.rule.key) from \(row.rule.validFrom?.text ?? undated)"
-            guard let line = lines[name] else {
-                lines[name] = row.line
+        return said.compactMap { line, name in
+            guard let first = lines[name] else {
+                lines[name] = line
                 return nil
             }
             return RuleFault(
-                row.line, .duplicateRow, "\(name) is also on line \(line)",
+                line, .duplicateRow, "\(name) is also on line \(first)",
                 remedy: "keep one of the rows")
         }
     }
-}
-
-/// Without the blanks around it.
-func trimmed(_ text: String) -> String {
-    let isBlank: (Character) -> Bool = { $0 == " " || $0 == "\t" }
-    guard let first = text.firstIndex(where: { !isBlank($0) }),
-        let last = text.lastIndex(where: { !isBlank($0) })
-    else { return "" }
-    return String(text[first...last])
 }

@@ -7,29 +7,37 @@ package enum RuleColumn: String, Hashable, Sendable, CaseIterable {
     case required, decimals
     case perEuro = "per_euro"
     case validFrom = "valid_from"
-    case source
+    case source, withdrawn
 }
 
-/// The header row of a file of rules: it tells the form.
+/// The header row of a file of rules: it tells the form. Names are read without regard to capitals and blanks.
 enum RuleFileHeader {
     case own([RuleColumn])
+    case appleTable([AppleThresholdTable.Column])
     /// The currencies of the columns after `Date`.
     case europeanCentralBank([String])
 
-    static func read(
-        _ scanner: inout LineScanner, file: String
-    ) throws(BatchFileError) -> RuleFileHeader {
-        let row = try HeaderRow(try scanner.firstLine(of: file), file)
-        return row.names.first == "Date" ? try bank(row) : try own(row)
+    init(_ row: HeaderRow) throws(BatchFileError) {
+        let names = row.names.map(TableLines.normalized)
+        if names.first == "date" {
+            self = try RuleFileHeader.bank(row)
+        } else if !names.contains(RuleColumn.rule.rawValue),
+            names.contains(where: { AppleThresholdTable.Column($0)?.isAmount ?? false })
+        {
+            self = try RuleFileHeader.apple(row, names)
+        } else {
+            self = try RuleFileHeader.own(row, names)
+        }
     }
 
     /// `Date, USD, JPY, …` with a comma at the end.
     private static func bank(_ row: HeaderRow) throws(BatchFileError) -> RuleFileHeader {
         var currencies = Array(row.names.dropFirst())
         if currencies.last == "" { currencies.removeLast() }
-        if let wrong = currencies.first(where: { !isCode($0) }) {
+        let wrong = currencies.filter { !isCode($0) }
+        guard wrong.isEmpty else {
             throw row.fault(
-                .unknownColumn, "\(shownInMessage(wrong)) is no currency",
+                .unknownColumn, "\(listed(wrong)) is no currency",
                 "download the European Central Bank's eurofxref file again")
         }
         guard !currencies.isEmpty else {
@@ -41,13 +49,38 @@ enum RuleFileHeader {
         return .europeanCentralBank(currencies)
     }
 
-    private static func own(_ row: HeaderRow) throws(BatchFileError) -> RuleFileHeader {
-        let names = row.names
-        let known = RuleColumn.allCases.map(\.rawValue).joined(separator: ", ")
-        if let wrong = names.first(where: { RuleColumn(rawValue: $0) == nil }) {
+    private static func apple(
+        _ row: HeaderRow, _ names: [String]
+    ) throws(BatchFileError) -> RuleFileHeader {
+        let columns = names.map(AppleThresholdTable.Column.init)
+        let wrong = zip(row.names, columns).filter { $0.1 == nil }.map(\.0)
+        guard wrong.isEmpty else {
             throw row.fault(
-                .unknownColumn, "there is no column \(shownInMessage(wrong))",
-                "use \(known), or the European Central Bank's eurofxref file as it is")
+                .unknownColumn, "there is no column \(listed(wrong))",
+                "of Apple's table keep the storefront's code, the currency and the two amounts")
+        }
+        let known = columns.compactMap { $0 }
+        try row.refuseTwice(known.filter { $0 != .ignored }.map(\.name))
+        let missing = [AppleThresholdTable.Column.storefront, .currency]
+            .filter { !known.contains($0) }
+        guard missing.isEmpty else {
+            throw row.fault(
+                .missingColumn,
+                "the column \(missing.map(\.name).joined(separator: ", ")) is missing", "add it")
+        }
+        return .appleTable(known)
+    }
+
+    private static func own(
+        _ row: HeaderRow, _ names: [String]
+    ) throws(BatchFileError) -> RuleFileHeader {
+        let known = RuleColumn.allCases.map(\.rawValue).joined(separator: ", ")
+        let wrong = zip(row.names, names).filter { RuleColumn(rawValue: $0.1) == nil }.map(\.0)
+        guard wrong.isEmpty else {
+            throw row.fault(
+                .unknownColumn, "there is no column \(listed(wrong))",
+                "use \(known), Apple's table with its columns storefront, currency, non-annual and annual, or the "
+                    + "European Central Bank's eurofxref file as it is")
         }
         try row.refuseTwice(names)
         let columns = names.compactMap(RuleColumn.init)
@@ -57,6 +90,10 @@ enum RuleFileHeader {
                 "add it: \(RuleRowBuilder.kinds.joined(separator: ", "))")
         }
         return .own(columns)
+    }
+
+    private static func listed(_ names: [String]) -> String {
+        names.map { shownInMessage($0) }.joined(separator: ", ")
     }
 }
 

@@ -1,34 +1,86 @@
 package import Pricing
 
-/// What a file of rules changes: the rules that are new, each beside the one that holds until then.
+/// What a file of rules changes: the rules that are new, each beside the one that holds until then, and those that are
+/// withdrawn.
 package struct RuleImport: Hashable, Sendable {
     package struct Change: Hashable, Sendable {
+        /// The new rule, or the one that is taken back.
         package var rule: RuleRow
-        /// What holds at the instant from which the new rule holds; nil: nothing.
+        /// What holds at the instant from which the new rule holds, or what holds again; nil: nothing.
         package var old: RuleRow?
+        package var isWithdrawal = false
     }
 
-    package let changes: [Change]
+    package private(set) var changes: [Change] = []
     /// Rows that say what holds already.
-    package let unchangedCount: Int
+    package private(set) var unchangedCount = 0
     /// Rows that can't be taken, in the order of lines: those that the file itself spoiled, and those that don't
     /// go with the rules as they are.
-    package let faults: [RuleFault]
+    package private(set) var faults: [RuleFault] = []
+    /// What can hardly be meant, in the order of lines: taken only where a person says so.
+    package private(set) var warnings: [RuleFault] = []
 
     /// Compares a file with all that is stored. Rows without a date of their own hold from `from` on.
     package init(_ file: RuleFile, stored: RuleSet, from: Instant) {
         var timelines: [String: [RuleRow]] = [:]
+        // Stored rows come in the order of their dates.
         for row in stored.rows { timelines[row.key, default: []].append(row) }
-        // Stored rows come in the order of their dates; the sort keeps it where dates are equal.
         var pending = file.rows.map { row in
             var row = row
             if !row.isDated { row.rule.validFrom = from }
             return row
         }
         pending.sort { ($0.rule.at, $0.line) < ($1.rule.at, $1.line) }
+        var found = withdraw(file.withdrawals, from: &timelines)
+        let isNew = compare(pending, with: timelines)
+        // A row without a date may meet one that names the very instant of the import.
+        found += RuleImport.unknownCurrencies(file, stored)
+        found += RuleImport.wrongDecimals(file, stored)
+        found += RuleFile.duplicates(of: pending, file.withdrawals, undated: "ever")
+        let named = Set(file.faults.map(\.line))
+        faults = (file.faults + found.filter { !named.contains($0.line) })
+            .sorted { $0.line < $1.line }
+        guard !isNew.isEmpty else { return }
+        let wrong = Set(faults.map(\.line))
+        warnings = RuleImport.warnings(
+            isNew.filter { !wrong.contains($0.line) }, timelines: timelines,
+            stored: stored, at: from)
+    }
+
+    /// The new rules, ready to be stored.
+    package var rules: RuleSet { RuleSet(changes.filter { !$0.isWithdrawal }.map(\.rule)) }
+
+    /// Takes rows out of the timelines, and returns what is not there to be taken.
+    private mutating func withdraw(
+        _ withdrawals: [RuleFile.Withdrawal], from timelines: inout [String: [RuleRow]]
+    ) -> [RuleFault] {
+        var found: [RuleFault] = []
+        for withdrawal in withdrawals {
+            let rows = timelines[withdrawal.key] ?? []
+            guard let taken = rows.last(where: { $0.validFrom == withdrawal.validFrom }) else {
+                found.append(
+                    RuleFault(
+                        withdrawal.line, .nothingToWithdraw,
+                        "no row of \(withdrawal.key) holds from "
+                            + "\(withdrawal.validFrom?.text ?? "ever"), or it is withdrawn already",
+                        remedy: "name a row that rules show prints"))
+                continue
+            }
+            let left = rows.filter { $0.validFrom != withdrawal.validFrom }
+            timelines[withdrawal.key] = left
+            changes.append(
+                Change(
+                    rule: taken, old: RuleImport.last(left, at: taken.at), isWithdrawal: true))
+        }
+        return found
+    }
+
+    /// Sorts out what the stored rows say already, and returns the rows that are new.
+    private mutating func compare(
+        _ pending: [RuleFile.Row], with timelines: [String: [RuleRow]]
+    ) -> [RuleFile.Row] {
         var added: [String: RuleRow] = [:]
-        var changes: [Change] = []
-        var unchangedCount = 0
+        var isNew: [RuleFile.Row] = []
         for row in pending {
             let known = RuleImport.last(timelines[row.rule.key] ?? [], at: row.rule.at)
             let new = added[row.rule.key]
@@ -42,20 +94,10 @@ package struct RuleImport: Hashable, Sendable {
             }
             added[row.rule.key] = row.rule
             changes.append(Change(rule: row.rule, old: old))
+            isNew.append(row)
         }
-        self.changes = changes
-        self.unchangedCount = unchangedCount
-        let named = Set(file.faults.map(\.line))
-        // A row without a date may meet one that names the very instant of the import.
-        let found =
-            RuleImport.unknownCurrencies(file, stored)
-            + RuleFile.duplicates(of: pending, undated: "ever")
-        faults = (file.faults + found.filter { !named.contains($0.line) })
-            .sorted { $0.line < $1.line }
+        return isNew
     }
-
-    /// The new rules, ready to be stored.
-    package var rules: RuleSet { RuleSet(changes.map(\.rule)) }
 
     /// The last row at or before an instant of rows in the order of their dates.
     private static func last(_ rows: [RuleRow], at instant: Int64) -> RuleRow? {
@@ -67,20 +109,70 @@ package struct RuleImport: Hashable, Sendable {
         return low > 0 ? rows[low - 1] : nil
     }
 
+    /// Of new thresholds, given what is stored.
+    private static func warnings(
+        _ rows: [RuleFile.Row], timelines: [String: [RuleRow]], stored: RuleSet,
+        at now: Instant
+    ) -> [RuleFault] {
+        var after = timelines
+        var (brought, keys): (Set<String>, Set<String>) = ([], [])
+        for row in rows {
+            guard case .threshold(let rule) = row.rule else { continue }
+            after[row.rule.key, default: []].append(row.rule)
+            brought.insert(RulePlausibility.name(rule, kind: rule.kind))
+            keys.insert(row.rule.key)
+        }
+        guard !brought.isEmpty else { return [] }
+        for key in keys {
+            let sorted = (after[key] ?? []).enumerated()
+                .sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }
+            after[key] = sorted.map(\.element)
+        }
+        let plausibility = RulePlausibility(
+            stored: stored.inForce(at: now), timelines: after, brought: brought)
+        return rows.flatMap { row in
+            guard case .threshold(let rule) = row.rule else { return [RuleFault]() }
+            return plausibility.warnings(of: rule, line: row.line)
+        }.sorted { $0.line < $1.line }
+    }
+}
+
+extension RuleImport {
     /// A threshold in a currency that Apple has no prices in is a typing error.
     private static func unknownCurrencies(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
-        var known = Set(stored.currencies.map(\.currency.code))
-        for row in file.rows {
-            if case .currency(let rule) = row.rule { known.insert(rule.currency.code) }
-        }
+        let known = decimals(file, stored)
         return file.rows.compactMap { row in
-            guard case .threshold(let rule) = row.rule, !known.contains(rule.currency) else {
+            guard case .threshold(let rule) = row.rule, known[rule.currency] == nil else {
                 return nil
             }
             return RuleFault(
                 row.line, .unknownCurrency, "Apple has no prices in \(rule.currency)",
                 remedy: "correct it, or add a row for the currency and its decimals")
         }
+    }
+
+    /// An amount in steps that no price of the currency has.
+    private static func wrongDecimals(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
+        let known = decimals(file, stored)
+        return file.rows.compactMap { row in
+            guard case .threshold(let rule) = row.rule, let currency = known[rule.currency],
+                !currency.accepts(milliunits: rule.amount)
+            else { return nil }
+            return RuleFault(
+                row.line, .amountDecimals,
+                "\(PriceText.decimal(rule.amount)) has more decimals than \(rule.currency), which has "
+                    + "\(currency.decimals)", remedy: "write Apple's own amount")
+        }
+    }
+
+    /// The currencies that Apple prices in, those of the file among them.
+    private static func decimals(_ file: RuleFile, _ stored: RuleSet) -> [String: Currency] {
+        var known: [String: Currency] = [:]
+        for row in stored.currencies { known[row.currency.code] = row.currency }
+        for row in file.rows {
+            if case .currency(let rule) = row.rule { known[rule.currency.code] = rule.currency }
+        }
+        return known
     }
 }
 

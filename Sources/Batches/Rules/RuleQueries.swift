@@ -36,15 +36,18 @@ package enum RuleQueries {
         ) { try $0.one().int("revision") }
     }
 
-    /// The import that made the version of the rules; nil on a database without any.
+    /// The import that made the version of the rules that was known at an instant (nil: now); nil where none was.
     package static func latestImport(
-        on connection: isolated PostgresConnection
+        knownAt known: Instant? = nil, on connection: isolated PostgresConnection
     ) throws -> Import? {
         try connection.query(
             """
             -- name: latestRuleImport
             SELECT revision, nullif(imported_at, '-infinity') AS imported_at, imported_by, file
-            FROM repricer.rule_imports ORDER BY revision DESC LIMIT 1
+            FROM repricer.rule_imports
+            WHERE \(timestamp: known?.milliseconds)::timestamptz IS NULL
+                OR imported_at <= \(timestamp: known?.milliseconds)::timestamptz
+            ORDER BY revision DESC LIMIT 1
             """
         ).oneOrNil().map {
             Import(
@@ -55,11 +58,14 @@ package enum RuleQueries {
         }
     }
 
-    /// The rules that matter at an instant; rows with the same date stand in the order of their imports.
+    /// The rules that matter at an instant; rows with the same date stand in the order of their imports. `known` is the
+    /// instant by which they were recorded here, so that a later import changes no earlier plan; nil: all that are
+    /// recorded by now. A row that was withdrawn by then is none of them.
     package static func load(
-        _ span: Span, _ now: Instant, on connection: isolated PostgresConnection
+        _ span: Span, _ now: Instant, knownAt known: Instant? = nil,
+        on connection: isolated PostgresConnection
     ) throws -> RuleSet {
-        let scope = Scope(span, now)
+        let scope = Scope(span, now, knownAt: known)
         return RuleSet(
             thresholds: try connection.query(
                 inForce(
@@ -80,20 +86,39 @@ package enum RuleQueries {
             exchangeRates: try connection.query(exchangeRates(scope)).compactMap(exchangeRate))
     }
 
-    /// Stores rules as the next version, which it returns; the database writes down who does. Throws a unique violation
-    /// when another import took the version. `at` is UTC milliseconds.
+    /// Stores what a file changes as the next version, which it returns; the database writes down who does. Throws a
+    /// unique violation when another import took the version. `at` is UTC milliseconds.
+    package static func add(
+        _ change: RuleImport, file: String, contentSHA256: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try add(
+            change.changes.map { $0.rule.stored(isWithdrawn: $0.isWithdrawal) }, file: file,
+            contentSHA256: contentSHA256, accepted: change.warnings.map { $0.text(file: file) },
+            at: at, on: connection)
+    }
+
+    /// Stores rules as the next version, as the other one does.
     package static func add(
         _ rules: RuleSet, file: String, contentSHA256: String, at: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int {
-        let rows = rules.rows.map(\.stored)
-        return try connection.decide(
+        try add(
+            rules.rows.map { $0.stored(isWithdrawn: false) }, file: file,
+            contentSHA256: contentSHA256, accepted: [], at: at, on: connection)
+    }
+
+    private static func add(
+        _ rows: [StoredRule], file: String, contentSHA256: String, accepted: [String], at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.decide(
             "importRules",
             """
             repricer.import_rules(\(file)::text, \(contentSHA256)::text, \(timestamp: at),
                 \(rows.map(\.kind)), \(texts: rows.map(\.storefront)), \(texts: rows.map(\.currency)),
                 \(texts: rows.map(\.periodKind)), \(timestamps: rows.map(\.validFrom)),
-                \(rows.map(\.value)), \(rows.map(\.source)))
+                \(rows.map(\.value)), \(rows.map(\.source)), \(bools: rows.map(\.isWithdrawn)), \(accepted))
             """
         ).int("answer")
     }
@@ -109,10 +134,18 @@ private struct StoredRule {
     var validFrom: Int64?
     var value: Int64
     var source: String
+    /// Then value and source say nothing.
+    var isWithdrawn = false
 }
 
 extension RuleRow {
-    fileprivate var stored: StoredRule {
+    fileprivate func stored(isWithdrawn: Bool) -> StoredRule {
+        var rule = stored
+        rule.isWithdrawn = isWithdrawn
+        return rule
+    }
+
+    private var stored: StoredRule {
         let validFrom = validFrom?.milliseconds
         return switch self {
         case .threshold(let row):
@@ -142,13 +175,31 @@ private struct Scope {
     let newestAt: Int64?
     /// Rows that come into force after this instant; nil: none.
     let after: Int64?
+    /// Rows recorded by this instant; nil: all.
+    let known: Int64?
 
-    init(_ span: RuleQueries.Span, _ now: Instant) {
+    init(_ span: RuleQueries.Span, _ now: Instant, knownAt known: Instant?) {
+        self.known = known?.milliseconds
         switch span {
         case .at: (newestAt, after) = (now.milliseconds, nil)
         case .from: (newestAt, after) = (now.milliseconds, now.milliseconds)
         case .all: (newestAt, after) = (nil, nil)
         }
+    }
+
+    /// Whether the row `t` of a table stood when the scope's knowledge ended: recorded, and not withdrawn.
+    func stands(_ table: String, key: [String]) -> SQL {
+        let isSame = key.map { "w.\($0) = t.\($0)" }.joined(separator: " AND ")
+        return """
+            NOT t.withdrawn AND (\(timestamp: known)::timestamptz IS NULL
+                    OR t.recorded_at <= \(timestamp: known)::timestamptz)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.\(unsafe: table) w
+                    WHERE w.withdrawn AND \(unsafe: isSame) AND w.valid_from = t.valid_from
+                        AND w.revision > t.revision
+                        AND (\(timestamp: known)::timestamptz IS NULL
+                            OR w.recorded_at <= \(timestamp: known)::timestamptz))
+            """
     }
 }
 
@@ -157,43 +208,54 @@ extension RuleQueries {
     private static func inForce(
         _ name: String, _ table: String, key: [String], says columns: String, _ scope: Scope
     ) -> SQL {
-        """
-        -- name: \(unsafe: name)
-        SELECT \(unsafe: key.joined(separator: ", ")), \(unsafe: columns), source,
-            nullif(valid_from, '-infinity') AS valid_from
-        FROM repricer.\(unsafe: table) t
-        WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
-            OR t.valid_from > \(timestamp: scope.after)::timestamptz
-            OR t.valid_from <= \(timestamp: scope.newestAt)::timestamptz AND NOT EXISTS (
-                SELECT FROM repricer.\(unsafe: table) n
-                WHERE \(unsafe: key.map { "n.\($0) = t.\($0)" }.joined(separator: " AND "))
-                    AND n.valid_from <= \(timestamp: scope.newestAt)::timestamptz
-                    AND (n.valid_from, n.revision) > (t.valid_from, t.revision))
-        ORDER BY t.valid_from, t.revision, \(unsafe: key.joined(separator: ", "))
-        """
+        let keys = key.joined(separator: ", ")
+        return """
+            -- name: \(unsafe: name)
+            WITH standing AS (
+                SELECT \(unsafe: keys), \(unsafe: columns), t.source, t.valid_from, t.recorded_at, t.revision
+                FROM repricer.\(unsafe: table) t
+                WHERE \(fragment: scope.stands(table, key: key))
+            ), chosen AS (
+                (SELECT DISTINCT ON (\(unsafe: keys)) * FROM standing
+                WHERE valid_from <= \(timestamp: scope.newestAt)::timestamptz
+                ORDER BY \(unsafe: keys), valid_from DESC, revision DESC)
+                UNION ALL
+                SELECT * FROM standing
+                WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
+                    OR valid_from > \(timestamp: scope.after)::timestamptz
+            )
+            SELECT \(unsafe: keys), \(unsafe: columns), source,
+                nullif(valid_from, '-infinity') AS valid_from,
+                nullif(recorded_at, '-infinity') AS recorded_at
+            FROM chosen c ORDER BY c.valid_from, c.revision, \(unsafe: keys)
+            """
     }
 
     /// Only of currencies that Apple prices in, and the newest by one look into the index each: the European
     /// Central Bank's history is a third of a million rows.
     private static func exchangeRates(_ scope: Scope) -> SQL {
-        """
-        -- name: exchangeRates
-        SELECT currency, billionths_per_euro, source, nullif(valid_from, '-infinity') AS valid_from
-        FROM (
-            SELECT newest.* FROM (SELECT DISTINCT currency FROM repricer.currency_decimals) c
-            CROSS JOIN LATERAL (
-                SELECT e.currency, e.billionths_per_euro, e.source, e.valid_from, e.revision
-                FROM repricer.exchange_rates e
-                WHERE e.currency = c.currency
-                    AND e.valid_from <= \(timestamp: scope.newestAt)::timestamptz
-                ORDER BY e.valid_from DESC, e.revision DESC LIMIT 1) newest
-            UNION ALL
-            SELECT e.currency, e.billionths_per_euro, e.source, e.valid_from, e.revision
-            FROM repricer.exchange_rates e
-            WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
-                OR e.valid_from > \(timestamp: scope.after)::timestamptz) r
-        ORDER BY r.valid_from, r.revision, currency
-        """
+        let stands = scope.stands("exchange_rates", key: ["currency"])
+        return """
+            -- name: exchangeRates
+            SELECT currency, billionths_per_euro, source, nullif(valid_from, '-infinity') AS valid_from,
+                nullif(recorded_at, '-infinity') AS recorded_at
+            FROM (
+                SELECT newest.* FROM (SELECT DISTINCT currency FROM repricer.currency_decimals) c
+                CROSS JOIN LATERAL (
+                    SELECT t.currency, t.billionths_per_euro, t.source, t.valid_from, t.recorded_at, t.revision
+                    FROM repricer.exchange_rates t
+                    WHERE t.currency = c.currency
+                        AND t.valid_from <= \(timestamp: scope.newestAt)::timestamptz
+                        AND \(fragment: stands)
+                    ORDER BY t.valid_from DESC, t.revision DESC LIMIT 1) newest
+                UNION ALL
+                SELECT t.currency, t.billionths_per_euro, t.source, t.valid_from, t.recorded_at, t.revision
+                FROM repricer.exchange_rates t
+                WHERE (\(timestamp: scope.newestAt)::timestamptz IS NULL
+                        OR t.valid_from > \(timestamp: scope.after)::timestamptz)
+                    AND \(fragment: stands)) r
+            ORDER BY r.valid_from, r.revision, currency
+            """
     }
 }
 
@@ -205,20 +267,20 @@ extension RuleQueries {
         return RuleSet.Threshold(
             storefront: try row.text("storefront"), currency: try row.text("currency"),
             kind: kind, amount: try row.int64("amount_milliunits"),
-            validFrom: try validFrom(row), source: try source(row))
+            validFrom: try validFrom(row), source: try source(row), recordedAt: try recordedAt(row))
     }
 
     private static func alwaysConsent(_ row: Row) throws -> RuleSet.AlwaysConsent {
         RuleSet.AlwaysConsent(
             storefront: try row.text("storefront"), isRequired: try row.bool("is_required"),
-            validFrom: try validFrom(row), source: try source(row))
+            validFrom: try validFrom(row), source: try source(row), recordedAt: try recordedAt(row))
     }
 
     private static func currency(_ row: Row) throws -> RuleSet.CurrencyRule {
         RuleSet.CurrencyRule(
             currency: Currency(
                 code: try row.text("currency"), decimals: try row.int("decimals")),
-            validFrom: try validFrom(row), source: try source(row))
+            validFrom: try validFrom(row), source: try source(row), recordedAt: try recordedAt(row))
     }
 
     private static func exchangeRate(_ row: Row) throws -> RuleSet.ExchangeRate? {
@@ -226,12 +288,16 @@ extension RuleQueries {
         try Rate(billionths: row.int64("billionths_per_euro")).map {
             RuleSet.ExchangeRate(
                 currency: try row.text("currency"), perEuro: $0, validFrom: try validFrom(row),
-                source: try row.text("source"))
+                source: try row.text("source"), recordedAt: try recordedAt(row))
         }
     }
 
     private static func validFrom(_ row: Row) throws -> Instant? {
         try row.millisecondsOrNil("valid_from").map(Instant.init(milliseconds:))
+    }
+
+    private static func recordedAt(_ row: Row) throws -> Instant? {
+        try row.millisecondsOrNil("recorded_at").map(Instant.init(milliseconds:))
     }
 
     private static func source(_ row: Row) throws -> RuleSource {

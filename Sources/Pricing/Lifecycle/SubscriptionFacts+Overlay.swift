@@ -39,8 +39,13 @@ extension SubscriptionFacts {
         storefront = transaction.storefront ?? storefront
         currency = transaction.currency ?? currency
         period = transaction.period ?? period
-        // Apple leaves it out of a period without an offer.
+        quantity = transaction.quantity ?? quantity
+        appTransactionID = transaction.appTransactionID ?? appTransactionID
+        transactionReason = transaction.reason ?? transactionReason
+        // Apple leaves these out of a period without an offer, of one that was not revoked, and so on.
         offerDiscountType = transaction.offerDiscountType
+        offerType = transaction.offerType
+        transactionDetails = transaction.details
     }
 
     private mutating func overlay(_ renewal: RenewalStatement) {
@@ -56,6 +61,13 @@ extension SubscriptionFacts {
         appAccountToken = renewal.appAccountToken ?? appAccountToken
         consistencyToken = renewal.consistencyToken ?? consistencyToken
         period = renewal.period ?? period
+        autoRenewProductID = renewal.autoRenewProductID ?? autoRenewProductID
+        appTransactionID = renewal.appTransactionID ?? appTransactionID
+        // An amount without its currency would be none, and an old one is not what renews.
+        renewalTotal = renewal.price
+        renewalCurrency = renewal.price == nil ? nil : renewal.currency
+        renewalOfferType = renewal.offerType
+        renewalDetails = renewal.details
     }
 
     /// What the type alone tells where the renewal info is missing or unreadable.

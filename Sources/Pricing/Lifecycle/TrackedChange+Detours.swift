@@ -24,9 +24,37 @@ extension TrackedChange {
     /// The renewal moved, and what was due at it or later moves along (an inference: Apple is silent): a change
     /// due at the second renewal from then is due at the second one after.
     mutating func readExtension(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, let (old, new) = reading.movedRenewal,
-            let due = progress.dueAt, due >= old
+        guard let (old, new) = reading.movedRenewal, !isPlanned(knowing: new, reading) else {
+            return
+        }
+        moveDue(with: old, to: new, reading, &lines)
+    }
+
+    /// A statement older than our call, of which the call's plan did not know: it counted from a renewal that the App
+    /// Store had moved already, or from a period that was over.
+    mutating func readUnplanned(_ reading: Reading, _ lines: inout [Transition]) {
+        guard let lastSentAt, let calledRenewalAt, reading.before.renewalAt == calledRenewalAt
         else { return }
+        if let (old, new) = reading.movedRenewal { moveDue(with: old, to: new, reading, &lines) }
+        readPeriod(reading, &lines)
+        // Nothing is told of a call before it was made, and what is told of it may be signed by a clock that is behind.
+        let earliest = (firstSentAt ?? lastSentAt).advanced(by: -Self.clockMargin)
+        for index in lines.indices { lines[index].at = max(lines[index].at, earliest) }
+    }
+
+    /// Whether the plan of the last call counts from this renewal already. What is signed later than a call, by clocks that
+    /// may differ, may still have been known at it.
+    private func isPlanned(knowing renewal: Instant, _ reading: Reading) -> Bool {
+        guard let calledRenewalAt, let lastSentAt else { return false }
+        return renewal <= calledRenewalAt
+            && reading.at <= lastSentAt.advanced(by: Self.clockMargin)
+    }
+
+    private mutating func moveDue(
+        with old: Instant, to new: Instant, _ reading: Reading, _ lines: inout [Transition]
+    ) {
+        guard progress.state.isWithApple, let due = progress.dueAt, due >= old else { return }
+        defer { noteSlip(.extension, from: due, to: progress.dueAt ?? due, reading) }
         let former = reading.before.renewals(from: old)
         let turn = former?.firstIndex(atOrAfter: due)
         if let former, let turn, former.renewal(turn) == due,
@@ -45,13 +73,26 @@ extension TrackedChange {
     /// call for too late, and the next one is meant (both are inferences: Apple is silent).
     mutating func readPeriod(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, let due = progress.dueAt,
-            let began = reading.newTransaction?.purchasedAt,
-            let renewal = reading.facts.renewal(around: due), renewal != due
+            let began = reading.newTransaction?.purchasedAt
         else { return }
+        let sameTurn = reading.sandboxRenewal(inTheTurnOf: due)
+        guard let renewal = sameTurn ?? reading.facts.renewal(around: due), renewal != due else {
+            return
+        }
         let isLate = reading.before.renewalAt.map { began > $0 } ?? false
-        guard isLate || (began >= due && isApplied(in: renewalItem(reading))) else { return }
+        guard sameTurn != nil || isLate || (began >= due && isApplied(in: renewalItem(reading)))
+        else { return }
         progress.dueAt = renewal
+        if sameTurn == nil {
+            noteSlip(slip(isLate: isLate, reading), from: due, to: renewal, reading)
+        }
         lines.append(note("renewals_moved", reading))
+    }
+
+    /// Why a period began without the change: where the period began late, a charge had failed.
+    private func slip(isLate: Bool, _ reading: Reading) -> Slip {
+        if reading.newTransaction?.reason == "PURCHASE" { return .other }
+        return isLate ? .billingFailure : .lateCall
     }
 
     /// Seen applied only after the renewal that it was due at, which charged the old price: it is due at the next one.
@@ -62,6 +103,7 @@ extension TrackedChange {
             running != newPrice, let renewal = reading.facts.renewal(around: due), renewal > began
         else { return }
         progress.dueAt = renewal
+        noteSlip(.lateCall, from: due, to: renewal, reading)
         lines.append(note("renewals_moved", reading))
     }
 
@@ -72,7 +114,10 @@ extension TrackedChange {
             let resumption = resumption(after: item, reading)
         else { return }
         let isMoved = progress.dueAt.map { $0 < resumption } ?? true
-        if isMoved { progress.dueAt = resumption }
+        if isMoved {
+            noteSlip(.other, from: progress.dueAt, to: resumption, reading)
+            progress.dueAt = resumption
+        }
         let isToldAnew =
             item.increaseStatus == "SCHEDULED"
             && (progress.state == .pendingConsent || progress.state == .accepted)
@@ -168,15 +213,39 @@ extension TrackedChange {
     }
 }
 
+extension Reading {
+    /// In the Sandbox periods were reckoned as long as one that an extension had made longer, and the one that began
+    /// is shorter. What waits keeps its turn: due at the second renewal, it is due at the second one still.
+    fileprivate func sandboxRenewal(inTheTurnOf due: Instant) -> Instant? {
+        guard let former = before.sandboxPeriod, let running = facts.sandboxPeriod,
+            former != running, let from = before.renewalAt?.milliseconds,
+            let began = facts.purchasedAt?.milliseconds, began >= from,
+            (began - from) % running == 0, due.milliseconds > from,
+            (due.milliseconds - from) % former == 0
+        else { return nil }
+        let turn = (due.milliseconds - from) / former
+        let (distance, isTooFar) = turn.multipliedReportingOverflow(by: running)
+        let renewal = Instant(milliseconds: from).advanced(by: isTooFar ? .max : distance)
+        return renewal.milliseconds > began ? renewal : nil
+    }
+}
+
 extension SubscriptionFacts {
+    /// How long the running period is, in milliseconds; nil where it is Production's.
+    fileprivate var sandboxPeriod: Int64? {
+        guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return nil }
+        let running = renewalAt.milliseconds - purchasedAt.milliseconds
+        return running < Self.calendarPeriodMin ? running : nil
+    }
+
     /// The first renewal from the known one on that is not before the instant. One that is so by moments only is
     /// that instant's own.
-    fileprivate func renewal(around instant: Instant) -> Instant? {
+    func renewal(around instant: Instant) -> Instant? {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt, period != nil else {
             return nil
         }
         let running = renewalAt.milliseconds - purchasedAt.milliseconds
-        let from = instant.advanced(by: -min(running / 10, Self.moments))
+        let from = instant.advanced(by: -momentsMax)
         guard running >= Self.calendarPeriodMin else {
             // Sandbox: renewals as far apart as the running period is long.
             let distance = max(0, from.milliseconds - renewalAt.milliseconds)
@@ -185,7 +254,13 @@ extension SubscriptionFacts {
         return renewals(from: renewalAt).map { $0.renewal($0.firstIndex(atOrAfter: from)) }
     }
 
-    private static let moments = Instant.millisecondsPerDay / 24
+    /// What counts as moments, in milliseconds: an hour, and in the Sandbox a tenth of the running period.
+    var momentsMax: Int64 {
+        guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return Self.hour }
+        return min((renewalAt.milliseconds - purchasedAt.milliseconds) / 10, Self.hour)
+    }
+
+    private static let hour = Instant.millisecondsPerDay / 24
     /// The shortest period of Production is a week, the longest of the Sandbox an hour and of TestFlight a day.
     private static let calendarPeriodMin = 6 * Instant.millisecondsPerDay
 }

@@ -2,8 +2,12 @@ extension TrackedChange {
     /// Moves the change as far as one statement carries it; returns a line for each state reached, and for each
     /// thing told that moves no state.
     mutating func follow(_ reading: Reading) -> [Transition] {
-        guard isFollowed, isTold(by: reading) else { return [] }
+        guard isFollowed else { return [] }
         var lines: [Transition] = []
+        guard isTold(by: reading) else {
+            readUnplanned(reading, &lines)
+            return lines
+        }
         takeNewNames(reading, &lines)
         reopenAfterRefund(reading, &lines)
         confirmApplied(reading, &lines)
@@ -139,6 +143,7 @@ extension TrackedChange {
             // During an offer the item already bears the new price and is charged another.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading) else { return }
             progress.effectiveAt = transaction.purchasedAt
+            noteLateCharge(transaction, reading)
             move(
                 to: .effective, reason: isDoubtful ? lateReason : nil, reading, &lines)
         } else if isDoubtful {

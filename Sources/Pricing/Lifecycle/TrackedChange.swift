@@ -19,6 +19,9 @@ package struct TrackedChange: Hashable, Sendable {
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it can't be about this change.
     package var sentAt: Instant?
+    /// The renewal date that was known when that call's intent was written: its plan counts from there. nil where it is
+    /// not known, or no call was made.
+    package var calledRenewalAt: Instant?
     /// When the first of its calls left whose outcome was never learned: the App Store may apply it late. The change
     /// ended, or went on under another id, and statements from then on that show its very price are still about it.
     package var doubtfulSince: Instant?
@@ -69,6 +72,8 @@ package struct ChangeProgress: Hashable, Sendable {
     package var endedAt: Instant?
     /// The renewal that it is due at: planned by us, moved by offers and extensions.
     package var dueAt: Instant?
+    /// Why it is due, or was charged, later than it was at its call; nil: it is not.
+    package var slip: Slip?
     package var since: Instant
 }
 

@@ -86,7 +86,9 @@ struct ArgumentParser {
                 optionsAreOver = true
                 rest.removeFirst()
             } else if !optionsAreOver && argument.hasPrefix("-") && argument.count > 1 {
-                try readOption(among: command.options + GlobalOptions.all)
+                try readOption(
+                    among: command.options + GlobalOptions.all,
+                    takesMore: command.positionals.isEmpty)
             } else {
                 guard let positional = waiting.popFirst() else {
                     throw UsageError("unexpected argument \(quoted(argument))")
@@ -100,14 +102,15 @@ struct ArgumentParser {
             throw UsageError("missing \(missing.name)")
         }
         for option in command.options where option.isRequired {
-            guard parsed.values[option.name] != nil else {
+            guard parsed.values[option.name] != nil || parsed.lists[option.name] != nil else {
                 throw UsageError("missing --\(option.name) \(option.valueName ?? "")")
             }
         }
     }
 
+    /// `takesMore` says that values may follow one another, since no argument stands by itself.
     private mutating func readOption(
-        among known: [any OptionSpecification]
+        among known: [any OptionSpecification], takesMore: Bool = false
     ) throws(UsageError) {
         guard let argument = rest.popFirst() else { return }
         guard argument.hasPrefix("--") else {
@@ -135,7 +138,16 @@ struct ArgumentParser {
             value = try separateValue(of: option, valueName)
         }
         try check(value, of: "--\(name)", among: option.choices)
-        parsed.values[name] = value
+        guard option.isRepeatable else {
+            parsed.values[name] = value
+            return
+        }
+        parsed.lists[name, default: []].append(value)
+        while takesMore, let next = rest.first, !next.hasPrefix("--") {
+            try check(next, of: "--\(name)", among: option.choices)
+            parsed.lists[name, default: []].append(next)
+            rest.removeFirst()
+        }
     }
 
     /// A value that looks like an option is a forgotten value; `--name=--value` says otherwise.

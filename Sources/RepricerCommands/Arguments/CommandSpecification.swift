@@ -52,6 +52,12 @@ protocol OptionSpecification: Sendable {
     var help: String { get }
     var choices: [String] { get }
     var isRequired: Bool { get }
+    /// Whether it may be given several times, and with several values.
+    var isRepeatable: Bool { get }
+}
+
+extension OptionSpecification {
+    var isRepeatable: Bool { false }
 }
 
 /// Given or not.
@@ -87,6 +93,24 @@ struct ValueOption: OptionSpecification {
         self.choices = choices
         self.isRequired = isRequired
     }
+}
+
+/// `--name VALUE VALUE`, or `--name VALUE --name VALUE`.
+struct ListOption: OptionSpecification {
+    let name: String
+    let valueName: String?
+    let help: String
+    let isRequired: Bool
+
+    init(_ name: String, _ valueName: String, _ help: String, isRequired: Bool = false) {
+        self.name = name
+        self.valueName = valueName
+        self.help = help
+        self.isRequired = isRequired
+    }
+
+    var choices: [String] { [] }
+    var isRepeatable: Bool { true }
 }
 
 /// The options that every command takes.

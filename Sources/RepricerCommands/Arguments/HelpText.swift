@@ -63,7 +63,9 @@ enum HelpText {
     private static func spelled(_ option: any OptionSpecification) -> String {
         guard let valueName = option.valueName else { return "--\(option.name)" }
         let isShort = !option.choices.isEmpty && option.choices.count <= 4
-        return "--\(option.name) \(isShort ? option.choices.joined(separator: "|") : valueName)"
+        let more = option.isRepeatable ? "..." : ""
+        return "--\(option.name) "
+            + (isShort ? option.choices.joined(separator: "|") : valueName + more)
     }
 
     private static func choices(_ choices: [String]) -> String {

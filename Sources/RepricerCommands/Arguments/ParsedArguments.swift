@@ -4,11 +4,15 @@ import ServiceKit
 package struct ParsedArguments: Sendable, Equatable {
     var positionals: [String: String] = [:]
     var values: [String: String] = [:]
+    /// Of options that may have several.
+    var lists: [String: [String]] = [:]
     var flags: Set<String> = []
 
     subscript(_ flag: Flag) -> Bool { flags.contains(flag.name) }
 
     subscript(_ option: ValueOption) -> String? { values[option.name] }
+
+    subscript(_ option: ListOption) -> [String] { lists[option.name] ?? [] }
 
     subscript(_ positional: Positional) -> String? { positionals[positional.name] }
 

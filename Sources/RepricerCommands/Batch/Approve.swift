@@ -5,8 +5,9 @@ import Postgres
 extension Commands {
     static let approve = Command(
         "approve", "release a batch for delivery: the second pair of eyes", positionals: [batch],
+        options: [yes],
         discussion: """
-            The database refuses the submitter's own approval (exit code 4). Where the batch exceeds your limits \
+            Prints what `show` prints and asks; --yes does not ask, and is needed where there is no terminal. The database refuses the submitter's own approval (exit code 4). Where the batch exceeds your limits \
             (`policy show`), your approval is recorded as the first, and another approver has to give the second \
             (exit code 4, too). A mass extension (`extend all`) is approved by its id in the same way.
             """
@@ -14,12 +15,15 @@ extension Commands {
         let name = try invocation.arguments.required(batch)
         let rate = try invocation.configuration().changePriceRate
         return try await invocation.withDatabase { pool, now in
-            let approval =
-                if let mass = try await massExtension(name, pool: pool) {
-                    try await approve(mass, at: now, pool)
-                } else {
-                    try await approve(try await BatchFinder.find(name, pool: pool), at: now, pool)
-                }
+            let approval: Approval
+            if let mass = try await massExtension(name, pool: pool) {
+                try ask(about: mass, invocation)
+                approval = try await approve(mass, at: now, pool)
+            } else {
+                let batch = try await BatchFinder.find(name, pool: pool)
+                try await ask(about: batch, at: now, rate, pool, invocation)
+                approval = try await approve(batch, at: now, pool)
+            }
             var facts = approval.facts
             if let batchID = approval.batchID, let rate {
                 facts =
@@ -41,6 +45,38 @@ extension Commands {
                 "your approval of \(approval.name) is recorded as the first; a second approver is "
                     + "needed: \(harmless(exceeded.joined(separator: "; ")))")
         }
+    }
+
+    /// Shows what is to be approved and asks; not where the database will refuse it anyway.
+    private static func ask(
+        about batch: BatchQueries.Batch, at now: Int64, _ rate: Configuration.CallRate?,
+        _ pool: PostgresPool, _ invocation: Invocation
+    ) async throws {
+        let terms = try await pool.withTransaction {
+            try ShowQueries.terms(of: batch.batchID, on: $0)
+        }
+        guard batch.state == "awaiting_approval", !terms.isOwn else { return }
+        try invocation.checkSomebodyAnswers("approve")
+        // A program that said yes reads only what came of it.
+        guard !invocation.isJSON || !invocation.arguments[yes] else { return }
+        let facts = try await ShowFacts.read(batch, now: now, in: "USD", rate: rate, pool: pool)
+        let text = facts.text(isTerminal: invocation.dependencies.isOutputTerminal) + "\n"
+        if invocation.isJSON {
+            invocation.dependencies.sayPlainly(text)
+        } else {
+            try invocation.print(text)
+        }
+        try invocation.confirm(
+            "approve these \(batch.rowCount) changes of \(harmless(batch.name))?")
+    }
+
+    private static func ask(
+        about mass: ExtensionQueries.Mass, _ invocation: Invocation
+    ) throws {
+        guard mass.state == "awaiting_approval" else { return }
+        try invocation.checkSomebodyAnswers("approve")
+        try invocation.confirm(
+            "extend all of \(harmless(mass.productID)) by \(mass.days) days?")
     }
 
     private struct Approval: Sendable {

@@ -10,11 +10,16 @@ protocol Pausable {
     var pausedReason: String? { get }
     /// What paused it where no person did.
     var haltedBy: String? { get }
+    /// When one call may ask whether it may go on, and what the latest of these was refused with.
+    var probeAt: Int64? { get }
+    var probeAnswer: String? { get }
 }
 
 extension BatchQueries.Batch: Pausable {}
 extension ServiceControlQueries.Everything: Pausable {
     var haltedBy: String? { nil }
+    var probeAt: Int64? { nil }
+    var probeAnswer: String? { nil }
 }
 
 extension Pausable {
@@ -22,7 +27,8 @@ extension Pausable {
     var whoAndWhy: String {
         [
             pausedAt.map { " since \($0.instantText)" }, pausedBy.map { " by \($0)" },
-            pausedReason.map { ": \($0)" },
+            pausedReason.map { ": \($0)" }, probeAnswer.map { "; \(alsoRefused($0))" },
+            probeAt.map { "; the next call asks at \($0.instantText)" },
         ].compactMap { $0 }.joined()
     }
 
@@ -31,8 +37,24 @@ extension Pausable {
         guard isPaused else { return .null }
         return [
             "by": pausedBy, "at": pausedAt?.instantText, "reason": pausedReason,
-            "halted_by": haltedBy,
+            "halted_by": haltedBy, "probe_at": probeAt?.instantText, "probe_answer": probeAnswer,
         ]
+    }
+}
+
+/// What the latest probe got.
+private func alsoRefused(_ answer: String) -> String {
+    "the latest call that asked was refused with \(answer)"
+}
+
+/// Kinds of call, as people say.
+private func plural(_ kind: String) -> String {
+    switch StoreCall.Kind(rawValue: kind) {
+    case .priceChange: "price changes"
+    case .cancel: "cancellations"
+    case .renewalExtension: "extensions"
+    case .massExtension: "mass extensions"
+    case nil: kind
     }
 }
 
@@ -41,26 +63,56 @@ extension ServiceControlQueries.Everything {
     var headlines: [(String, String)] {
         let pause = isPaused ? "everything\(whoAndWhy); `repricer resume --all`" : nil
         let halt = haltedAt.map {
-            "everything since \($0.instantText): \(haltedReason ?? ""); one call a minute asks again"
+            Self.halt("everything", at: $0, haltedReason ?? "", haltedAnswer)
         }
         let wait = catchUpSince.map { since in
             let reader = catchUpBy.map { "\(harmless($0)) recovers: `repricer recover`" }
             return "no call leaves until the notifications since \(since.instantText) are read; "
                 + (reader ?? "the service reads them")
         }
-        return [
-            pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) },
-            wait.map { ("CATCHING UP", $0) },
-        ].compactMap { $0 }
+        let kinds = haltedKinds.map {
+            ("HALTED", Self.halt(plural($0.kind), at: $0.at, $0.reason, $0.answer))
+        }
+        return [pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) }].compactMap { $0 }
+            + kinds + throttledKinds.map { ("THROTTLED", $0.text) }
+            + [wait.map { ("CATCHING UP", $0) }].compactMap { $0 }
+    }
+
+    private static func halt(
+        _ what: String, at: Int64, _ reason: String, _ answer: String?
+    ) -> String {
+        let latest = answer.map { "; \(alsoRefused($0))" } ?? ""
+        return "\(what) since \(at.instantText): \(reason)\(latest); one call a minute asks again"
     }
 
     var json: JSONValue {
-        let halt: JSONValue = ["at": haltedAt?.instantText, "reason": haltedReason]
+        let halt: JSONValue = [
+            "at": haltedAt?.instantText, "reason": haltedReason, "answer": haltedAnswer,
+        ]
         return [
             "paused": isPaused, "pause": pauseJSON, "halted": isHalted,
             "halt": isHalted ? halt : nil,
             "catching_up_since": catchUpSince?.instantText, "recovered_by": catchUpBy,
+            "halted_kinds": haltedKinds.json(Self.haltColumns),
+            "throttled_kinds": throttledKinds.json(Self.throttleColumns),
         ]
+    }
+
+    private static let haltColumns: [Column<ServiceControlQueries.KindHalt>] = [
+        .key("kind") { $0.kind }, .key("at") { $0.at.instantText }, .key("reason") { $0.reason },
+        .key("answer") { $0.answer },
+    ]
+
+    private static let throttleColumns: [Column<ServiceControlQueries.KindThrottle>] = [
+        .key("kind") { $0.kind }, .key("since") { $0.since.instantText },
+        .key("until") { $0.until.instantText }, .key("answer") { $0.answer },
+    ]
+}
+
+extension ServiceControlQueries.KindThrottle {
+    fileprivate var text: String {
+        "\(plural(kind)) since \(since.instantText): the App Store gives no answers, the latest was \(harmless(answer)); "
+            + "the next call leaves at \(until.instantText), or later, one at a time until one is answered"
     }
 }
 

@@ -6,13 +6,18 @@ extension Commands {
     static let asOf = ValueOption(
         "as-of", "INSTANT", "judge at this instant instead of now, as 2026-12-01T00:00:00Z")
     private static let rowsFile = ValueOption(
-        "rows", "OUT", "write one JSON object a row to OUT; - is standard output")
+        "rows", "OUT",
+        "write a JSON object a row to OUT, CSV where it ends in .csv; - is standard output")
     static let rejectsFile = ValueOption(
         "rejects", "OUT", "write refused rows to OUT as CSV, to mend and submit again")
+    static let summaryCurrency = ValueOption(
+        "reporting-currency", "CODE", "sum all money in this currency too, instead of USD")
+    static let details = Flag("details", "every list as a whole, after the summary")
 
     static let plan = Command(
         "plan", "forecast a batch: what can go, who must consent, when it takes effect",
-        positionals: [batchFile], options: [asOf, rowsFile, rejectsFile] + BatchTermOptions.all,
+        positionals: [batchFile],
+        options: [asOf, rowsFile, rejectsFile, summaryCurrency, details] + BatchTermOptions.all,
         discussion: """
             Writes nothing to the database and calls nobody. Exits 3 when a row is refused. The plan hash is the \
             same for the same rows, facts and rules; `submit --plan-hash` stores only that plan, and with the file \
@@ -21,13 +26,16 @@ extension Commands {
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
+        let known = try invocation.known(asOf)
         let asOf = try await invocation.instant(asOf, configuration)
         let environment = try configuration.required(configuration.environment, .environment)
         let terms = try BatchTermOptions.terms(invocation.arguments)
+        let currency = try invocation.arguments.reportingCurrency()
         let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         let summary = try await invocation.withPool(configuration) { pool in
             let session = try await PlanSession(
-                path: file, asOf: asOf, environment: environment, terms: terms, pool: pool)
+                path: file, asOf: asOf, knownAt: known, environment: environment, terms: terms,
+                pool: pool)
             let output = try PlanOutput(
                 .init(
                     rows: invocation.arguments[rowsFile],
@@ -37,19 +45,24 @@ extension Commands {
             let others = try await pool.withTransaction {
                 try OpenCallQueries.open(of: nil, on: $0).others
             }
-            return PlanSummary(session, try await output.finish(), rate: rate, besides: others)
+            return PlanSummary(
+                session, try await output.finish(), rate: rate, besides: others,
+                reportingCurrency: currency)
         }
+        let withDetails = invocation.arguments[details]
         let rowsAreOnOutput = invocation.arguments[rowsFile] == "-"
         if rowsAreOnOutput {
             // Standard output carries rows only: a program reads it.
             let isTerminal = invocation.dependencies.isMessagesTerminal
             if !invocation.isQuiet {
-                invocation.dependencies.sayPlainly(summary.text(isTerminal: isTerminal))
+                invocation.dependencies.sayPlainly(
+                    summary.text(isTerminal: isTerminal, withDetails: withDetails))
             }
         } else {
             try invocation.print(
                 json: summary.json,
-                summary.text(isTerminal: invocation.dependencies.isOutputTerminal))
+                summary.text(
+                    isTerminal: invocation.dependencies.isOutputTerminal, withDetails: withDetails))
         }
         return summary.refusedCount == 0 ? .done : .inputRejected
     }
@@ -66,8 +79,26 @@ extension Invocation {
         return try await now(configuration)
     }
 
+    /// The instant whose knowledge of the rules counts: `option`, or nil for all that is known now. This machine's clock is
+    /// not asked: it may lag behind the one by which an import was recorded a moment ago.
+    func known(_ option: ValueOption) throws -> Instant? {
+        try arguments.instant(option).map(Instant.init(milliseconds:))
+    }
+
     func now(_ configuration: Configuration) async throws -> Instant {
         let clock = try await configuration.makeClock(dependencies: dependencies)
         return Instant(milliseconds: clock.nowMilliseconds())
+    }
+}
+
+extension ParsedArguments {
+    /// USD where none is given.
+    func reportingCurrency() throws(UsageError) -> String {
+        guard let code = self[Commands.summaryCurrency] else { return "USD" }
+        guard code.utf8.count == 3, code.utf8.allSatisfy({ (65...90).contains($0) }) else {
+            throw UsageError(
+                "--reporting-currency cannot be \(quoted(code)); write an ISO 4217 code, as EUR")
+        }
+        return code
     }
 }

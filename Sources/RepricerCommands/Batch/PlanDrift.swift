@@ -62,7 +62,7 @@ struct PlanDrift {
             throw CommandFailure(
                 .inputRejected,
                 "\(path): malformed_row: it does not hold the rows of a plan; give "
-                    + "the file that plan --rows wrote", isAboutFile: true)
+                    + "the NDJSON file that plan --rows wrote", isAboutFile: true)
         }
     }
 

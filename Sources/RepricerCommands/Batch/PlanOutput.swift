@@ -14,9 +14,10 @@ actor PlanOutput: PlanSink {
     /// Rows in the forms in which they are needed, made on any thread.
     struct Prepared: Sendable {
         fileprivate var rows: [PlanRow]
+        fileprivate var overtaken: [PlannedPiece.Overtaken]
         fileprivate var hashed: [UInt8] = []
         fileprivate var faults = ""
-        fileprivate var json: [String] = []
+        fileprivate var written: [String] = []
         fileprivate var rejects = ""
     }
 
@@ -32,12 +33,15 @@ actor PlanOutput: PlanSink {
     private nonisolated let shownFile: String
     private nonisolated let rejectsWriter: RejectsWriter
     private nonisolated let waves: WavePlan?
+    private nonisolated let rowsAreCSV: Bool
     private let dependencies: Dependencies
     private let rowsFile: OutputFile?
     private let rejectsFile: OutputFile?
     private var drift: PlanDrift?
     private var hash: PlanHash
     private var forecast: BatchForecast
+    /// Few, whatever the batch: open changes are warned of once.
+    private var overtaken: Set<String> = []
     /// nil until all rows were taken.
     private(set) var finished: Finished?
 
@@ -46,8 +50,9 @@ actor PlanOutput: PlanSink {
         self.dependencies = dependencies
         shownFile = session.shownFile
         hash = session.emptyHash
-        forecast = BatchForecast(session.terms)
+        forecast = BatchForecast(session.terms, asOf: session.asOf)
         waves = session.terms.waves
+        rowsAreCSV = wishes.rows?.lowercased().hasSuffix(".csv") ?? false
         rejectsWriter = RejectsWriter(
             columns: session.outline.columns, priceUnit: session.outline.priceUnit)
         // Standard input and output are both called `-`, and are not the same.
@@ -61,42 +66,51 @@ actor PlanOutput: PlanSink {
         }
         drift = try wishes.earlierRows.map { try PlanDrift(path: $0) }
         try rejectsFile?.write(rejectsWriter.header)
+        if rowsAreCSV { try rowsFile?.write(PlanRowCSV.header(waves)) }
     }
 
     nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
-        var prepared = Prepared(rows: piece.rows)
+        var prepared = Prepared(rows: piece.rows, overtaken: piece.overtaken)
         for (row, entry) in zip(piece.rows, piece.entries) {
             row.appendHashed(to: &prepared.hashed)
-            if wishes.rows != nil || wishes.earlierRows != nil { prepared.json.append(json(row)) }
+            if wishes.rows != nil || wishes.earlierRows != nil {
+                prepared.written.append(rowsAreCSV ? PlanRowCSV.record(row, waves) : json(row))
+            }
             guard let fault = row.fault else { continue }
-            prepared.faults += harmless(fault.text(file: shownFile, line: row.line)) + "\n"
-            guard wishes.rejects != nil else { continue }
             switch entry {
-            case .row(let row): prepared.rejects += rejectsWriter.line(row, fault)
-            case .spoiled(let row): prepared.rejects += rejectsWriter.line(row)
+            case .row(let row):
+                prepared.faults += told([fault], row.line)
+                if wishes.rejects != nil { prepared.rejects += rejectsWriter.line(row, fault) }
+            case .spoiled(let row):
+                prepared.faults += told(row.faults, row.line)
+                if wishes.rejects != nil { prepared.rejects += rejectsWriter.line(row) }
             }
         }
         return prepared
     }
 
+    private nonisolated func told(_ faults: [RowFault], _ line: Int) -> String {
+        faults.map { harmless($0.text(file: shownFile, line: line)) + "\n" }.joined()
+    }
+
     /// With the row's wave, where the batch has waves.
     private nonisolated func json(_ row: PlanRow) -> String {
         guard let waves else { return row.json }
-        let wave =
-            row.fault == nil
-            ? waves.wave(
-                ofSubscription: row.originalTransactionID, storefront: row.storefront) : nil
+        let wave = PlanRowCSV.wave(row, waves)
         return row.json.dropLast() + ",\"wave\":\(wave.map(String.init) ?? "null")}"
     }
 
     func take(_ prepared: Prepared) throws {
         hash.add(prepared.hashed)
         for row in prepared.rows { forecast.add(row) }
+        for change in prepared.overtaken where overtaken.insert(change.changeID).inserted {
+            forecast.warn(.makesOthersAsk, change.line)
+        }
         if !prepared.faults.isEmpty { dependencies.sayPlainly(prepared.faults) }
-        for row in prepared.json { try rowsFile?.write(row + "\n") }
+        for row in prepared.written { try rowsFile?.write(rowsAreCSV ? row : row + "\n") }
         try rejectsFile?.write(prepared.rejects)
         guard drift != nil else { return }
-        for (row, json) in zip(prepared.rows, prepared.json) {
+        for (row, json) in zip(prepared.rows, prepared.written) {
             try drift?.compare(row.line, json)
         }
     }

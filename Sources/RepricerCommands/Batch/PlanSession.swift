@@ -9,27 +9,32 @@ struct PlanSession: Sendable {
     let asOf: Instant
     let environment: StoreEnvironment
     let terms: BatchTerms
+    /// What the rows are judged by, and money is converted by.
+    let rulesInForce: RulesInForce
     private let rules: RuleSet
     private let pool: PostgresPool
 
+    /// `known`: the instant whose knowledge of the rules counts; nil: all that is known now.
     init(
-        path: String, asOf: Instant, environment: StoreEnvironment, terms: BatchTerms,
+        path: String, asOf: Instant, knownAt known: Instant? = nil, environment: StoreEnvironment,
+        terms: BatchTerms,
         pool: PostgresPool
     ) async throws {
         self.asOf = asOf
         self.environment = environment
         self.terms = terms
         self.pool = pool
-        rules = try await pool.rules(at: asOf)
+        rules = try await pool.rules(at: asOf, knownAt: known)
+        rulesInForce = rules.inForce(at: asOf)
         input = try BatchInput(path: path)
-        outline = try BatchOutline(input, rules: rules.inForce(at: asOf))
+        outline = try BatchOutline(input, rules: rulesInForce)
     }
 
     var shownFile: String { input.path == "-" ? "(standard input)" : input.path }
 
     /// A hash that no row was added to yet.
     var emptyHash: PlanHash {
-        PlanHash(rules: rules.inForce(at: asOf), environment: environment)
+        PlanHash(rules: rulesInForce, environment: environment)
     }
 
     /// Judges all rows.

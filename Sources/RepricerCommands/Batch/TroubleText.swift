@@ -37,7 +37,7 @@ enum TroubleText {
             ("late", late, LateRows.meaning),
             (
                 "parked", trouble.parked,
-                "rows wait by themselves after a refusal, and are tried again"
+                "rows wait by themselves after a refusal or without an answer, and are tried again"
             ),
             (
                 "drifted", trouble.drifted,

@@ -40,6 +40,8 @@ package struct Configuration: Sendable {
     package internal(set) var apiCAFile: String?
     package internal(set) var rootCertificates: String?
     package internal(set) var listen: Address?
+    /// Of the pages for people; nil: switched off, or wrong.
+    package internal(set) var pagesListen: Address?
     /// Whose connections are those of many clients.
     package internal(set) var trustedProxies: [AddressRange]?
     /// The percentage of the receiver's connections that any other address may hold.

@@ -132,6 +132,11 @@ struct ConfigurationReader {
         result.listen = value(
             .listen, default: "127.0.0.1:8080", "is no address",
             remedy: "write HOST:PORT, as 127.0.0.1:8080 or [::1]:8080", BaseURL.address)
+        let pages: Configuration.Address?? = value(
+            .pagesListen, default: "127.0.0.1:8081", "is no address",
+            remedy: "write HOST:PORT, as 127.0.0.1:8081, or off"
+        ) { text in text == "off" ? .some(nil) : BaseURL.address(text).map(Optional.some) }
+        result.pagesListen = pages ?? nil
         result.trustedProxies = value(
             .trustedProxies, default: "127.0.0.1,::1", "is no list of addresses",
             remedy: "write addresses and ranges, as 10.0.0.5,fd00::/8, or * for all, or none"

@@ -11,6 +11,7 @@ enum Variable: String, CaseIterable, Sendable {
     case apiCAFile = "REPRICER_API_CA_FILE"
     case rootCertificates = "REPRICER_ROOT_CERTIFICATES"
     case listen = "REPRICER_LISTEN"
+    case pagesListen = "REPRICER_PAGES_LISTEN"
     case trustedProxies = "REPRICER_TRUSTED_PROXIES"
     case addressShare = "REPRICER_ADDRESS_SHARE"
     case forwarderTokenFile = "REPRICER_FORWARDER_TOKEN_FILE"
@@ -38,7 +39,8 @@ enum Variable: String, CaseIterable, Sendable {
         case .keyFile: "set it to the path of the key's .p8 file"
         case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
         case .webhookSecretFile: "set it to the path of a file with the secret that signs webhooks"
-        case .databaseURL, .apiBaseURL, .apiCAFile, .listen, .trustedProxies, .addressShare,
+        case .databaseURL, .apiBaseURL, .apiCAFile, .listen, .pagesListen, .trustedProxies,
+            .addressShare,
             .forwarderTokenFile,
             .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate,
             .webhookURL, .webhookCAFile, .reconcileEvery, .silentAfter, .clock, .migrations:

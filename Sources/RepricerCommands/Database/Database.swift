@@ -63,9 +63,10 @@ extension Invocation {
 }
 
 extension PostgresPool {
-    /// The rules that judge at an instant: one set a command, so that all of it is judged alike.
-    func rules(at now: Instant) async throws -> RuleSet {
-        try await withTransaction { try RuleQueries.load(.at, now, on: $0) }
+    /// The rules that judge at an instant: one set a command, so that all of it is judged alike. `known`: as they were
+    /// known then; nil: as they are known now.
+    func rules(at now: Instant, knownAt known: Instant?) async throws -> RuleSet {
+        try await withTransaction { try RuleQueries.load(.from, now, knownAt: known, on: $0) }
     }
 }
 

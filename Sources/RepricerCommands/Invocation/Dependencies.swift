@@ -13,6 +13,9 @@ package struct Dependencies: Sendable {
     package var output: OutputSink
     /// Messages: what a person reads.
     package var messages: OutputSink
+    package var isInputTerminal = false
+    /// The next line that a person types; nil at the end of the input.
+    package var readAnswer: @Sendable () -> String? = { nil }
     package var isOutputTerminal = false
     package var isMessagesTerminal = false
     /// Asked anew for each drawing, since a window can change.
@@ -38,6 +41,7 @@ extension Dependencies {
             environment: processEnvironment(), programPath: realPath("/proc/self/exe"),
             workingDirectory: realPath(".") ?? "/", output: .descriptor(STDOUT_FILENO),
             messages: .descriptor(STDERR_FILENO),
+            isInputTerminal: isatty(STDIN_FILENO) == 1, readAnswer: { readLine() },
             isOutputTerminal: isatty(STDOUT_FILENO) == 1,
             isMessagesTerminal: isatty(STDERR_FILENO) == 1,
             terminalColumns: { columns(of: STDERR_FILENO) },

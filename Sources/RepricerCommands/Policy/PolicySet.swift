@@ -5,7 +5,8 @@ import Reports
 
 extension Commands {
     private static let approver = Positional(
-        "APPROVER", "a database user, or a role whose members share the limits")
+        "APPROVER",
+        "a database user, a role whose members share the limits, or everyone: the default limits")
     private static let rows = ValueOption("rows", "N", "at most so many rows in a batch")
     private static let percent = ValueOption(
         "percent", "P", "no price may move by more, up or down; as 10 or 12.5")
@@ -14,19 +15,31 @@ extension Commands {
     )
     private static let second = Flag(
         "second", "may approve only what somebody else has approved first")
+    private static let increase = ValueOption(
+        "increase", "P", "of everyone: beyond an increase of P percent two approve; as 100")
+    private static let decrease = ValueOption(
+        "decrease", "P", "of everyone: beyond a decrease of P percent two approve; as 66.67")
     private static let removed = Flag("remove", "take the approver out of the policy")
+    private static let everyone = "everyone"
 
     static let policySet = Command(
         "policy set", "say what an approver may approve alone (the database's owner only)",
-        positionals: [approver], options: [rows, percent, monthly, second, removed],
+        positionals: [approver],
+        options: [rows, percent, monthly, second, increase, decrease, removed],
         discussion: """
             Replaces all limits of the approver; what is left out is unlimited. Beyond their limits an approval is \
             recorded as the first, and another approver, whose limits allow the batch, has to give the second. Once \
             one approver is named, nobody else approves; a user's own limits go before those of their roles. With \
             --monthly a currency that is left out may not move at all. The batch is measured at approval, by the \
-            facts known then.
+            facts known then. Whoever approves, a second is needed beyond the default limits: shipped are an increase of \
+            100 percent and a price below a third of today's. `policy set everyone` sets others, `--remove` drops them, \
+            and an approver's own --percent goes before them.
             """
     ) { invocation in
+        if invocation.arguments[approver] == everyone { return try await setDefaults(invocation) }
+        guard invocation.arguments[increase] == nil, invocation.arguments[decrease] == nil else {
+            throw UsageError("--increase and --decrease are limits of everyone; give --percent")
+        }
         let limit = try limit(invocation.arguments)
         let isRemoved = invocation.arguments[removed]
         let isPlain = limit == PolicyQueries.Limit(approver: limit.approver)
@@ -34,15 +47,35 @@ extension Commands {
             throw UsageError("--remove takes no limits")
         }
         return try await invocation.withDatabase { pool, now in
-            let limits = try await pool.withTransaction { connection in
+            let current = try await pool.withTransaction { connection in
                 if isRemoved {
                     try PolicyQueries.drop(limit.approver, at: now, on: connection)
                 } else {
                     try PolicyQueries.set(limit, at: now, on: connection)
                 }
-                return try PolicyQueries.all(on: connection)
+                return try Commands.policy(on: connection)
             }
-            return try show(limits, invocation)
+            return try show(current, invocation)
+        }
+    }
+
+    private static func setDefaults(_ invocation: Invocation) async throws -> ExitCode {
+        let arguments = invocation.arguments
+        let isOther =
+            arguments[rows] != nil || arguments[percent] != nil || arguments[monthly] != nil
+            || arguments[second]
+        let defaults = PolicyQueries.Defaults(
+            rise: try basisPoints(increase, arguments), fall: try basisPoints(decrease, arguments))
+        let isEmpty = defaults.rise == nil && defaults.fall == nil
+        guard !isOther, arguments[removed] == isEmpty else {
+            throw UsageError("everyone takes --increase and --decrease, or --remove")
+        }
+        return try await invocation.withDatabase { pool, now in
+            let current = try await pool.withTransaction { connection in
+                try PolicyQueries.setDefaults(defaults, at: now, on: connection)
+                return try Commands.policy(on: connection)
+            }
+            return try show(current, invocation)
         }
     }
 
@@ -57,14 +90,21 @@ extension Commands {
             }
             limit.rows = number
         }
-        if let text = arguments[percent] {
-            guard let hundredths = scaled(text, decimals: 2) else {
-                throw UsageError("--percent cannot be \(quoted(text)); write it as 10 or 12.5")
-            }
-            limit.basisPoints = hundredths
-        }
+        limit.basisPoints = try basisPoints(percent, arguments)
         if let text = arguments[monthly] { limit.monthly = try money(text) }
         return limit
+    }
+
+    /// Hundredths of a percent; nil where the option is not given.
+    private static func basisPoints(
+        _ option: ValueOption, _ arguments: ParsedArguments
+    ) throws(UsageError) -> Int64? {
+        guard let text = arguments[option] else { return nil }
+        guard let hundredths = scaled(text, decimals: 2) else {
+            throw UsageError(
+                "--\(option.name) cannot be \(quoted(text)); write it as 10 or 12.5")
+        }
+        return hundredths
     }
 
     private static func money(_ text: String) throws(UsageError) -> String {

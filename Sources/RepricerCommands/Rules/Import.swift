@@ -8,16 +8,25 @@ extension Commands {
         "effective-from", "INSTANT",
         "when rows without a valid_from of their own come into force; now when left out")
     private static let dryRun = Flag("dry-run", "print what would change, and change nothing")
+    private static let acceptImplausible = Flag(
+        "accept-implausible",
+        "take amounts and currencies that can hardly be meant; the audit trail names them")
 
     static let rulesImport = Command(
         "rules import", "add consent rules, currency decimals or exchange rates from a file",
-        positionals: [ruleFile], options: [effectiveFrom, dryRun],
+        positionals: [ruleFile], options: [effectiveFrom, dryRun, acceptImplausible],
         discussion: """
             Columns: rule (threshold, always_consent, currency or exchange_rate); storefront; currency; period_kind \
             (annual or nonannual); amount or amount_milliunits; required (true or false); decimals; per_euro (what \
-            one euro costs); valid_from; source (apple, the default, or estimated). A row fills the columns that \
-            its rule needs. The European Central Bank's eurofxref.csv and eurofxref-hist.csv import as they are.
-            All rows or none; rows are only ever added, so an earlier instant is judged as before.
+            one euro costs); valid_from; source (apple, the default, or estimated); withdrawn. A row fills the columns \
+            that its rule needs. Apple's table of thresholds imports as it is copied, with the columns storefront (or \
+            ISO), currency, non-annual and annual; so do the European Central Bank's eurofxref.csv and \
+            eurofxref-hist.csv. Cells are separated by commas, semicolons or tabs.
+            withdrawn=true takes a row back: it names the rule, the storefront, currency and period_kind, and the \
+            row's valid_from as `rules show` prints it (or ever). What held before holds again.
+            All rows or none; nothing is overwritten, so an earlier instant is judged as before. A currency that the \
+            storefront does not have, an annual amount below the non-annual one, and an amount more than ten times \
+            or less than a tenth of what is near it are refused without --accept-implausible.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -30,22 +39,23 @@ extension Commands {
         let file = try RuleFile(source: source, file: shownFile).dated(chosen)
         let digest = source.hexadecimalDigest
         let isDryRun = invocation.arguments[dryRun]
+        let takesAll = invocation.arguments[acceptImplausible]
         let (change, revision) = try await invocation.withPool(configuration) { pool in
             try await pool.withTransaction(.repeatableRead) { connection in
                 let stored = try RuleQueries.load(.all, now, on: connection)
                 let change = RuleImport(file, stored: stored, from: chosen ?? now)
-                guard change.faults.isEmpty, !change.changes.isEmpty, !isDryRun else {
-                    return (change, Int?.none)
-                }
+                guard change.faults.isEmpty, change.warnings.isEmpty || takesAll,
+                    !change.changes.isEmpty, !isDryRun
+                else { return (change, Int?.none) }
                 return (
                     change,
                     try RuleQueries.add(
-                        change.rules, file: shownFile, contentSHA256: digest, at: now.milliseconds,
+                        change, file: shownFile, contentSHA256: digest, at: now.milliseconds,
                         on: connection)
                 )
             }
         }
-        try refuse(change.faults, shownFile, invocation)
+        try refuse(change, shownFile, takesAll: takesAll, invocation)
         let told = RuleImportTold(
             file: shownFile, change: change, version: revision, now: now, isDryRun: isDryRun)
         try invocation.print(json: told.json, told.text)
@@ -53,13 +63,18 @@ extension Commands {
     }
 
     private static func refuse(
-        _ faults: [RuleFault], _ file: String, _ invocation: Invocation
+        _ change: RuleImport, _ file: String, takesAll: Bool, _ invocation: Invocation
     ) throws {
-        guard !faults.isEmpty else { return }
-        let lines = faults.map { harmless($0.text(file: file)) + "\n" }
+        let lines = (change.faults + change.warnings).sorted { $0.line < $1.line }
+            .map { harmless($0.text(file: file)) + "\n" }
         invocation.dependencies.sayPlainly(lines.joined())
+        let refused = change.faults + (takesAll ? [] : change.warnings)
+        guard !refused.isEmpty else { return }
+        let rows = Set(refused.map(\.line)).count
+        let remedy =
+            change.faults.isEmpty ? "; correct them, or take them with --accept-implausible" : ""
         throw CommandFailure(
-            .inputRejected, "nothing imported: \(faults.count) rows of \(file) are wrong")
+            .inputRejected, "nothing imported: \(rows) rows of \(file) are wrong\(remedy)")
     }
 }
 
@@ -105,12 +120,18 @@ struct RuleImportTold {
         let count = change.changes.count
         text += "\n"
         text +=
-            version.map { "\(count) added as version \($0) of the rules" }
-            ?? "\(count) would be added; nothing was stored"
+            version.map { "\(count) \(done) as version \($0) of the rules" }
+            ?? "\(count) would be \(done); nothing was stored"
         text += change.unchangedCount > 0 ? "; \(change.unchangedCount) in force already.\n" : ".\n"
         let later = change.changes.count { ($0.rule.validFrom ?? now) > now }
         if later > 0 { text += "\(later) come into force after \(now.text).\n" }
         return text
+    }
+
+    private var done: String {
+        let withdrawn = change.changes.count { $0.isWithdrawal }
+        if withdrawn == 0 { return "added" }
+        return withdrawn == change.changes.count ? "withdrawn" : "added or withdrawn"
     }
 
     private static func rows(_ count: Int) -> String {
@@ -121,13 +142,23 @@ struct RuleImportTold {
         [
             "file": file, "version": version, "added": version == nil ? 0 : change.changes.count,
             "unchanged": change.unchangedCount, "dry_run": isDryRun,
+            "accepted_implausible": change.warnings.map { $0.text(file: file) },
             "changes": shown.json(Self.columns), "changes_left_out": leftOut,
         ]
     }
 
     private static let columns: [Column<RuleImport.Change>] = [
-        .text("RULE", "rule") { $0.rule.key }, .text("OLD", "old", none: "-") { $0.old?.value },
-        .shown(.left("NEW")) { "-> " + $0.rule.value }, .key("new") { $0.rule.value },
+        .text("RULE", "rule") { $0.rule.key }, .text("OLD", "old", none: "-") { $0.shownOld },
+        .shown(.left("NEW")) { "-> " + ($0.shownNew ?? "none") + $0.mark },
+        .key("new") { $0.shownNew },
         .text("FROM", "valid_from", none: "ever") { $0.rule.validFrom?.text },
+        .key("withdrawn") { $0.isWithdrawal },
     ]
+}
+
+extension RuleImport.Change {
+    fileprivate var shownOld: String? { isWithdrawal ? rule.value : old?.value }
+    /// Nil: nothing holds.
+    fileprivate var shownNew: String? { isWithdrawal ? old?.value : rule.value }
+    fileprivate var mark: String { isWithdrawal ? " (withdrawn)" : "" }
 }

@@ -2,27 +2,41 @@ import Batches
 import Pricing
 
 extension Commands {
+    private static let missing = Flag(
+        "missing", "show what no row answers, and what to import for it")
+
     static let rulesShow = Command(
         "rules show",
         "show the consent thresholds, currency decimals and exchange rates in force",
-        options: [asOf],
+        options: [asOf, missing],
         discussion: """
-            Amounts are for one period. `rules import` changes them; what was in force at an earlier instant is \
-            still shown with --as-of.
+            Amounts are for one period. `rules import` changes them; what was in force at an earlier instant, as it \
+            was known then, is still shown with --as-of. An estimate is the median of Apple's amounts in the currency, \
+            or of all of them by the exchange rates; the error says how far one of them lies from it. An increase \
+            that is closer to an estimate than its error is not known to need consent.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
+        let known = try invocation.known(asOf)
         let now = try await invocation.instant(asOf, configuration)
-        let (rules, latest) = try await invocation.withPool(configuration) { pool in
+        let isMissing = invocation.arguments[missing]
+        let (rules, latest, storefronts) = try await invocation.withPool(configuration) { pool in
             try await pool.withTransaction { connection in
                 (
-                    try RuleQueries.load(.at, now, on: connection),
-                    try RuleQueries.latestImport(on: connection)
+                    try RuleQueries.load(.at, now, knownAt: known, on: connection),
+                    try RuleQueries.latestImport(knownAt: known, on: connection),
+                    isMissing ? try StorefrontQueries.open(on: connection) : [:]
                 )
             }
         }
-        let shown = RulesShown(asOf: now, latest: latest, rules: rules.inForce(at: now))
-        try invocation.print(json: shown.json, shown.text)
+        let inForce = rules.inForce(at: now)
+        if isMissing {
+            let shown = MissingRules(asOf: now, rules: inForce, open: storefronts)
+            try invocation.print(json: shown.json, shown.text)
+        } else {
+            let shown = RulesShown(asOf: now, latest: latest, rules: inForce)
+            try invocation.print(json: shown.json, shown.text)
+        }
         return .done
     }
 }
@@ -40,13 +54,13 @@ struct RulesShown {
     var text: String {
         let storefronts = alwaysConsent.map(\.storefront).joined(separator: " ")
         let hasRates = !rules.exchangeRateRows.isEmpty
-        let basis =
-            hasRates
-            ? "is estimated from the USA's by exchange rates, rounded down; without a rate, above 50 % "
-                + "it is not known whether consent is needed."
-            : "is not known to need consent above 50 %, or not to: no exchange rates are loaded."
         var text = "Consent is needed above 50 % and above the threshold, as of \(asOf.text).\n"
-        text += "A storefront without a row \(basis)\n"
+        text +=
+            "A storefront without a row is judged by the estimate of its currency: the median of Apple's "
+        text +=
+            "amounts, rounded down.\nCloser to it than its error, or without an estimate, it is not known "
+        text += "above 50 % whether consent is needed"
+        text += hasRates ? ".\n" : "; no exchange rates are loaded.\n"
         text += "Storefronts that always need consent: "
         text += "\(storefronts.isEmpty ? "none known" : storefronts)\n"
         if let latest {
@@ -58,7 +72,7 @@ struct RulesShown {
             rules.thresholdRows.table(Self.thresholds, isShownEmpty: true),
             rules.currencyRows.table(Self.currencies, isShownEmpty: true),
             rules.exchangeRateRows.table(Self.rates),
-            hasRates ? rules.estimateRows.table(Self.estimates, isShownEmpty: true) : "",
+            rules.estimateRows.table(Self.estimates),
         ]
         return text + tables.filter { !$0.isEmpty }.map { "\n" + $0 }.joined()
     }
@@ -70,7 +84,7 @@ struct RulesShown {
             "thresholds": rules.thresholdRows.json(Self.thresholds),
             "always_consent": alwaysConsent.json([
                 .key("storefront") { $0.storefront }, .key("source") { $0.source.rawValue },
-                .key("valid_from") { $0.validFrom },
+                .key("valid_from") { $0.validFrom }, .key("recorded_at") { $0.recordedAt },
             ]), "currencies": rules.currencyRows.json(Self.currencies),
             "exchange_rates": rules.exchangeRateRows.json(Self.rates),
             "estimates": rules.estimateRows.json(Self.estimates),
@@ -84,6 +98,7 @@ struct RulesShown {
         .shown(.right("THRESHOLD")) { shownPrice($0.amount, currency: $0.currency) },
         .key("amount_milliunits") { $0.amount }, .text("SOURCE", "source") { $0.source.rawValue },
         .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
     ]
 
     private static let currencies: [Column<RuleSet.CurrencyRule>] = [
@@ -91,6 +106,7 @@ struct RulesShown {
         .number("DECIMALS", "decimals") { $0.currency.decimals },
         .text("SOURCE", "source") { $0.source.rawValue },
         .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
     ]
 
     private static let rates: [Column<RuleSet.ExchangeRate>] = [
@@ -98,6 +114,7 @@ struct RulesShown {
         .shown(.right("PER EURO")) { $0.perEuro.text }, .key("per_euro") { $0.perEuro.text },
         .text("SOURCE", "source") { $0.source },
         .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
     ]
 
     private static let estimates: [Column<RulesInForce.Estimate>] = [
@@ -105,6 +122,10 @@ struct RulesShown {
         .text("PERIOD", "period_kind") { $0.kind.rawValue },
         .shown(.right("ESTIMATED THRESHOLD")) { shownPrice($0.amount, currency: $0.currency) },
         .key("amount_milliunits") { $0.amount },
+        .shown(.right("MAY BE OFF BY")) { shownPrice($0.error, currency: $0.currency) },
+        .key("error_milliunits") { $0.error },
+        .number("OF APPLE'S AMOUNTS", "rows") { $0.rows },
+        .text("IN", "basis") { $0.isConverted ? "all_currencies" : "same_currency" },
         .key("source") { _ in RuleSource.estimated.rawValue },
     ]
 }

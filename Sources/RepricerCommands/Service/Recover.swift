@@ -34,12 +34,14 @@ extension Commands {
         return try await invocation.withPool(configuration, size: 6) { pool in
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
             let recovery = try live.recovery(pool, since: since, log: invocation.log())
+            let former = try await recovery.former()
+            if let former { invocation.note(former.text(since: since)) }
             guard !invocation.arguments[dryRun] else {
                 try tell(try await recovery.scope(), configuration, invocation)
                 return .done
             }
             let outcome = try await recovered(recovery, invocation)
-            let text = RecoverText(lostSince: since, outcome: outcome)
+            let text = RecoverText(lostSince: since, outcome: outcome, former: former)
             try invocation.print(json: text.json, text.text)
             return outcome.unreadSubscriptions == 0 ? .done : .failed
         }
@@ -100,6 +102,7 @@ extension Commands {
 private struct RecoverText {
     let lostSince: Instant
     let outcome: RecoveryQueries.Outcome
+    let former: RecoveryQueries.Former?
 
     private static let columns: [Column<RecoveryQueries.Outcome.Batch>] = [
         .text("BATCH", "name") { harmless($0.name) },
@@ -144,6 +147,14 @@ private struct RecoverText {
             "lost_since": lostSince, "batches": outcome.batches.json(Self.columns),
             "open_calls": outcome.openCalls, "not_read": outcome.unreadSubscriptions,
             "not_read_first": outcome.unread.json(Self.unreadColumns),
+            "recovered_before_at": former?.at.instantText,
         ]
+    }
+}
+
+extension RecoveryQueries.Former {
+    fileprivate func text(since: Instant) -> String {
+        "recovered since \(since.text) already, at \(at.instantText) by \(harmless(by)): \(adopted) rows adopted, "
+            + "\(released) released, \(ended) ended, \(unread) subscriptions not read"
     }
 }

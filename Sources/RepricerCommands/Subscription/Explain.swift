@@ -20,6 +20,7 @@ extension Commands {
             "Judges exactly as `plan` would judge the row. Exits 3 when the change cannot go."
     ) { invocation in
         let configuration = try invocation.configuration()
+        let known = try invocation.known(asOf)
         let asOf = try await invocation.instant(asOf, configuration)
         let environment = try configuration.required(configuration.environment, .environment)
         let id = try invocation.arguments.required(subscription)
@@ -27,7 +28,7 @@ extension Commands {
             let (facts, rules) = try await pool.withTransaction { connection in
                 (
                     try SubscriptionQueries.load([id], on: connection)[id]?.facts,
-                    try RuleQueries.load(.at, asOf, on: connection)
+                    try RuleQueries.load(.from, asOf, knownAt: known, on: connection)
                 )
             }
             let entry = try fileOfOneRow(

@@ -43,17 +43,25 @@ struct RuleInWords {
         guard let threshold = number("threshold_milliunits") else {
             return "+\(increase); the threshold is unknown"
         }
-        let over = flag("amount_over") == true ? "over" : "not over"
-        return "+\(increase), \(over) \(price(threshold, currency)) "
-            + "(\(string("threshold_kind") ?? "?"), \(string("threshold_source") ?? "?")\(basis))"
+        let kind =
+            "\(string("threshold_kind") ?? "?"), \(string("threshold_source") ?? "?")\(basis)"
+        let shown = "\(price(threshold, currency)) (\(kind))"
+        guard let isOver = flag("amount_over") else {
+            return "+\(increase), close to the line: \(shown)"
+        }
+        return "+\(increase), \(isOver ? "over" : "not over") \(shown)"
     }
 
     private var basis: String {
-        guard let usd = number("usd_threshold_milliunits"), let rate = string("units_per_eur"),
-            let dollars = string("usd_per_eur")
+        guard let error = number("threshold_error_milliunits"), let rows = number("estimate_rows")
         else { return "" }
-        return ": \(price(usd, "USD")) x \(rate) / \(dollars), \(string("rates_source") ?? "?") of "
-            + (instant("rates_from")?.day.text ?? "ever")
+        let off = error > 0 ? ", may be off by \(price(error, currency))" : ""
+        guard let usd = number("usd_threshold_milliunits"), let rate = string("units_per_eur"),
+            let dollars = string("usd_per_eur"), let correction = string("correction")
+        else { return " by \(rows) of Apple's amounts in \(currency)\(off)" }
+        return ": \(price(usd, "USD")) x \(rate) / \(dollars) x \(correction), "
+            + "\(string("rates_source") ?? "?") of "
+            + "\(instant("rates_from")?.day.text ?? "ever")\(off)"
     }
 
     private var history: String {
@@ -64,8 +72,9 @@ struct RuleInWords {
             return "no earlier increase is known; statements tell from "
                 + "\(since ?? "no period") on"
         }
-        return
-            "\(string("last_increase_sku") ?? "?") rose at \(at.text); counts until \(until.text)"
+        let isImported = string("increase_source") == PastIncrease.Source.imported.rawValue
+        return "\(string("last_increase_sku") ?? "?") rose at \(at.text)"
+            + "\(isImported ? " (imported)" : ""); counts until \(until.text)"
     }
 
     private var korea: String {

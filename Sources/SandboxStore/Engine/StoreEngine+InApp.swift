@@ -25,6 +25,8 @@ extension StoreEngine {
             try refund(
                 &subscription, of: Int64(action.subscription) ?? subscription.transactionID, items)
         case .declineRefund: notify(.refundDeclined, nil, &subscription)
+        case .move(let storefront, let prices):
+            subscription.nextHome = .init(storefront: storefront, prices: prices)
         }
         let signedAt = sign(&subscription)
         put(subscription)

@@ -89,6 +89,7 @@ extension StoreEngine {
         for index in subscription.items.indices {
             increased = subscription.items[index].beginPeriod(dueAt: dueAt) || increased
         }
+        subscription.moveHome()
         if increased { subscription.increasedAt = startsAt }
         subscription.renewalCount += 1
         subscription.lastWasPurchase = nil
@@ -119,6 +120,22 @@ extension StoreEngine {
     private func scaled(_ duration: Int64) -> Int64 {
         guard let month = options.calendar.shortMonth else { return duration }
         return max(1, duration / Milliseconds.day * month / 30)
+    }
+}
+
+extension StoreSubscription {
+    /// A move brings other prices in another currency, and takes what was scheduled with it: no increase.
+    fileprivate mutating func moveHome() {
+        guard let home = nextHome, let market = Markets.byStorefront[home.storefront] else {
+            return
+        }
+        nextHome = nil
+        storefront = home.storefront
+        currency = market.currency
+        for index in items.indices {
+            items[index].change = nil
+            if let price = home.prices[items[index].sku] { items[index].price = price }
+        }
     }
 }
 

@@ -126,15 +126,14 @@ extension StoreEngine {
         let step = Markets.priceStep(of: subscription.currency) ?? 10
         guard wanted.price % step == 0 else { throw .malformedPayload }
         let rule = ConsentRule(subscription: subscription, calendar: options.calendar, now: now)
-        let needsConsent = rule.needsConsent(item: item, price: wanted.price)
-        let dates = rule.schedule(isIncrease: isIncrease, needsConsent: needsConsent)
+        let decision = rule.decide(item: item, price: wanted.price)
         let increase = PendingIncrease(
-            needsConsent: needsConsent, communicatesAt: dates.tellsAt,
+            needsConsent: decision.needsConsent, communicatesAt: decision.tellsAt,
             dependentSKUs: wanted.dependentSKUs)
         return (
             index,
             PendingChange(
-                price: wanted.price, effectiveAt: dates.effectiveAt,
+                price: wanted.price, effectiveAt: decision.effectiveAt,
                 kind: isIncrease ? .increase(increase) : .decrease)
         )
     }

@@ -46,10 +46,18 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     /// A family member's, who shares another's purchase.
     var isFamilyShared: Bool?
     var ownershipType: String { isFamilyShared == true ? "FAMILY_SHARED" : "PURCHASED" }
+    /// Where the customer's account belongs from the next renewal on.
+    var nextHome: NextHome?
     /// Periods that ended since the store began.
     var past: [PastPeriod]?
     /// Answers already given: request id to a digest of its body.
     var answered: [String: String] = [:]
+
+    struct NextHome: Codable, Hashable, Sendable {
+        var storefront: String
+        /// Full prices by SKU; one that is not listed keeps its number in the other currency.
+        var prices: [String: Int64]
+    }
 
     /// Transactions of one subscription share all digits but the last four.
     static let transactionsMax: Int64 = 10_000

@@ -35,10 +35,12 @@ struct OperatorAction: Hashable, Sendable {
         /// Items of the transaction named; the whole subscription, which ends, where none is given.
         case refund([Refund])
         case declineRefund
+        /// The customer's account belongs to another storefront from the next renewal on: its prices by SKU.
+        case move(storefront: String, prices: [String: Int64])
     }
 
     static let kinds =
-        "reactivate, modify, rename, migrate, consent, turn_off, turn_on, refund, decline_refund"
+        "reactivate, modify, rename, migrate, consent, turn_off, turn_on, refund, decline_refund, move"
 
     var subscription: String
     var kind: Kind
@@ -76,6 +78,12 @@ struct OperatorAction: Hashable, Sendable {
             let items = (fields.present("items")?.array ?? []).compactMap(\.object)
             kind = .refund(items.compactMap(refund))
         case "decline_refund": kind = .declineRefund
+        case "move":
+            guard let storefront = fields.present("storefront")?.string,
+                Markets.byStorefront[storefront] != nil
+            else { return .failure(Fault("move needs a storefront that the store knows")) }
+            let prices = (fields.present("prices")?.object ?? [:]).compactMapValues(\.integer)
+            kind = .move(storefront: storefront, prices: prices)
         case .some, .none: return .failure(Fault("unknown action; there are \(kinds)"))
         }
         return .success(OperatorAction(subscription: subscription, kind: kind))

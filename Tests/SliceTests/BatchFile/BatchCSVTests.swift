@@ -86,9 +86,9 @@ struct BatchCSVTests {
         ("1,A\u{0},1.00,USD", .malformedRow), ("1,\"A\"b,1.00,USD", .malformedRow),
         ("1,A\"b,1.00,USD", .malformedRow), (",A,1.00,USD", .badTransactionID),
         ("2.0E+15,A,1.00,USD", .badTransactionID), ("\"2,0E+15\",A,1.00,USD", .badTransactionID),
-        ("12x,A,1.00,USD", .badTransactionID), (" 12,A,1.00,USD", .badTransactionID),
+        ("12x,A,1.00,USD", .badTransactionID), ("\u{A0}12,A,1.00,USD", .badTransactionID),
         ("-12,A,1.00,USD", .badTransactionID), ("١٢,A,1.00,USD", .badTransactionID),
-        ("1,,1.00,USD", .badSKU), ("1, A,1.00,USD", .badSKU), ("1,A\tB,1.00,USD", .badSKU),
+        ("1,,1.00,USD", .badSKU), ("1,\u{A0}A,1.00,USD", .badSKU), ("1,A\tB,1.00,USD", .badSKU),
         ("1,A,,USD", .badPrice), ("1,A,-1,USD", .badPrice), ("1,A,0,USD", .badPrice),
         ("1,A,1e2,USD", .badPrice), ("1,A,\"1,299.00\",USD", .badPrice),
         ("1,A,99999999999999999999,USD", .badPrice), ("1,A,$5,USD", .badPrice),
@@ -113,7 +113,7 @@ struct BatchCSVTests {
     }
 
     @Test(arguments: [
-        ("USA,B; C,,", RowCode.badSKU), (",,x,", .badPrice), (",,0,", .badPrice),
+        ("USA,B;\u{A0}C,,", RowCode.badSKU), (",,x,", .badPrice), (",,0,", .badPrice),
         (",,9.9955,", .badPrice), (",,,2026-02-29", .malformedRow),
         (",,,28.02.2027", .malformedRow),
         (",,,2027-02-28T00:00:00Z", .malformedRow),

@@ -28,9 +28,9 @@ struct BatchRejectsTests {
         #expect(
             rejects.hasPrefix(
                 "original_transaction_id,sku,price,currency,storefront,dependent_skus,"
-                    + "expected_price,effective_on_or_after,reject_code,reject_reason\r\n"
+                    + "expected_price,effective_on_or_after,reject_code,reject_reason,faults\r\n"
                     + "1,\"A,\"\"x\"\"\",12.99,USD,USA,B;C,9.99,2027-02-28,no_change,"
-                    + "\"it \"\"already\"\" costs that, too; remove it\"\r\n"))
+                    + "\"it \"\"already\"\" costs that, too; remove it\",no_change\r\n"))
     }
 
     @Test func rejects_whenARowHasAnExtraCell_nameItInTheReason() throws {
@@ -86,6 +86,6 @@ struct BatchRejectsTests {
         let line = writer.line(
             try #require(batch.rows.first), RowFault(.drifted, "a", remedy: "b"))
 
-        #expect(line == "1,A,12990,USD,drifted,a; b\r\n")
+        #expect(line == "1,A,12990,USD,drifted,a; b,drifted\r\n")
     }
 }

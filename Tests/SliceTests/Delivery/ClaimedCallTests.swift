@@ -130,6 +130,38 @@ import Testing
         await harness.close()
     }
 
+    /// The App Store took the call for the renewal that it had moved.
+    @Test(arguments: [true, false])
+    func extension_beforeTheClaimAndToldAfterIt_movesTheChange(isToldBeforeTheAnswer: Bool)
+        async throws
+    {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let before = try await harness.dueEffectiveAt()
+        let stored = try await harness.service.read {
+            try SubscriptionQueries.load(["1"], on: $0)
+        }
+        let renewal = try #require(stored["1"]?.facts.renewalAt)
+        let days = 4 * Instant.millisecondsPerDay
+        let extended = SubscriptionEvent(
+            key: .init(signedAt: harness.now.advanced(by: -10), evidenceID: "extended"),
+            source: .notification, originalTransactionID: "1", type: "RENEWAL_EXTENDED", status: 1,
+            renewal: RenewalStatement(
+                autoRenewStatus: 1, renewalAt: renewal.advanced(by: days), period: "P1M"))
+        harness.pass(.seconds(1))
+        let claim = try await harness.claim()
+
+        if isToldBeforeTheAnswer { try await harness.tell(extended) }
+        harness.pass(.seconds(1))
+        try await harness.settle(claim)
+        if !isToldBeforeTheAnswer { try await harness.tell(extended) }
+
+        #expect(try await harness.dueEffectiveAt() == before + days)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
     /// A statement tells it first, then the answer does: nothing is told twice.
     @Test func settlement_ofWhatANotificationToldBefore_addsNoLine() async throws {
         let harness = try await Harness.make()
@@ -183,7 +215,8 @@ import Testing
             }
             for call in calls {
                 _ = try connection.pipeline(
-                    PriceCallQueries.claim([call], now: harness.now.milliseconds))
+                    PriceCallQueries.claim(
+                        [call], planned: [:], now: harness.now.milliseconds))
             }
             let row = try connection.query(
                 """

@@ -117,14 +117,14 @@ import Testing
         await harness.close()
     }
 
-    /// Sent in vain nine times: what the next answer asks for does not wait as long as a tenth would.
+    /// Refused, so a check; checked and not applied, so a call. After nine in vain the check does not wait as long as a
+    /// tenth would, and the tenth waits for it.
     @Test(arguments: [
-        // Refused, so a check; checked and not applied, so a call.
-        ("send", ScriptedStore.Reply.refused(.refresh, code: 4_000_082), "check"),
-        ("check", .unavailable, "send"),
+        ("send", 9, ScriptedStore.Reply.refused(.refresh, code: 4_000_082), "check", true),
+        ("check", 3, .unavailable, "send", true), ("check", 9, .unavailable, "send", false),
     ])
-    func delivery_answeredAfterManyAttempts_goesOnSoon(
-        step: String, reply: ScriptedStore.Reply, next: String
+    func delivery_answeredAfterManyAttempts_checksSoon_andSendsLater(
+        step: String, attempts: Int, reply: ScriptedStore.Reply, next: String, isSoon: Bool
     ) async throws {
         let harness = try await Harness.make([.unavailable, reply])
         try await harness.subscribe("1")
@@ -134,7 +134,7 @@ import Testing
         try await harness.deliver(scheduler)
         try await harness.service.withConnection { connection in
             _ = try await connection.execute(
-                "UPDATE repricer.store_calls SET attempts = 9, next_step = \(step)")
+                "UPDATE repricer.store_calls SET attempts = \(attempts), next_step = \(step)")
         }
 
         harness.realClock.advance(by: .seconds(2))
@@ -150,7 +150,7 @@ import Testing
             ).one()
         }
         #expect(try left.text("next_step") == next)
-        #expect(try left.bool("is_soon"))
+        #expect(try left.bool("is_soon") == isSoon)
         await harness.close()
     }
 
@@ -265,6 +265,26 @@ import Testing
         try await harness.deliver(scheduler)
 
         #expect(try await harness.changes() == ["A scheduled", "A ineligible drifted"])
+        await harness.close()
+    }
+
+    @Test func delivery_historyImportedSinceTheSubmission_judgesAtOnce() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let at = harness.now
+        try await harness.submitter.withTransaction { connection in
+            _ = try IncreaseQueries.add(
+                [
+                    ImportedIncrease(
+                        originalTransactionID: "1", sku: "B",
+                        increasedOn: at.advanced(by: -30 * 86_400_000).day, oldPrice: 5000,
+                        newPrice: 6000, currency: "USD")
+                ], file: "history.csv", contentSHA256: "", at: at.milliseconds, on: connection)
+        }
+        try await harness.deliver(harness.scheduler())
+
+        #expect(try await harness.changes() == ["A ineligible drifted"])
         await harness.close()
     }
 

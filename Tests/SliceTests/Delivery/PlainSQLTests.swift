@@ -237,13 +237,19 @@ import Testing
         ),
         (
             """
-            INSERT INTO repricer.currency_decimals (currency, valid_from, revision, decimals, source)
-            VALUES ('XXX', '2020-01-01Z', 2, 3, 'apple')
+            INSERT INTO repricer.currency_decimals (currency, valid_from, revision, recorded_at, decimals, source)
+            VALUES ('XXX', '2020-01-01Z', 2, '2020-01-01Z', 3, 'apple')
             """, "rules:2: hold 2 rules, 1 were imported"
         ),
         (
             "UPDATE repricer.rule_imports SET imported_by = 'eve' WHERE revision = 2",
             "rules:2: say otherwise than their line who imported them, or when"
+        ),
+        (
+            """
+            INSERT INTO repricer.history_imports (number, imported_at, file, content_sha256)
+            VALUES (1, '2020-01-01Z', 'x', 'x')
+            """, "history:1: no line says that it was imported"
         ),
         (
             """

@@ -136,18 +136,25 @@ extension DeliveryHarness {
     /// What the receiver leaves behind: the evidence, and work for the projector. A `status` beyond 32 bits
     /// can't be stored.
     func receive(
-        _ uuid: String, of id: String, at: Int64 = 1, type: String = "SUBSCRIBED"
+        _ uuid: String, of id: String, at: Int64 = 1, type: String = "SUBSCRIBED",
+        transaction more: String = "", renewal: String? = nil
     ) async throws {
         let transaction = Self.jws(
             """
             {"originalTransactionId":"\(id)","transactionId":"\(id)","type":"Auto-Renewable Subscription",
             "purchaseDate":1000,"signedDate":1000,"currency":"USD","storefront":"USA",
-            "advancedCommerceInfo":{"items":[{"SKU":"A","price":9990}],"period":"P1M"}}
+            \(more)"advancedCommerceInfo":{"items":[{"SKU":"A","price":9990}],"period":"P1M"}}
             """)
+        let renewalInfo =
+            renewal.map {
+                let signed = Self.jws(
+                    "{\"originalTransactionId\":\"\(id)\",\"signedDate\":\(at * 1000),\($0)}")
+                return ",\"signedRenewalInfo\":\"\(signed)\""
+            } ?? ""
         let payload = Self.jws(
             """
             {"notificationType":"\(type)","subtype":"INITIAL_BUY","notificationUUID":"\(uuid)","signedDate":\(at * 1000),
-            "data":{"status":1,"signedTransactionInfo":"\(transaction)"}}
+            "data":{"status":1,"signedTransactionInfo":"\(transaction)"\(renewalInfo)}}
             """)
         let stored = try await NotificationStore(pool: service).storeArrivals(
             [

@@ -103,14 +103,12 @@ import Testing
                 raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
         ) { StoreWords([]) }
         let refusal = try #require(answer.refusal)
-        // Its row is parked by itself after two tries; it never ends.
-        guard refusal.meaning != .refresh else { return }
         let recent = RecentAnswers()
         recent.noteLive(batches: 2)
         let verdicts = (0..<60).map { number in
             recent.judge(
                 refusal, of: "\(number)", .priceChange,
-                [CallScope(batchID: "batch \(number % 2)", storefront: "USA")])
+                [CallScope(batchID: "batch \(number % 2)", storefront: "USA")], realNow: 0)
         }
 
         #expect(verdicts.count { $0 == .believed } < 50)
@@ -124,7 +122,8 @@ import Testing
             recent.judge(
                 StoreRefusal(
                     code: 4_030_000 + number % 7, name: "odd", message: "", meaning: .reject),
-                of: "\(number)", .priceChange, [CallScope(batchID: "batch", storefront: "USA")])
+                of: "\(number)", .priceChange, [CallScope(batchID: "batch", storefront: "USA")],
+                realNow: 0)
         }
 
         #expect(verdicts.count { $0 == .believed } < 50)

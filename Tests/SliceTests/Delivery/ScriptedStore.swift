@@ -31,6 +31,8 @@ final class ScriptedStore: StoreCalls {
         var all: Reply?
         /// The consistency token that every status shows.
         var token: String?
+        /// A call with another consistency token is refused as stale.
+        var validToken: String?
         /// What a status says of these subscriptions' renewals.
         var renewals: [String: Instant] = [:]
         var applied: [String: PriceChangeIntent] = [:]
@@ -77,6 +79,11 @@ final class ScriptedStore: StoreCalls {
     /// From now on every status shows this consistency token.
     func setToken(_ token: String) { state.withLock { $0.token = token } }
 
+    /// From now on a call with another token is refused as stale, and every status shows this one.
+    func setValidToken(_ token: String) {
+        state.withLock { ($0.validToken, $0.token) = (token, token) }
+    }
+
     /// Calls for these storefronts are refused from now on.
     func setUnpriced(_ storefronts: Set<String>) { state.withLock { $0.unpriced = storefronts } }
 
@@ -94,6 +101,9 @@ final class ScriptedStore: StoreCalls {
                 return Reply.refused(.haltStorefront, code: 4_000_134)
             }
             if let answer = state.answers[intent.transactionID] ?? state.all { return answer }
+            if let valid = state.validToken, intent.consistencyToken != valid {
+                return Reply.refused(.refresh, code: 4_000_082)
+            }
             return state.replies.isEmpty ? Reply.applied : state.replies.removeFirst()
         }
         switch reply {

@@ -10,7 +10,9 @@ import Testing
     /// What runs for each call, each notification, each check. A name that no story sends any more fails the test.
     private static let hot: Set<String> = [
         // A claim, and the intents of its calls.
-        "lockDueSubscriptions", "claimableChanges", "insertCalls", "claimChanges", "recordClaims",
+        "lockDueSubscriptions", "claimableChanges", "importedIncreases", "insertCalls",
+        "claimChanges",
+        "recordClaims",
         // Leases, and calls that go on.
         "takeOverCalls", "takeOverUnknownCalls", "renewLeases", "heldCalls",
         // Settlement.

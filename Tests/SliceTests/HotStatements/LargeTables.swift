@@ -32,6 +32,7 @@ enum LargeTables {
             source, statement)
         SELECT id, bucket, at, 'e', 'notification', '{}' FROM made;
         INSERT INTO repricer.charges SELECT id, bucket, id, 'A', at, 1, 'USD' FROM made;
+        INSERT INTO repricer.imported_increases SELECT id, bucket, 'A', '2025-01-01', 1, 2, 'USD', 1 FROM made;
         INSERT INTO repricer.notifications (notification_uuid, received_at, understood, signed_payload)
         SELECT id, at, true, 'p' FROM made;
         INSERT INTO repricer.notification_ids SELECT id, at FROM made;

@@ -79,6 +79,27 @@ import Testing
         await harness.close()
     }
 
+    /// It was dealt with, and whoever asks again is told what was found, and counts the same rows.
+    @Test func recover_onceMore_tellsWhatWasFoundBefore() async throws {
+        let harness = try await Self.approved(3)
+        try await Self.forgottenCall(harness, "1")
+        let first = Self.recovery(harness)
+        #expect(try await first.former() == nil)
+        let changes = try await first.begin()
+        #expect(changes == 3)
+        _ = try await Self.recover(first)
+
+        let second = Self.recovery(harness)
+        let former = try #require(try await second.former())
+        let rows = try await second.begin()
+        _ = try await Self.recover(second)
+
+        #expect([former.adopted, former.released, former.ended, former.unread] == [1, 2, 0, 0])
+        #expect(rows == 2)
+        #expect(try await second.former()?.adopted == 1)
+        await harness.close()
+    }
+
     @Test func recovering_noCallLeavesUntilItHasEnded() async throws {
         let harness = try await Self.approved(2)
         let recovery = Self.recovery(harness)

@@ -67,6 +67,8 @@ struct RuleFileTests {
     @Test(arguments: [
         ("threshold,DE,EUR,annual,5,,,,,,", "bad_storefront"),
         ("threshold,,EUR,annual,5,,,,,,", "bad_storefront"),
+        ("threshold,ZZZ,EUR,annual,5,,,,,,", "unknown_storefront"),
+        ("always_consent,ZZZ,,,,,,,,,", "unknown_storefront"),
         ("threshold,DEU,eur,annual,5,,,,,,", "bad_currency"),
         ("threshold,DEU,EUR,yearly,5,,,,,,", "bad_period_kind"),
         ("threshold,DEU,EUR,annual,,,,,,,", "bad_amount"),
@@ -86,7 +88,7 @@ struct RuleFileTests {
         ("exchange_rate,,USD,,,,,,\"1,08\",,", "bad_rate"),
         ("exchange_rate,,USD,,,,,,1.0876,2026-02-30,", "bad_date"),
         ("exchange_rate,,USD,,,,,,1.0876,1.12.2026,", "bad_date"),
-        ("percent,,USD,,,,,,,,", "unknown_rule"), (",,,,,,,,,,", "unknown_rule"),
+        ("percent,,USD,,,,,,,,", "unknown_rule"), (",,,,,,,,,,apple", "unknown_rule"),
         ("threshold,DEU", "malformed_row"), ("thresh\"old,,,,,,,,,,", "malformed_row"),
         ("\"threshold,,,,,,,,,,", "malformed_row"),
     ])
@@ -132,7 +134,7 @@ struct RuleFileTests {
     }
 
     @Test func rows_whenTheSameTwice_nameEachOther() throws {
-        let row = "threshold,FRA,EUR,annual,5,,,,,,\n"
+        let row = "threshold,FRA,EUR,annual,50,,,,,,\n"
         let file = try read(Self.header + row + "always_consent,CHL,,,,,,,,,\n" + row)
 
         #expect(
@@ -209,5 +211,64 @@ struct RuleFileTests {
         let change = RuleImport(file, stored: .shipped, from: Self.now)
 
         #expect(change.faults.map(\.code) == [.duplicateRow])
+    }
+
+    @Test(arguments: [
+        "Rule;Storefront;Currency;Period Kind;Amount\nthreshold;DEU;EUR;nonannual;5\n",
+        "RULE\tSTOREFRONT\tCURRENCY\tPERIOD_KIND\tAMOUNT\r\nthreshold\tDEU\tEUR\tnonannual\t5\r\n",
+        "\u{FEFF}rule;storefront;currency;period_kind;amount\n;;;;\nthreshold;DEU;EUR;nonannual;\"5\"\n",
+    ])
+    func file_withOtherSeparatorsAndCapitals_isReadAlike(_ text: String) throws {
+        let file = try read(text)
+
+        #expect(file.faults.isEmpty)
+        #expect(file.rows.map(\.rule.key) == ["threshold DEU EUR nonannual"])
+        #expect(file.rows.map(\.rule.value) == ["5.00 EUR (apple)"])
+    }
+
+    @Test(arguments: [
+        "ISO,cur,non-annual,annual\nDEU,EUR,5,50\n",
+        "ISO;Currency;Non-annual amount;Annual amount\r\nDEU;EUR;5;50\r\n",
+        "Storefront (ISO alpha-3);currency;non-annual amount;annual amount\nDEU;EUR;5;50\n",
+        "Country or Region\tCountry or region code\tCurrency\tNon-annual threshold\tAnnual threshold\n"
+            + "Germany\tDEU\tEUR\t5.00\t50.00\n",
+    ])
+    func file_ofApplesTable_isReadAsItIsCopied(_ text: String) throws {
+        let file = try read(text)
+
+        #expect(file.form == .appleTable)
+        #expect(
+            outline(file).map { $0.replacing(" from now", with: "") } == [
+                "2 threshold DEU EUR nonannual: 5.00 EUR (apple)",
+                "2 threshold DEU EUR annual: 50.00 EUR (apple)",
+            ])
+    }
+
+    @Test func applesTable_withWrongRows_namesEachFaultOnce() throws {
+        let file = try read("ISO,cur,non-annual,annual\nZZZ,eur,5,50\nDEU,EUR,,\nDEU,EUR,5 €,x\n")
+
+        #expect(
+            file.faults.map { "\($0.line) \($0.code.rawValue)" } == [
+                "2 unknown_storefront", "2 bad_currency", "3 bad_amount", "4 bad_amount",
+                "4 bad_amount",
+            ])
+    }
+
+    @Test func row_withSeveralFaults_namesThemAll() throws {
+        let file = try read(Self.header + "threshold,DE,eur,yearly,-5,,,2,,1.12.2026,ecb\n")
+
+        #expect(
+            file.faults.map(\.code) == [
+                .unexpectedCell, .badStorefront, .badCurrency, .badPeriodKind, .badAmount, .badDate,
+                .badSource,
+            ])
+    }
+
+    @Test func header_withSeveralUnknownColumns_namesThemAll() {
+        #expect {
+            try read("rule,storefrnt,curency\nx,y,z\n")
+        } throws: {
+            ($0 as? BatchFileError)?.message == "there is no column 'storefrnt', 'curency'"
+        }
     }
 }

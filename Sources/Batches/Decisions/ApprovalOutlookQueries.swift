@@ -1,0 +1,60 @@
+import Facts
+package import Postgres
+
+/// What of a batch is due, and who may approve it.
+package enum ApprovalOutlookQueries {
+    /// What the policy says of one approver.
+    package struct Approver: Sendable, Equatable {
+        /// A database user or a role; nil: anybody, since no limit names anyone.
+        package var name: String?
+        /// What a second approver is needed for; empty: may approve it alone.
+        package var exceeded: [String]
+    }
+
+    package static func approvers(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [Approver] {
+        try connection.query(
+            """
+            -- name: approvalOutlook
+            SELECT approver, exceeded FROM repricer.approval_outlook(\(uuid: batchID))
+            """
+        ).map {
+            Approver(name: try $0.textOrNil("approver"), exceeded: try $0.texts("exceeded"))
+        }
+    }
+
+    /// Rows that have not been sent, by when they may and must be.
+    package struct Due: Sendable, Equatable {
+        package var unsent: Int64
+        /// May go at once.
+        package var ready: Int64
+        /// When the first of the others may; UTC milliseconds.
+        package var nextAt: Int64?
+        package var firstSendBy: Int64?
+        package var withinADay: Int64
+        package var withinAWeek: Int64
+    }
+
+    package static func due(
+        of batchID: String, now: Int64, on connection: isolated PostgresConnection
+    ) throws -> Due {
+        let row = try connection.query(
+            """
+            -- name: showDue
+            SELECT count(*) AS unsent,
+                count(*) FILTER (WHERE send_after IS NULL OR send_after <= d.now) AS ready,
+                min(send_after) FILTER (WHERE send_after > d.now) AS next_at, min(send_by) AS first_send_by,
+                count(*) FILTER (WHERE send_by < d.now + interval '1 day') AS within_a_day,
+                count(*) FILTER (WHERE send_by < d.now + interval '7 days') AS within_a_week
+            FROM repricer.price_changes CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
+            WHERE batch_id = \(uuid: batchID) AND stage IN ('awaiting_approval', 'queued')
+            """
+        ).one()
+        return Due(
+            unsent: try row.int64("unsent"), ready: try row.int64("ready"),
+            nextAt: try row.millisecondsOrNil("next_at"),
+            firstSendBy: try row.millisecondsOrNil("first_send_by"),
+            withinADay: try row.int64("within_a_day"), withinAWeek: try row.int64("within_a_week"))
+    }
+}

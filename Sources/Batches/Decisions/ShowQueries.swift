@@ -1,0 +1,220 @@
+import Facts
+package import Postgres
+package import Pricing
+
+/// What was submitted, as `show` tells it: the figures of the stored plan, counted by the database.
+package enum ShowQueries {
+    package struct Terms: Sendable, Equatable {
+        package var planHash: String
+        /// UTC milliseconds.
+        package var plannedAsOf: Int64
+        /// Database users who have approved it as the first.
+        package var firstApprovers: [String]
+        package var isOwn: Bool
+    }
+
+    /// `isOwn` says whether this database user submitted it.
+    package static func terms(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> Terms {
+        let row = try connection.query(
+            """
+            -- name: showTerms
+            SELECT b.plan_hash, b.planned_as_of, b.submitted_by = session_user AS is_own,
+                ARRAY(SELECT f.approver FROM repricer.first_approvals f WHERE f.batch_id = b.batch_id
+                    ORDER BY f.approved_at, f.approver) AS first_approvers
+            FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)
+            """
+        ).one()
+        return Terms(
+            planHash: try row.text("plan_hash"), plannedAsOf: try row.milliseconds("planned_as_of"),
+            firstApprovers: try row.texts("first_approvers"), isOwn: try row.bool("is_own"))
+    }
+
+    /// The figures of a batch, its warnings judged at the instant of its plan.
+    package static func figures(
+        of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection
+    ) throws -> BatchFigures {
+        var figures = BatchFigures()
+        for (code, rows) in try BatchQueries.rejectCounts(batchID: batchID, on: connection) {
+            if let code = RowCode(rawValue: code) { figures.codes[code] = Int(rows) }
+        }
+        try addMoney(to: &figures, batchID, on: connection)
+        try addMoneyElsewhere(to: &figures, batchID, on: connection)
+        try addDates(to: &figures, batchID, on: connection)
+        try addMoves(to: &figures, batchID, on: connection)
+        try addWarnings(to: &figures, batchID, now, on: connection)
+        return figures
+    }
+
+    private static func addMoney(
+        to figures: inout BatchFigures, _ batchID: String,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let rows = try connection.query(
+            """
+            -- name: showMoney
+            SELECT currency, storefront, period, direction, forecast_consent, forecast_reasons,
+                forecast_not_known, count(*) AS rows,
+                least(sum(current_price_milliunits), \(Int64.max))::bigint AS now,
+                least(sum(new_price_milliunits), \(Int64.max))::bigint AS then,
+                least(sum(coalesce(at_risk_milliunits, current_price_milliunits)), \(Int64.max))::bigint
+                    AS at_risk
+            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID)
+            GROUP BY currency, storefront, period, direction, forecast_consent, forecast_reasons,
+                forecast_not_known
+            """)
+        for row in rows {
+            let count = try row.int("rows")
+            let storefront = try row.text("storefront")
+            let consent = Consent(rawValue: try row.text("forecast_consent"))
+            figures.canGoCount += count
+            if let direction = PlanRow.Direction(rawValue: try row.text("direction")) {
+                figures.directions[direction, default: 0] += count
+            }
+            if let consent { figures.consents[consent, default: 0] += count }
+            for reason in try row.texts("forecast_reasons").compactMap(ConsentReason.init) {
+                figures.reasons[reason, default: 0] += count
+            }
+            for rule in try row.texts("forecast_not_known").compactMap(ConsentReason.init)
+            where consent == .notKnown {
+                figures.notKnown[rule, default: .init()].rows += count
+                figures.notKnown[rule]?.storefronts.insert(storefront)
+            }
+            let key = BatchFigures.MoneyKey(
+                currency: try row.text("currency"), storefront: storefront,
+                period: try row.text("period"))
+            figures.money[key, default: .init()].add(
+                BatchFigures.Money(
+                    rows: count, now: try row.int64("now"), then: try row.int64("then")))
+            figures.money[key]?.addAtRisk(try row.int64("at_risk"), consent)
+        }
+    }
+
+    private static func addMoneyElsewhere(
+        to figures: inout BatchFigures, _ batchID: String,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let rows = try connection.query(
+            """
+            -- name: showMoneyElsewhere
+            SELECT e.charge ->> 'currency' AS currency, e.charge ->> 'storefront' AS storefront,
+                e.charge ->> 'period' AS period, c.forecast_consent,
+                least(sum((e.charge ->> 'milliunits')::bigint), \(Int64.max))::bigint AS at_risk
+            FROM repricer.price_changes c, jsonb_array_elements(c.at_risk_elsewhere) AS e (charge)
+            WHERE c.batch_id = \(uuid: batchID) AND c.at_risk_elsewhere IS NOT NULL
+            GROUP BY 1, 2, 3, 4
+            """)
+        for row in rows {
+            let key = BatchFigures.MoneyKey(
+                currency: try row.text("currency"), storefront: try row.text("storefront"),
+                period: try row.text("period"))
+            figures.money[key, default: .init()].addAtRisk(
+                try row.int64("at_risk"), Consent(rawValue: try row.text("forecast_consent")))
+        }
+    }
+
+    private static func addDates(
+        to figures: inout BatchFigures, _ batchID: String,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let rows = try connection.query(
+            """
+            -- name: showDates
+            SELECT to_char(forecast_effective_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, direction,
+                count(*) AS rows, min(send_by) AS first_send_by,
+                max(forecast_effective_at) AS last_effective_at
+            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID) GROUP BY 1, 2
+            """)
+        for row in rows {
+            guard let day = CivilDate(try row.text("day")),
+                let direction = PlanRow.Direction(rawValue: try row.text("direction"))
+            else { continue }
+            figures.count(try row.int("rows"), direction, on: day)
+            if let sendBy = try row.instant("first_send_by") {
+                figures.firstSendBy = min(figures.firstSendBy ?? sendBy, sendBy)
+            }
+            if let last = try row.instant("last_effective_at") {
+                figures.lastEffectiveAt = max(figures.lastEffectiveAt ?? last, last)
+            }
+        }
+    }
+
+    /// By a share in floating point: what is as large as the tenth to the last digit may stand for it.
+    private static func addMoves(
+        to figures: inout BatchFigures, _ batchID: String,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let rows = try connection.query(
+            """
+            -- name: showMoves
+            SELECT line, original_transaction_id, sku, direction, currency, current_price_milliunits,
+                new_price_milliunits
+            FROM (
+                (SELECT * FROM repricer.price_changes
+                    WHERE batch_id = \(uuid: batchID) AND direction = 'increase'
+                    ORDER BY new_price_milliunits::float8 / nullif(current_price_milliunits, 0) DESC NULLS FIRST, line
+                    LIMIT \(BatchFigures.examplesMax))
+                UNION ALL
+                (SELECT * FROM repricer.price_changes
+                    WHERE batch_id = \(uuid: batchID) AND direction = 'decrease'
+                    ORDER BY new_price_milliunits::float8 / nullif(current_price_milliunits, 0), line
+                    LIMIT \(BatchFigures.examplesMax))) AS moves
+            ORDER BY line
+            """)
+        for row in rows {
+            let move = PriceMove(
+                line: try row.int("line"),
+                originalTransactionID: try row.text("original_transaction_id"),
+                sku: try row.text("sku"), currency: try row.text("currency"),
+                currentPrice: try row.int64("current_price_milliunits"),
+                newPrice: try row.int64("new_price_milliunits"))
+            switch PlanRow.Direction(rawValue: try row.text("direction")) {
+            case .increase: figures.increases.add(move)
+            case .decrease: figures.decreases.add(move)
+            case nil: break
+            }
+        }
+    }
+
+    private static func addWarnings(
+        to figures: inout BatchFigures, _ batchID: String, _ now: Instant,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let rows = try connection.query(
+            """
+            -- name: showWarnings
+            SELECT w.warning, count(*) AS rows, (array_agg(w.line ORDER BY w.line))[1:10] AS lines
+            FROM repricer.price_changes c CROSS JOIN LATERAL (
+                SELECT \(BatchWarning.moreThanThreefold.rawValue)::text, c.line
+                    WHERE c.new_price_milliunits::numeric > 3 * c.current_price_milliunits::numeric
+                UNION ALL SELECT \(BatchWarning.lessThanAThird.rawValue)::text, c.line
+                    WHERE 3 * c.new_price_milliunits::numeric < c.current_price_milliunits::numeric
+                UNION ALL SELECT \(BatchWarning.farAhead.rawValue)::text, c.line
+                    WHERE c.forecast_effective_at > \(timestamp: now.milliseconds)::timestamptz
+                        + make_interval(months => \(BatchWarning.farMonths)::integer)) AS w (warning, line)
+            WHERE c.batch_id = \(uuid: batchID) GROUP BY 1
+            """)
+        for row in rows {
+            guard let warning = BatchWarning(rawValue: try row.text("warning")) else { continue }
+            figures.warnings[warning] = .init(
+                count: try row.int("rows"), lines: try row.int64s("lines").map(Int.init))
+        }
+        let ids = try connection.query(
+            """
+            -- name: showIDs
+            SELECT count(*) AS rows, max(length(original_transaction_id))::bigint AS digits,
+                min(length(original_transaction_id) - length(rtrim(original_transaction_id, '0')))::bigint
+                    AS zeros
+            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID)
+            """
+        ).one()
+        let count = try ids.int("rows")
+        if BatchWarning.areRounded(
+            count: count, zeros: try ids.intOrNil("zeros") ?? 0,
+            digits: try ids.intOrNil("digits") ?? 0)
+        {
+            figures.warnings[.idsEndInZero] = .init(count: count)
+        }
+    }
+}

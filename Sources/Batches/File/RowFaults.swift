@@ -1,0 +1,35 @@
+import Pricing
+
+/// What is wrong with the cells of one row, gathered cell by cell.
+struct RowFaults {
+    private var faults: [RowFault]
+
+    init(_ known: [RowFault]) {
+        faults = known
+    }
+
+    var isEmpty: Bool { faults.isEmpty }
+
+    mutating func add(_ fault: RowFault) { faults.append(fault) }
+
+    /// What `read` reads; nil where it finds a fault, which is kept.
+    @discardableResult
+    mutating func check<Value>(_ read: () throws(RowFault) -> Value) -> Value? {
+        do throws(RowFault) {
+            return try read()
+        } catch {
+            faults.append(error)
+            return nil
+        }
+    }
+
+    /// The row that they spoil: the first in the order of `RowCode` leads them.
+    func row(_ line: Int, _ cells: [BatchColumn: String], _ item: BatchItem?) -> SpoiledRow {
+        let ordered = RowCode.allCases.flatMap { code in faults.filter { $0.code == code } }
+        let first =
+            ordered.first ?? RowFault(.malformedRow, "the row is no row", remedy: "mend it")
+        return SpoiledRow(
+            line: line, fault: first, otherFaults: Array(ordered.dropFirst()), cells: cells,
+            item: item)
+    }
+}

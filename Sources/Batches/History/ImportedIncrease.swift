@@ -1,0 +1,75 @@
+package import Pricing
+
+/// A past increase that no notification told of, as a person states it.
+package struct ImportedIncrease: Hashable, Sendable {
+    package var originalTransactionID: String
+    package var sku: String
+    package var increasedOn: CivilDate
+    /// Milliunits, above 0 and below the new price.
+    package var oldPrice: Int64
+    /// Milliunits.
+    package var newPrice: Int64
+    /// ISO 4217, upper case.
+    package var currency: String
+
+    package init(
+        originalTransactionID: String, sku: String, increasedOn: CivilDate, oldPrice: Int64,
+        newPrice: Int64, currency: String
+    ) {
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+        self.increasedOn = increasedOn
+        self.oldPrice = oldPrice
+        self.newPrice = newPrice
+        self.currency = currency
+    }
+
+    /// What it is about: of one item and day there is one.
+    package struct Key: Hashable, Sendable {
+        package var originalTransactionID: String
+        package var sku: String
+        package var increasedOn: CivilDate
+    }
+
+    package var key: Key {
+        Key(originalTransactionID: originalTransactionID, sku: sku, increasedOn: increasedOn)
+    }
+
+    var prices: String {
+        "\(PriceText.decimal(oldPrice)) -> \(PriceText.decimal(newPrice)) \(currency)"
+    }
+}
+
+/// What is wrong with one row of a file of past increases, and what to do about it.
+package struct IncreaseFault: Error, Hashable, Sendable {
+    package enum Code: String, Hashable, Sendable, CaseIterable {
+        case malformedRow = "malformed_row"
+        case badTransactionID = "bad_transaction_id"
+        case badSKU = "bad_sku"
+        case badDate = "bad_date"
+        case futureDate = "future_date"
+        case badPrice = "bad_price"
+        case priceDecimals = "price_decimals"
+        case unknownCurrency = "unknown_currency"
+        case noIncrease = "no_increase"
+        case duplicateRow = "duplicate_row"
+        case conflictingRow = "conflicting_row"
+    }
+
+    package var line: Int
+    package var code: Code
+    package var message: String
+    package var remedy: String
+
+    init(_ line: Int, _ code: Code, _ message: String, remedy: String) {
+        self.line = line
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+    }
+
+    /// `FILE:LINE: CODE: what is wrong; what to do`.
+    package func text(file: String) -> String {
+        "\(file):\(line): \(code.rawValue): \(message); \(remedy)"
+    }
+}

@@ -1,0 +1,29 @@
+/// What a file of past increases adds to those that are stored.
+package struct IncreaseImport: Hashable, Sendable {
+    package private(set) var added: [ImportedIncrease] = []
+    /// Rows that are stored already, with the same prices.
+    package private(set) var unchangedCount = 0
+    /// Rows that can't be taken, in the order of lines.
+    package private(set) var faults: [IncreaseFault] = []
+
+    package init(_ file: IncreaseFile, stored: [ImportedIncrease]) {
+        let known = Dictionary(stored.map { ($0.key, $0) }) { first, _ in first }
+        faults = file.faults
+        for row in file.rows {
+            guard let old = known[row.increase.key] else {
+                added.append(row.increase)
+                continue
+            }
+            if old == row.increase {
+                unchangedCount += 1
+            } else {
+                faults.append(
+                    IncreaseFault(
+                        row.line, .conflictingRow,
+                        "\(old.sku) of \(old.originalTransactionID) on \(old.increasedOn.text) is stored as "
+                            + old.prices, remedy: "correct the row, or leave it out"))
+            }
+        }
+        faults.sort { $0.line < $1.line }
+    }
+}

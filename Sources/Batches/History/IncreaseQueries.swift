@@ -1,0 +1,61 @@
+import Facts
+package import Postgres
+import Pricing
+
+/// Past increases that a person imported: compared, stored.
+package enum IncreaseQueries {
+    /// All of these subscriptions.
+    package static func load(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [ImportedIncrease] {
+        try connection.query(
+            """
+            -- name: storedIncreases
+            SELECT original_transaction_id, sku, increased_on, old_price_milliunits, new_price_milliunits, currency
+            FROM repricer.imported_increases WHERE original_transaction_id = ANY (\(ids)::text[])
+            """
+        ).map { row in
+            guard let day = CivilDate(try row.text("increased_on")) else {
+                throw FactsError.unreadable("increased_on of an imported increase")
+            }
+            return ImportedIncrease(
+                originalTransactionID: try row.text("original_transaction_id"),
+                sku: try row.text("sku"), increasedOn: day,
+                oldPrice: try row.int64("old_price_milliunits"),
+                newPrice: try row.int64("new_price_milliunits"),
+                currency: try row.text("currency"))
+        }
+    }
+
+    /// How many of these subscriptions nothing was received of yet.
+    package static func unknown(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.query(
+            """
+            -- name: unknownSubscriptions
+            SELECT count(*) AS unknown FROM unnest(\(ids)::text[]) AS id
+            WHERE NOT EXISTS (
+                SELECT FROM repricer.subscriptions s
+                WHERE s.original_transaction_id = id AND s.bucket = repricer.bucket_of(id))
+            """
+        ).one().int("unknown")
+    }
+
+    /// Stores increases as the next import, whose number it returns; the database writes down who does. `at` is UTC
+    /// milliseconds. Throws a unique violation when one is stored already, or another import took the number.
+    package static func add(
+        _ increases: [ImportedIncrease], file: String, contentSHA256: String, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int {
+        try connection.decide(
+            "importHistory",
+            """
+            repricer.import_history(\(file)::text, \(contentSHA256)::text, \(timestamp: at),
+                \(increases.map(\.originalTransactionID)), \(increases.map(\.sku)),
+                \(increases.map(\.increasedOn.text))::text[]::date[], \(increases.map(\.oldPrice)),
+                \(increases.map(\.newPrice)), \(increases.map(\.currency)))
+            """
+        ).int("answer")
+    }
+}

@@ -1,0 +1,90 @@
+/// The lines of a small CSV file, cut into cells: separated by commas, semicolons or tabs, whatever the header has most of.
+///
+/// A byte order mark, carriage returns and empty lines are passed over; so are lines of separators alone, which
+/// spreadsheets leave behind.
+struct TableLines {
+    struct Line: Hashable {
+        var number: Int
+        var cells: [String]
+    }
+
+    let header: HeaderRow
+    private(set) var lines: [Line] = []
+    /// Lines that are no record, in their order.
+    private(set) var faults: [RuleFault] = []
+
+    /// Reads all of a file. Throws where it can't be read, has no header or more than `limit` lines.
+    init(
+        _ source: any BatchByteSource, file: String, limit: Int
+    ) throws(BatchFileError) {
+        var scanner = LineScanner(source)
+        let first = try scanner.firstLine(of: file)
+        let separator = TableLines.separator(of: first.bytes)
+        header = try HeaderRow(first, file, separator: separator)
+        while let line = try scanner.next() {
+            if line.bytes.isEmpty { continue }
+            guard line.number <= limit else {
+                throw BatchFileError(
+                    code: .badHeader, file: file, line: line.number,
+                    message: "the file has more than \(limit) lines", remedy: "split it")
+            }
+            switch TableLines.cells(line, separator) {
+            case .success(let cells):
+                guard cells.contains(where: { !$0.isEmpty }) || cells.count == 1 else { continue }
+                lines.append(Line(number: line.number, cells: cells))
+            case .failure(let fault): faults.append(fault)
+            }
+        }
+    }
+
+    /// Throws where no row follows the header: asked once the header is known to be right.
+    func refuseEmpty(_ file: String) throws(BatchFileError) {
+        guard lines.isEmpty, faults.isEmpty else { return }
+        throw BatchFileError(
+            code: .emptyFile, file: file, line: nil, message: "the file has no rows",
+            remedy: "write a row below the header")
+    }
+
+    /// A column name as it is compared: small letters, and `_` for whatever is neither letter nor digit.
+    static func normalized(_ name: String) -> String {
+        name.lowercased().split { !$0.isLetter && !$0.isNumber }.joined(separator: "_")
+    }
+
+    private static func separator(of bytes: [UInt8]) -> UInt8 {
+        // Of equal counts the first: where there is none at all, the comma.
+        [UInt8(ascii: ";"), UInt8(ascii: "\t")].reduce(CSVRecord.comma) { most, candidate in
+            bytes.count { $0 == candidate } > bytes.count { $0 == most } ? candidate : most
+        }
+    }
+
+    private static func cells(
+        _ line: PhysicalLine, _ separator: UInt8
+    ) -> Result<[String], RuleFault> {
+        func failure(_ message: String, _ remedy: String) -> Result<[String], RuleFault> {
+            .failure(RuleFault(line.number, .malformedRow, message, remedy: remedy))
+        }
+        guard !line.isTooLong else {
+            return failure(
+                "the line is longer than \(LineScanner.lineBytesMax) bytes", "shorten it")
+        }
+        switch CSVRecord(line.bytes, separator: separator) {
+        case .open: return failure("a quote is not closed", "close it on the same line")
+        case .malformed(let what): return failure(what, "write the row as CSV")
+        case .cells(let cells):
+            let texts = cells.compactMap { String(validating: $0, as: UTF8.self) }
+            guard texts.count == cells.count, !line.bytes.contains(0) else {
+                return failure("the row is not plain UTF-8 text", "save the file as UTF-8")
+            }
+            return .success(texts.map(trimmed))
+        }
+    }
+}
+
+/// Without the blanks around it.
+func trimmed(_ text: String) -> String {
+    let isBlank: (Character) -> Bool = { $0 == " " || $0 == "\t" }
+    guard let first = text.firstIndex(where: { !isBlank($0) }),
+        let last = text.lastIndex(where: { !isBlank($0) })
+    else { return "" }
+    return String(text[first...last])
+}

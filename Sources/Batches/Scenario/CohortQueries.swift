@@ -1,0 +1,69 @@
+import Facts
+import JSON
+package import Postgres
+package import Pricing
+
+/// Reads cohorts of subscriptions, each piece of them in one go.
+package enum CohortQueries {
+    /// Begins a snapshot and the reading of a cohort in it: those that may belong to it, whatever order they are stored in.
+    package static func begin(
+        _ cohort: Cohort, on connection: isolated PostgresConnection
+    ) throws {
+        try connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        // A cursor's plan favours the first rows; here all are wanted.
+        try connection.script("SET LOCAL cursor_tuple_fraction = 1")
+        let items = cohort.skus.map { sku in
+            JSONWriter.list([sku]) { sku, list in
+                list.object { item in
+                    item.text("sku", sku)
+                    item.flag("renews", true)
+                }
+            }
+        }
+        try connection.execute(
+            """
+            -- name: beginCohort
+            DECLARE cohort NO SCROLL CURSOR FOR
+            SELECT \(fragment: PlanQueries.factColumns)
+            FROM repricer.subscriptions
+            WHERE status = 1 AND auto_renews IS NOT FALSE
+                AND items @> ANY (\(jsons: items)::jsonb[])
+                AND (\(cohort.storefronts.isEmpty) OR storefront = ANY (\(cohort.storefronts)::text[]))
+                AND (\(cohort.period)::text IS NULL OR period = \(cohort.period))
+                AND (\(cohort.currency)::text IS NULL OR currency = \(cohort.currency))
+                AND folded_signed_at IS NOT NULL AND folded_evidence_id IS NOT NULL
+            """)
+    }
+
+    /// The next piece, with the open changes of its subscriptions; empty at the end.
+    package static func next(
+        _ limit: Int, on connection: isolated PostgresConnection
+    ) throws -> PlanQueries.FactRows {
+        let facts = try connection.query(SQL(unsafe: "FETCH FORWARD \(limit) FROM cohort"))
+        let ids = try facts.map { try $0.text("original_transaction_id") }
+        return try PlanQueries.FactRows(
+            facts: facts, open: PlanQueries.openChanges(ids, on: connection),
+            imported: ImportedIncreaseQueries.rows(of: ids, on: connection))
+    }
+
+    package static func end(on connection: isolated PostgresConnection) throws {
+        try connection.script("COMMIT")
+    }
+
+    /// How many customers of comparable rows did not consent: increases of these items that a customer was asked about
+    /// and that have ended, whatever their batch.
+    package static func declines(
+        of skus: [String], on connection: isolated PostgresConnection
+    ) throws -> (asked: Int64, declined: Int64) {
+        let row = try connection.query(
+            """
+            -- name: declinesOfCohort
+            SELECT count(*) AS asked, count(*) FILTER (WHERE state = 'declined') AS declined
+            FROM repricer.price_changes
+            WHERE coalesce(current_sku, sku) = ANY (\(skus)::text[]) AND direction = 'increase'
+                AND consent_asked_at IS NOT NULL AND state IN ('effective', 'declined', 'cancelled')
+            """
+        ).one()
+        return (try row.int64("asked"), try row.int64("declined"))
+    }
+}

@@ -1,0 +1,42 @@
+package import Postgres
+
+/// Who holds rows that the service needs. Claims and folds pass locked rows over, so nobody waits whom the server could
+/// name a blocker for.
+package enum BlockerQueries {
+    /// A session of another database user, with locks that writers of our tables hold.
+    package struct Session: Sendable, Equatable {
+        package var pid: Int
+        package var user: String
+        package var application: String
+        /// UTC milliseconds: the beginning of its transaction; nil where this user may not see it.
+        package var since: Int64?
+    }
+
+    private static let sessionsMax = 5
+
+    /// The longest first, as far as this user sees how long.
+    package static func sessions(
+        on connection: isolated PostgresConnection
+    ) throws -> [Session] {
+        try connection.query(
+            """
+            -- name: blockingSessions
+            SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since
+            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+            WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                    'ExclusiveLock', 'AccessExclusiveLock')
+                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND l.relation IN ('repricer.subscriptions'::regclass, 'repricer.price_changes'::regclass,
+                    'repricer.batches'::regclass, 'repricer.bucket_turns'::regclass,
+                    'repricer.store_calls'::regclass)
+                AND a.usename <> current_user
+            GROUP BY a.pid, a.usename, a.application_name ORDER BY since, a.pid LIMIT \(sessionsMax)
+            """
+        ).map { row in
+            Session(
+                pid: try row.int("pid"), user: try row.text("usename"),
+                application: try row.text("application"),
+                since: try row.millisecondsOrNil("since"))
+        }
+    }
+}

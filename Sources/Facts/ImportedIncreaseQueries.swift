@@ -1,0 +1,47 @@
+package import Postgres
+package import Pricing
+
+/// Past increases that a person imported: what no notification told of.
+package enum ImportedIncreaseQueries {
+    /// The increases of subscriptions, by their ids, in the order of their days; a day is its first instant in UTC.
+    package typealias Found = [String: [PastIncrease]]
+
+    /// Those of subscriptions of one bucket.
+    package static func increases(of ids: [String]) -> Question<Found> {
+        guard !ids.isEmpty else { return .answered([:]) }
+        return Question(
+            """
+            -- name: importedIncreases
+            SELECT original_transaction_id, sku, increased_on
+            FROM repricer.imported_increases
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+            ORDER BY original_transaction_id, increased_on, sku
+            """, found)
+    }
+
+    /// Those of any subscriptions.
+    package static func rows(
+        of ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Rows {
+        try connection.query(
+            """
+            -- name: importedIncreasesOfMany
+            SELECT original_transaction_id, sku, increased_on
+            FROM repricer.imported_increases
+            WHERE original_transaction_id = ANY (\(ids)::text[])
+            ORDER BY original_transaction_id, increased_on, sku
+            """)
+    }
+
+    package static func found(_ rows: some Sequence<Row>) throws -> Found {
+        var found: Found = [:]
+        for row in rows {
+            guard let day = CivilDate(try row.text("increased_on")) else {
+                throw FactsError.unreadable("increased_on of an imported increase")
+            }
+            found[try row.text("original_transaction_id"), default: []].append(
+                PastIncrease(sku: try row.text("sku"), at: day.startAt, source: .imported))
+        }
+        return found
+    }
+}

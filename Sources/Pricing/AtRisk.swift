@@ -1,0 +1,64 @@
+/// What one item was charged for the running period.
+package struct ItemCharge: Hashable, Sendable {
+    package var originalTransactionID: String
+    package var sku: String
+    package var currency: String
+    package var storefront: String
+    /// As Apple wrote it.
+    package var period: String
+    /// Milliunits a period, a running offer counted in.
+    package var amount: Int64
+
+    package init(
+        originalTransactionID: String, sku: String, currency: String, storefront: String,
+        period: String, amount: Int64
+    ) {
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+        self.currency = currency
+        self.storefront = storefront
+        self.period = period
+        self.amount = amount
+    }
+}
+
+extension SubscriptionFacts {
+    /// What the running period was charged for an item; nil where Apple has not said, or the item only joins at the
+    /// renewal.
+    package func charge(of sku: String) -> ItemCharge? {
+        guard let item = items.first(where: { $0.sku == sku }), let price = item.chargedPrice,
+            let currency, let storefront, let period
+        else { return nil }
+        return ItemCharge(
+            originalTransactionID: originalTransactionID, sku: sku, currency: currency,
+            storefront: storefront, period: period, amount: price)
+    }
+}
+
+extension SubscriptionFacts.Item {
+    fileprivate var chargedPrice: Int64? {
+        guard let offer, offer.isRunning else { return currentPrice }
+        return offer.price ?? currentPrice
+    }
+}
+
+extension RowGroup {
+    /// What a period loses when the customer doesn't consent: the item, and the dependents that fall with it. Those in
+    /// another currency or period are apart.
+    func atRisk(_ row: BatchRow) -> (milliunits: Int64?, elsewhere: [ItemCharge]) {
+        guard let own = facts.charge(of: row.sku) else { return (nil, []) }
+        let here = row.dependentSKUs.compactMap { facts.charge(of: $0) }
+        let others = context.places(of: row).compactMap { context.charges[$0.text] }
+        var sum = own.amount
+        var elsewhere: [ItemCharge] = []
+        for charge in here + others {
+            guard charge.currency == own.currency, charge.period == own.period else {
+                elsewhere.append(charge)
+                continue
+            }
+            let (total, overflow) = sum.addingReportingOverflow(charge.amount)
+            sum = overflow ? .max : total
+        }
+        return (sum, elsewhere)
+    }
+}

@@ -1,0 +1,51 @@
+/// What refuses no row and should be looked at before anybody approves it.
+package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
+    case moreThanThreefold = "more_than_threefold"
+    case lessThanAThird = "less_than_a_third"
+    case farAhead = "more_than_two_years_ahead"
+    /// Each id of the file ends in 0: a spreadsheet keeps 15 digits of a number and writes zeros for the rest.
+    case idsEndInZero = "ids_end_in_0"
+    /// Can go on facts older than a renewal that is known.
+    case stale
+    /// Would miss their renewal at the allowed rate.
+    case late
+    /// Take effect before an open increase of another batch, which needs consent for them.
+    case makesOthersAsk = "makes_open_changes_need_consent"
+
+    package static let farMonths = 24
+
+    package struct Rows: Sendable, Equatable {
+        package var count = 0
+        /// The first of them, in the order of the file; empty where it is about all.
+        package var lines: [Int] = []
+
+        package init(count: Int = 0, lines: [Int] = []) {
+            self.count = count
+            self.lines = lines
+        }
+
+        package mutating func add(_ line: Int) {
+            count += 1
+            if lines.count < BatchFigures.examplesMax { lines.append(line) }
+        }
+    }
+
+    /// What of one row that can go is to be warned of, apart from all others.
+    static func of(_ row: PlanRow, farAt: Instant?) -> [BatchWarning] {
+        var warnings: [BatchWarning] = []
+        if let current = row.currentPrice, let new = row.newPrice {
+            if isMoreThanThreefold(new, of: current) { warnings.append(.moreThanThreefold) }
+            if isMoreThanThreefold(current, of: new) { warnings.append(.lessThanAThird) }
+        }
+        if let farAt, let effectiveAt = row.effectiveAt, effectiveAt > farAt {
+            warnings.append(.farAhead)
+        }
+        if row.isStale { warnings.append(.stale) }
+        return warnings
+    }
+
+    private static func isMoreThanThreefold(_ price: Int64, of other: Int64) -> Bool {
+        let (threefold, overflow) = other.multipliedReportingOverflow(by: 3)
+        return !overflow && price > threefold
+    }
+}

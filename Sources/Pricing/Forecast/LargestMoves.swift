@@ -1,0 +1,58 @@
+/// One new price beside today's, to be shown by itself.
+package struct PriceMove: Sendable, Equatable {
+    package var line: Int
+    package var originalTransactionID: String
+    package var sku: String
+    package var currency: String
+    /// Milliunits.
+    package var currentPrice: Int64
+    package var newPrice: Int64
+
+    package init(
+        line: Int, originalTransactionID: String, sku: String, currency: String,
+        currentPrice: Int64, newPrice: Int64
+    ) {
+        self.line = line
+        self.originalTransactionID = originalTransactionID
+        self.sku = sku
+        self.currency = currency
+        self.currentPrice = currentPrice
+        self.newPrice = newPrice
+    }
+
+    /// By how much the price moves, in tenths of a percent, towards zero; below 0 for a decrease. Nil where today's
+    /// price is 0, and for a number that no percentage should be.
+    package var permille: Int64? {
+        let (difference, isFar) = newPrice.subtractingReportingOverflow(currentPrice)
+        let (scaled, isTooLarge) = difference.multipliedReportingOverflow(by: 1000)
+        return isFar || isTooLarge || currentPrice <= 0 ? nil : scaled / currentPrice
+    }
+}
+
+/// The largest moves in one direction, by percent, the largest first; of equal ones the first in the file.
+package struct LargestMoves: Sendable, Equatable {
+    package let direction: PlanRow.Direction
+    package private(set) var moves: [PriceMove] = []
+
+    package init(_ direction: PlanRow.Direction) {
+        self.direction = direction
+    }
+
+    package mutating func add(_ move: PriceMove) {
+        if moves.count == BatchFigures.examplesMax, let last = moves.last, !isLarger(move, last) {
+            return
+        }
+        moves.insert(move, at: moves.firstIndex { isLarger(move, $0) } ?? moves.endIndex)
+        if moves.count > BatchFigures.examplesMax { moves.removeLast() }
+    }
+
+    /// Whether the first grows, or shrinks, by a larger factor, exactly: new / current, crosswise.
+    private func isLarger(_ left: PriceMove, _ right: PriceMove) -> Bool {
+        let first = left.newPrice.multipliedFullWidth(by: right.currentPrice)
+        let second = right.newPrice.multipliedFullWidth(by: left.currentPrice)
+        return switch direction {
+        case .increase: (first.high, first.low) > (second.high, second.low)
+        case .decrease: (first.high, first.low) < (second.high, second.low)
+        }
+    }
+}

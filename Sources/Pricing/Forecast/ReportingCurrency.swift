@@ -1,0 +1,30 @@
+/// Turns amounts of many currencies into one, by the exchange rates in force.
+package struct ReportingCurrency: Sendable {
+    package let code: String
+    private let rules: RulesInForce
+    private let perEuro: Rate
+
+    /// Nil where the currency has no rate.
+    package init?(_ code: String, rules: RulesInForce) {
+        guard let rate = rules.exchangeRate(code) else { return nil }
+        self.code = code
+        self.rules = rules
+        perEuro = rate.perEuro
+    }
+
+    /// Milliunits, rounded towards zero; nil where the other currency has no rate, or the amount does not fit.
+    package func converted(_ milliunits: Int64, from other: String) -> Int64? {
+        guard other != code else { return milliunits }
+        guard let rate = rules.exchangeRate(other) else { return nil }
+        return Int64(
+            exactly: Int128(milliunits) * Int128(perEuro.billionths)
+                / Int128(rate.perEuro.billionths))
+    }
+
+    /// The day of the oldest rate that the conversion from these currencies rests on; nil where none is dated.
+    package func ratesFrom(_ currencies: some Sequence<String>) -> CivilDate? {
+        let used = currencies.filter { $0 != code }.compactMap { rules.exchangeRate($0)?.validFrom }
+        let own = used.isEmpty ? nil : rules.exchangeRate(code)?.validFrom
+        return (used + [own].compactMap { $0 }).min()?.day
+    }
+}

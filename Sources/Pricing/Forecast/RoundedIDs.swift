@@ -1,0 +1,31 @@
+/// Whether a spreadsheet has rounded the ids of a file: it keeps 15 digits of a number and writes zeros for the rest.
+struct RoundedIDs {
+    private(set) var count = 0
+    /// At the end of each id.
+    private var zeros = Int.max
+    private var digits = 0
+
+    mutating func add(_ id: String) {
+        guard zeros > 0, !id.isEmpty else { return }
+        count += 1
+        digits = max(digits, id.utf8.count)
+        zeros = min(zeros, id.utf8.reversed().prefix { $0 == UInt8(ascii: "0") }.count)
+    }
+
+    var areRounded: Bool {
+        BatchWarning.areRounded(count: count, zeros: zeros, digits: digits)
+    }
+}
+
+extension BatchWarning {
+    /// Fewer ids may all end in 0 by chance.
+    private static let idsMin = 5
+    /// That a spreadsheet keeps of a number.
+    private static let digitsKept = 15
+
+    /// Whether ids of at most so many digits, which all end in at least so many zeros, were rounded. More zeros than a
+    /// spreadsheet writes are how somebody numbers.
+    package static func areRounded(count: Int, zeros: Int, digits: Int) -> Bool {
+        count >= idsMin && zeros > 0 && zeros <= max(1, digits - digitsKept)
+    }
+}

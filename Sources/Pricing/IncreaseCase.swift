@@ -1,0 +1,77 @@
+/// The figures of the rules for one storefront, currency and period kind.
+struct ConsentFigures {
+    var threshold: ThresholdInForce?
+    var always: RulesInForce.AlwaysAnswer?
+
+    init(storefront: String?, currency: String, kind: PeriodKind, rules: RulesInForce) {
+        guard let storefront else { return }
+        threshold = rules.thresholdInForce(
+            storefront: storefront, currency: currency, kind: kind)
+        always = rules.alwaysAnswer(storefront: storefront)
+    }
+}
+
+/// One increase, which the consent rules can be asked about for any instant of its call and any renewal.
+struct IncreaseCase {
+    /// What doesn't depend on either.
+    private let question: ConsentQuestion
+    private let rules: RuleCourse
+    private let figures: ConsentFigures
+    private let conversions: [OfferConversion]
+    var history: IncreaseHistory
+
+    init(
+        _ question: ConsentQuestion, rules: RuleCourse, history: IncreaseHistory,
+        conversions: [OfferConversion]
+    ) {
+        self.question = question
+        self.rules = rules
+        self.history = history
+        self.conversions = conversions
+        figures = Self.figures(question, rules.rules(at: question.now))
+    }
+
+    private static func figures(
+        _ question: ConsentQuestion, _ rules: RulesInForce
+    ) -> ConsentFigures {
+        ConsentFigures(
+            storefront: question.storefront, currency: question.currency,
+            kind: question.period.kind, rules: rules)
+    }
+
+    func verdict(at call: Instant, for renewal: Instant) -> ConsentVerdict {
+        ConsentVerdict(asked(at: call, for: renewal), figures(at: call))
+    }
+
+    func consent(at call: Instant, for renewal: Instant) -> Consent {
+        asked(at: call, for: renewal).answers(figures(at: call)).consent
+    }
+
+    private func asked(at call: Instant, for renewal: Instant) -> ConsentQuestion {
+        var asked = question
+        asked.now = call
+        asked.lastIncrease = history.latest(before: renewal)
+        asked.koreaConversion = conversion(at: renewal)
+        return asked
+    }
+
+    private func figures(at call: Instant) -> ConsentFigures {
+        guard let start = rules.starts.first, start <= call else { return figures }
+        return Self.figures(question, rules.rules(at: call))
+    }
+
+    /// The end of another item's offer at this very renewal.
+    func conversion(at renewal: Instant) -> OfferConversion? {
+        conversions.first { $0.at == renewal }
+    }
+
+    /// The instants at which time alone changes an answer: an increase no longer counts, a whole year is known, other
+    /// rules come into force.
+    func turns(after now: Instant) -> [Instant] {
+        var turns = history.ends + rules.starts
+        if let knownSince = question.knownSince, !question.isKnownFromStart {
+            turns.append(knownSince.advanced(byMonths: 12))
+        }
+        return turns.filter { $0 > now }.sorted()
+    }
+}

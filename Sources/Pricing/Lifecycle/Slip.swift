@@ -1,0 +1,52 @@
+/// Why a change is due at a later renewal, or was charged later, than was forecast.
+package enum Slip: String, Hashable, Sendable, CaseIterable {
+    /// A charge failed at first, and the period that followed began late.
+    case billingFailure = "billing_failure"
+    /// Our call left too late for the renewal, or the App Store took it for too late.
+    case lateCall = "late_call"
+    /// The renewal date was extended.
+    case `extension`
+    /// An offer, a new verdict on consent, the customer's own doing, or what nobody knows.
+    case other
+}
+
+extension SubscriptionFacts {
+    /// Why a change that was due at a renewal, and whose call is in time, is due at a later one.
+    ///
+    /// Renewals fall on other days once a charge has failed and succeeded later; so they do where the customer began a
+    /// new period. An extension is told by what it leaves behind, not by these facts.
+    package func slip(from due: Instant) -> Slip {
+        guard transactionReason != "PURCHASE", let renewal = renewal(around: due),
+            isLater(renewal, than: due)
+        else { return .other }
+        return .billingFailure
+    }
+
+    /// Later by more than moments: renewals are not charged to the second.
+    func isLater(_ instant: Instant, than due: Instant) -> Bool {
+        instant.milliseconds - due.milliseconds > momentsMax
+    }
+}
+
+extension TrackedChange {
+    /// Keeps why it moved. The first reason stays: what follows moves what was late already.
+    mutating func noteSlip(_ slip: Slip, from due: Instant?, to later: Instant, _ reading: Reading)
+    {
+        guard let due, reading.facts.isLater(later, than: due) else { return }
+        progress.slip = progress.slip ?? slip
+    }
+
+    /// It was charged at last: why later than it was due, if it was.
+    mutating func noteLateCharge(_ transaction: TransactionStatement, _ reading: Reading) {
+        guard let due = progress.dueAt, let began = transaction.purchasedAt else { return }
+        let isLate =
+            reading.before.renewalAt.map { reading.facts.isLater(began, than: $0) } ?? false
+        if isLate, reading.newTransaction != nil, transaction.reason != "PURCHASE" {
+            noteSlip(.billingFailure, from: due, to: began, reading)
+        } else if let scheduledAt = progress.scheduledAt, scheduledAt > due {
+            noteSlip(.lateCall, from: due, to: began, reading)
+        } else {
+            noteSlip(.other, from: due, to: began, reading)
+        }
+    }
+}

@@ -1,0 +1,18 @@
+/// An item that goes from a trial or a discounted offer to its full price.
+struct OfferConversion: Hashable, Sendable {
+    var sku: String
+    /// The renewal that first charges the full price.
+    var at: Instant
+
+    /// South Korea asks for consent in the 30 days before the conversion day, that day excluded (1 May: 1 to 30 April),
+    /// whatever the period, as in "Handling subscription price changes"; days are those of Seoul.
+    static let leadDays = 30
+    static let lead = Int64(leadDays) * Instant.millisecondsPerDay
+
+    /// The conversion day. Seoul is nine hours ahead of UTC all year.
+    var day: CivilDate { at.advanced(by: 9 * 3_600_000).day }
+    var windowFirstDay: CivilDate {
+        CivilDate(daysSinceEpoch: day.daysSinceEpoch - OfferConversion.leadDays)
+    }
+    var windowLastDay: CivilDate { CivilDate(daysSinceEpoch: day.daysSinceEpoch - 1) }
+}

@@ -1,0 +1,136 @@
+/// Which renewal a call for one change takes effect at, whenever it is sent.
+///
+/// Each renewal is judged for itself, as of the instant of the call, and the call reaches the first that it is in
+/// time for.
+struct RenewalSearch {
+    let renewals: Renewals
+    /// Nil for a decrease, of which nobody is told.
+    let increase: IncreaseCase?
+    /// The instant of the plan.
+    let now: Instant
+    /// R0, as an index of `renewals`.
+    private let first: Int
+    /// When time alone changes what the rules say, in order.
+    private let turns: [Instant]
+
+    /// A renewal that a call reaches, and what was judged for it.
+    struct Reached: Hashable {
+        var index: Int
+        var consent: Consent
+        /// The end of another item's offer at this renewal, in South Korea.
+        var conversion: OfferConversion?
+    }
+
+    init(_ renewals: Renewals, increase: IncreaseCase?, now: Instant) {
+        self.renewals = renewals
+        self.increase = increase
+        self.now = now
+        first = renewals.firstIndex(atOrAfter: now)
+        turns = increase?.turns(after: now) ?? []
+    }
+
+    /// The dates of a call that is held back for a day; without one, of a call made now. Nil where no renewal can be
+    /// reached, which no calendar gives.
+    func timeline(onOrAfter: CivilDate?) -> Timeline? {
+        guard !renewals.isSandbox else { return sandboxTimeline }
+        let target = onOrAfter.map { renewals.firstIndex(atOrAfter: $0.startAt) } ?? first
+        guard let (call, reached) = firstCall(reaching: max(first, target)) else { return nil }
+        let effectiveAt = renewals.renewal(reached.index)
+        return Timeline(
+            renewalAt: renewals.renewal(first), judgedAt: call,
+            noticeAt: lead(of: reached).map { max(now, effectiveAt.advanced(by: -$0)) },
+            sendAfter: call > now ? call : nil, sendBy: lastCall(reaching: reached, from: call),
+            effectiveAt: effectiveAt)
+    }
+
+    /// The Sandbox has no lead times, and an increase skips one renewal.
+    private var sandboxTimeline: Timeline {
+        let next = renewals.renewal(first)
+        guard increase != nil else {
+            return Timeline(
+                renewalAt: next, judgedAt: now, sendBy: next, effectiveAt: next)
+        }
+        return Timeline(
+            renewalAt: next, judgedAt: now, noticeAt: next, sendBy: next,
+            effectiveAt: renewals.renewal(first + 1))
+    }
+
+    /// The renewal that a call sent at an instant reaches.
+    func reached(by call: Instant) -> Reached? {
+        let start = max(first, renewals.firstIndex(atOrAfter: call))
+        // The longest lead is 60 days, the shortest period one.
+        for index in start...(start + 100) {
+            let candidate = judged(index, at: call)
+            if let last = lastCall(for: candidate), call <= last { return candidate }
+        }
+        return nil
+    }
+
+    private func judged(_ index: Int, at call: Instant) -> Reached {
+        guard let increase else { return Reached(index: index, consent: .none) }
+        let renewal = renewals.renewal(index)
+        return Reached(
+            index: index, consent: increase.consent(at: call, for: renewal),
+            conversion: increase.conversion(at: renewal))
+    }
+
+    /// The first call from now on that reaches this renewal or a later one.
+    private func firstCall(reaching target: Int) -> (Instant, Reached)? {
+        var call = now
+        if target > first {
+            // No call before reaches further than the renewal before.
+            let lead = Timeline.longestLeadDays * Instant.millisecondsPerDay
+            call = max(now, renewals.renewal(target - 1).advanced(by: -lead))
+        }
+        // A call moves on over the renewals of 60 days and over the turns.
+        for _ in 0...(200 + turns.count) {
+            guard let reached = reached(by: call) else { return nil }
+            if reached.index >= target { return (call, reached) }
+            guard let last = lastCall(for: reached) else { return nil }
+            let turn = turns.first { $0 > call }
+            call = min(last.advanced(by: 1), turn ?? last.advanced(by: 1))
+        }
+        return nil
+    }
+
+    /// The last call that reaches the same renewal, judged at its own instant.
+    private func lastCall(reaching reached: Reached, from call: Instant) -> Instant {
+        let end = renewals.renewal(reached.index)
+        let starts = [call] + turns.filter { $0 > call && $0 < end }
+        var until = end
+        for start in starts.reversed() {
+            let candidate = judged(reached.index, at: start)
+            if let last = lastCall(for: candidate).map({ min($0, until) }), last >= start,
+                self.reached(by: last)?.index == reached.index
+            {
+                return last
+            }
+            until = start.advanced(by: -1)
+        }
+        return call
+    }
+
+    /// The last instant of a call that is in time for this renewal; nil where none is.
+    private func lastCall(for candidate: Reached) -> Instant? {
+        if isFourthOfAWeek(candidate) {
+            // The first of the four is a renewal that the call is a day ahead of.
+            guard candidate.index - 3 >= first else { return nil }
+            return renewals.renewal(candidate.index - 3).advanced(
+                by: -Instant.millisecondsPerDay)
+        }
+        let lead = max(lead(of: candidate) ?? 0, Instant.millisecondsPerDay)
+        return renewals.renewal(candidate.index).advanced(by: -lead)
+    }
+
+    /// 27 days span four weekly renewals: the App Store applies an announced price at the fourth.
+    private func isFourthOfAWeek(_ candidate: Reached) -> Bool {
+        candidate.consent == .notRequired && renewals.period == .week
+    }
+
+    /// How long before the renewal the subscriber is told; nil for a decrease.
+    private func lead(of candidate: Reached) -> Int64? {
+        guard increase != nil else { return nil }
+        guard candidate.conversion == nil else { return OfferConversion.lead }
+        return Timeline.lead(consent: candidate.consent, period: renewals.period)
+    }
+}

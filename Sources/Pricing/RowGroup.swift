@@ -1,0 +1,179 @@
+/// The rows of one subscription, each judged beside the others.
+struct RowGroup {
+    let judge: Judge
+    let facts: SubscriptionFacts
+    let context: JudgeContext
+    /// Nil where Apple has not said when the subscription renews.
+    let renewals: Renewals?
+    private let cases: [RowCase]
+
+    /// `rows` are all of the batch that name the subscription.
+    init(_ judge: Judge, rows: [BatchRow], facts: SubscriptionFacts, context: JudgeContext) {
+        self.judge = judge
+        self.facts = facts
+        self.context = context
+        renewals = Renewals(facts: facts, environment: judge.environment)
+        let dependencies = DependencyRules(
+            rows: rows, facts: facts, openChanges: context.openChanges)
+        let renewing = facts.renewingSKUs
+        var lines: [String: [Int]] = [:]
+        for row in rows { lines[row.sku, default: []].append(row.line) }
+        cases = rows.map { row in
+            RowCase(
+                row: row, facts: facts, item: facts.items.first { $0.sku == row.sku },
+                context: context, environment: judge.environment,
+                linesOfSKU: lines[row.sku] ?? [], dependencies: dependencies,
+                renewingSKUs: renewing)
+        }
+    }
+
+    /// Of the rows at these lines, in their order.
+    ///
+    /// Increases that can go count against those of later renewals. What takes effect earliest depends on no other,
+    /// so they are settled renewal by renewal.
+    func plans(of lines: Set<Int>) -> [PlanRow] {
+        var history = knownHistory
+        guard cases.count > 1, !areAllOfOneRenewal else {
+            return cases.filter { lines.contains($0.row.line) }.map { plan($0, history) }
+        }
+        var plans = cases.map { plan($0, history) }
+        var open = plans.indices.filter { plans[$0].isIncreaseThatCanGo }
+        while let earliest = open.compactMap({ plans[$0].effectiveAt }).min() {
+            for index in open where plans[index].effectiveAt == earliest {
+                history.add(
+                    EarlierIncrease(
+                        sku: plans[index].sku, at: earliest, origin: .line(plans[index].line)))
+            }
+            open.removeAll { plans[$0].effectiveAt == earliest }
+            for index in open { plans[index] = plan(cases[index], history) }
+        }
+        for index in plans.indices where plans[index].isIncreaseThatIsRefused {
+            plans[index] = plan(cases[index], history)
+        }
+        return plans.filter { lines.contains($0.line) }
+    }
+
+    /// Whether increases of the subscription take effect at one renewal, whatever they cost: then none counts against
+    /// another. A month's notice is the same with and without consent, and the Sandbox has none.
+    private var areAllOfOneRenewal: Bool {
+        guard cases.allSatisfy({ $0.row.effectiveOnOrAfter == nil }) else { return false }
+        switch judge.environment {
+        case .sandbox: return true
+        case .production:
+            return facts.period == Period.month.text && facts.storefront.map { $0 != "KOR" } == true
+        }
+    }
+
+    /// What counts whatever the batch says: increases that took effect, open changes of ours, and what Apple shows.
+    var knownHistory: IncreaseHistory {
+        var known = context.increaseHistory.map {
+            EarlierIncrease(sku: $0.sku, at: $0.at, origin: .past($0.source))
+        }
+        for change in context.openChanges where !change.state.isFinal {
+            guard let at = change.increasesAt else { continue }
+            known.append(
+                EarlierIncrease(
+                    sku: change.sku, at: at,
+                    origin: change.changeID.map { .change($0) } ?? .past(.statement)))
+        }
+        let history = IncreaseHistory(known)
+        return IncreaseHistory(known + shown(besides: history))
+    }
+
+    private func plan(_ rowCase: RowCase, _ history: IncreaseHistory) -> PlanRow {
+        var plan = PlanRow(rowCase.row)
+        plan.currency = facts.currency ?? rowCase.row.currency
+        plan.storefront = facts.storefront ?? rowCase.row.storefront
+        plan.period = facts.period
+        plan.currentPrice = rowCase.currentPrice
+        plan.direction = rowCase.direction
+        plan.judgedAt = judge.now
+        plan.factsAt = facts.signedAt
+        plan.knownSince = facts.knownSince
+        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
+        plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
+        let timeline = forecast(&plan, rowCase, history)
+        plan.fault = rowCase.firstFault()
+        guard plan.fault == nil else { return plan }
+        plan.dependentPlaces = context.places(of: rowCase.row)
+        // Without these no call can be made, and a row must never go half known.
+        guard let timeline, plan.storefront != nil else {
+            let missing = timeline == nil ? "when this subscription renews" : "its storefront"
+            plan.fault = RowFault(
+                .unknownSubscription, "Apple has not said \(missing)",
+                remedy: "read its state with repricer sync")
+            return plan
+        }
+        plan.noticeAt = timeline.noticeAt
+        plan.sendAfter = timeline.sendAfter
+        plan.sendBy = timeline.sendBy
+        plan.effectiveAt = timeline.effectiveAt
+        return plan
+    }
+
+    /// The consent verdict, put into the plan, and the dates that follow from it.
+    private func forecast(
+        _ plan: inout PlanRow, _ rowCase: RowCase, _ history: IncreaseHistory
+    ) -> Timeline? {
+        guard let direction = plan.direction, let price = plan.currentPrice else { return nil }
+        let onOrAfter = rowCase.row.effectiveOnOrAfter
+        switch direction {
+        case .decrease:
+            plan.consent = Consent.none
+            let timeline = renewals.flatMap {
+                RenewalSearch($0, increase: nil, now: judge.now).timeline(onOrAfter: onOrAfter)
+            }
+            plan.judgedAt = timeline?.judgedAt ?? judge.now
+            return timeline
+        case .increase:
+            guard
+                let increase = increase(
+                    of: rowCase.row.sku, from: price, to: rowCase.row.newPrice,
+                    currency: plan.currency, storefront: plan.storefront, at: judge.now,
+                    besides: history)
+            else { return nil }
+            let timeline = renewals.flatMap {
+                RenewalSearch($0, increase: increase, now: judge.now)
+                    .timeline(onOrAfter: onOrAfter)
+            }
+            let verdict = increase.verdict(
+                at: timeline?.judgedAt ?? judge.now, for: timeline?.effectiveAt ?? .distantFuture)
+            plan.consent = verdict.consent
+            plan.verdict = verdict
+            plan.judgedAt = timeline?.judgedAt ?? judge.now
+            (plan.atRisk, plan.atRiskElsewhere) = atRisk(rowCase.row)
+            return timeline
+        }
+    }
+
+    /// Nil where Apple has not said the period or the currency.
+    func increase(
+        of sku: String, from price: Int64, to newPrice: Int64, currency: String?,
+        storefront: String?, at call: Instant, besides history: IncreaseHistory
+    ) -> IncreaseCase? {
+        guard let period = facts.period.map(Period.init), let currency else { return nil }
+        return IncreaseCase(
+            ConsentQuestion(
+                storefront: storefront, currency: currency, period: period, currentPrice: price,
+                newPrice: newPrice, knownSince: facts.knownSince,
+                isKnownFromStart: facts.isKnownFromStart, now: call),
+            rules: judge.rules, history: history,
+            conversions: storefront == "KOR" ? conversions(besides: sku) : [])
+    }
+
+    /// The renewals at which offers of other items that renew turn into their full price.
+    private func conversions(besides sku: String) -> [OfferConversion] {
+        guard let renewals else { return [] }
+        return facts.items.compactMap { item in
+            guard item.sku != sku, item.renews, let offer = item.offer, offer.isInForce else {
+                return nil
+            }
+            return renewals.conversion(of: offer).map { OfferConversion(sku: item.sku, at: $0) }
+        }
+    }
+}
+
+extension PlanRow {
+    fileprivate var isIncreaseThatCanGo: Bool { fault == nil && direction == .increase }
+    fileprivate var isIncreaseThatIsRefused: Bool { fault != nil && direction == .increase }
+}

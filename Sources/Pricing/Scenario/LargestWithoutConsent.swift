@@ -1,0 +1,34 @@
+extension RulesInForce {
+    /// The highest price whose amount needs no consent, as far as the threshold goes: one step more is over it, or not
+    /// known. Nil where not even one step is free, or the current price is no number to start from.
+    ///
+    /// The answer turns once as the price grows: at half of the current price, or at the amount.
+    func largestBelowThreshold(
+        from current: Int64, storefront: String, currency: Currency, kind: PeriodKind
+    ) -> Int64? {
+        let figures = ConsentFigures(
+            storefront: storefront, currency: currency.code, kind: kind, rules: self)
+        func isFree(_ steps: Int64) -> Bool {
+            let question = ConsentQuestion(
+                storefront: storefront, currency: currency.code,
+                period: kind == .annual ? .year : .month, currentPrice: current,
+                newPrice: current + steps * currency.smallestStep, now: .distantPast)
+            let verdict = ConsentVerdict(question, figures)
+            return !verdict.reasons.contains(.threshold) && !verdict.notKnown.contains(.threshold)
+        }
+        guard current > 0, current < Int64.max / 8, isFree(1) else { return nil }
+        // Beyond the largest price that Apple or anybody takes nothing is looked for.
+        var free: Int64 = 1
+        var over = max(2, current / currency.smallestStep)
+        while isFree(over) {
+            free = over
+            guard over < Int64.max / 4 / currency.smallestStep else { return nil }
+            over *= 2
+        }
+        while over - free > 1 {
+            let middle = free + (over - free) / 2
+            if isFree(middle) { free = middle } else { over = middle }
+        }
+        return current + free * currency.smallestStep
+    }
+}

@@ -1,0 +1,155 @@
+/// One question about a cohort: what if these items cost that from a call of that day on.
+package struct Scenario: Hashable, Sendable {
+    package var rule: ScenarioRule
+    package var ending: PriceEnding
+    /// The instant of the call.
+    package var sentAt: Instant
+
+    package init(rule: ScenarioRule, ending: PriceEnding, sentAt: Instant) {
+        self.rule = rule
+        self.ending = ending
+        self.sentAt = sentAt
+    }
+}
+
+/// Whose prices a scenario is about: active subscriptions that renew one of these items.
+package struct Cohort: Hashable, Sendable {
+    package var skus: [String]
+    /// Any where empty.
+    package var storefronts: [String] = []
+    package var period: String?
+    package var currency: String?
+    /// Whose running subscription started before this day, UTC.
+    package var startedBefore: CivilDate?
+    /// Milliunits of the current price, exclusive.
+    package var priceBelow: Int64?
+    package var priceAbove: Int64?
+    /// Items that fall with the others, where the same subscription renews them.
+    package var dependents: [String] = []
+
+    package init(skus: [String]) { self.skus = skus }
+
+    /// The items of a subscription that belong to it.
+    func items(of facts: SubscriptionFacts) -> [SubscriptionFacts.Item] {
+        guard facts.status == 1, facts.autoRenews != false, !facts.isFamilyMembers,
+            storefronts.isEmpty || facts.storefront.map(storefronts.contains) == true,
+            period == nil || facts.period == period,
+            currency == nil || facts.currency == currency, isOldEnough(facts)
+        else { return [] }
+        return facts.items.filter { item in
+            guard item.renews, skus.contains(item.sku),
+                let price = item.currentPrice ?? item.renewalPrice
+            else { return false }
+            return (priceBelow.map { price < $0 } ?? true)
+                && (priceAbove.map { price > $0 } ?? true)
+        }
+    }
+
+    private func isOldEnough(_ facts: SubscriptionFacts) -> Bool {
+        guard let startedBefore else { return true }
+        return facts.startedAt.map { $0 < startedBefore.startAt } ?? false
+    }
+}
+
+/// Judges a cohort for several scenarios, as `plan` would judge the batch of each.
+package struct ScenarioJudge: Sendable {
+    private struct Question: Sendable {
+        var scenario: Scenario
+        var judge: Judge
+        var rules: RulesInForce
+    }
+
+    package let cohort: Cohort
+    private let questions: [Question]
+    private let environment: StoreEnvironment
+
+    package init(
+        _ scenarios: [Scenario], of cohort: Cohort, rules: RuleSet, environment: StoreEnvironment
+    ) {
+        self.cohort = cohort
+        self.environment = environment
+        questions = scenarios.map { scenario in
+            Question(
+                scenario: scenario,
+                judge: Judge(
+                    rules: RuleCourse(rules, from: scenario.sentAt), environment: environment,
+                    now: scenario.sentAt),
+                rules: rules.inForce(at: scenario.sentAt))
+        }
+    }
+
+    /// One forecast a scenario, nothing added yet.
+    package var emptyForecasts: [ScenarioForecast] {
+        questions.map { ScenarioForecast(sentAt: $0.scenario.sentAt) }
+    }
+
+    /// Adds one subscription to each scenario's forecast. `taking` is handed the rows of each, by the scenario's place.
+    package func add(
+        _ facts: SubscriptionFacts, _ context: JudgeContext, to forecasts: inout [ScenarioForecast],
+        taking take: (Int, PlanRow) -> Void = { _, _ in }
+    ) {
+        let items = cohort.items(of: facts)
+        guard !items.isEmpty, let code = facts.currency else { return }
+        let renewals = Renewals(facts: facts, environment: environment)
+        for (place, question) in questions.enumerated() where forecasts.indices.contains(place) {
+            var rows: [BatchRow] = []
+            for (index, item) in items.enumerated() {
+                switch price(of: item, facts, code, question) {
+                case .success(let price):
+                    rows.append(row(index + 1, item, price, facts, code))
+                case .failure(let none): forecasts[place].refuse(none)
+                }
+            }
+            guard !rows.isEmpty else { continue }
+            for row in question.judge.judge(rows: rows, facts: facts, context: context) {
+                if question.scenario.rule == .maxWithoutConsent, row.fault == nil,
+                    row.consent != .notRequired
+                {
+                    forecasts[place].refuse(.alwaysAsked)
+                    continue
+                }
+                forecasts[place].add(row, renewals: renewals)
+                take(place, row)
+            }
+        }
+    }
+
+    private func row(
+        _ line: Int, _ item: SubscriptionFacts.Item, _ price: Int64, _ facts: SubscriptionFacts,
+        _ currency: String
+    ) -> BatchRow {
+        // A dependent falls with one item: the first of the cohort that the subscription has.
+        let dependents =
+            line > 1
+            ? []
+            : cohort.dependents.filter { sku in
+                sku != item.sku && facts.items.contains { $0.sku == sku && $0.renews }
+            }
+        return BatchRow(
+            line: line, originalTransactionID: facts.originalTransactionID, sku: item.sku,
+            newPrice: price, currency: currency, storefront: facts.storefront,
+            dependentSKUs: dependents, expectedPrice: item.currentPrice)
+    }
+
+    private func price(
+        of item: SubscriptionFacts.Item, _ facts: SubscriptionFacts, _ code: String,
+        _ question: Question
+    ) -> Result<Int64, ScenarioForecast.NoPrice> {
+        guard let current = item.currentPrice ?? item.renewalPrice,
+            let currency = question.rules.currency(code)
+        else { return .failure(.notANumber) }
+        guard question.scenario.rule == .maxWithoutConsent else {
+            return question.scenario.rule.price(from: current)
+                .flatMap { question.scenario.ending.price($0, in: currency) }
+                .map { .success($0) } ?? .failure(.notANumber)
+        }
+        guard let storefront = facts.storefront, let period = facts.period,
+            let largest = question.rules.largestBelowThreshold(
+                from: current, storefront: storefront, currency: currency,
+                kind: Period(period).kind)
+        else { return .failure(.alwaysAsked) }
+        guard let price = question.scenario.ending.price(largest, in: currency), price > current
+        else { return .failure(.notANumber) }
+        return .success(min(price, largest))
+    }
+}

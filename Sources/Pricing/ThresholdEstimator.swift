@@ -1,0 +1,111 @@
+/// Estimates the thresholds of storefronts without a row, of one kind of period.
+///
+/// The definition: an estimate is the USA's amount by the rates in force, times the median of (Apple's amount ÷ what the
+/// rates alone make of the USA's) over Apple's rows of that currency, or of all currencies where it has none. The USA's amount and
+/// its rate cancel out: what remains is the median of Apple's amounts, each converted into the currency. So rows of
+/// the currency itself need no rate.
+///
+/// - The median of an even number is the mean of the two in the middle.
+/// - An estimate is rounded down to the currency's smallest step, so that it rather forecasts consent than misses it;
+///   its error is rounded up to that step.
+/// - A row in a currency without a rate is left out where rates are needed.
+struct ThresholdEstimator {
+    let kind: PeriodKind
+    /// The USA's own row.
+    private let base: RuleSet.Threshold?
+    /// Apple's amounts of this kind: what a person has estimated is none of them.
+    private let known: [RuleSet.Threshold]
+    private let rates: [String: RuleSet.ExchangeRate]
+
+    /// `rates` are those in force, that of the euro among them.
+    init(
+        _ kind: PeriodKind, thresholds: some Sequence<RuleSet.Threshold>,
+        rates: [String: RuleSet.ExchangeRate]
+    ) {
+        self.kind = kind
+        self.rates = rates
+        known = thresholds.filter { $0.kind == kind && $0.source == .apple }
+        base = thresholds.first {
+            $0.kind == kind && $0.storefront == "USA" && $0.currency == "USD"
+        }
+    }
+
+    /// Nil where there is nothing to estimate by, or the amount does not fit.
+    func estimate(_ currency: Currency) -> ThresholdInForce? {
+        let own = known.filter { $0.currency == currency.code }
+        guard own.isEmpty else {
+            return estimate(currency, own.map { Money.fine($0.amount) }, nil)
+        }
+        guard let base, let rate = rates[currency.code], let usd = rates["USD"] else { return nil }
+        var used = [rate, usd]
+        var amounts: [Int128] = []
+        for row in known {
+            guard let from = rates[row.currency],
+                let amount = Money.fine(row.amount, rate.perEuro, per: from.perEuro)
+            else { continue }
+            amounts.append(amount)
+            used.append(from)
+        }
+        guard let median = Self.median(amounts),
+            let plain = Money.fine(base.amount, rate.perEuro, per: usd.perEuro),
+            let correction = Money.factor(median, over: plain)
+        else { return nil }
+        return estimate(
+            currency, amounts,
+            ThresholdEstimate.Conversion(
+                usdAmount: base.amount, perEuro: rate.perEuro, usdPerEuro: usd.perEuro,
+                correction: correction, ratesFrom: used.compactMap(\.validFrom).min(),
+                source: currency.code == "EUR" ? usd.source : rate.source))
+    }
+
+    private func estimate(
+        _ currency: Currency, _ amounts: [Int128], _ conversion: ThresholdEstimate.Conversion?
+    ) -> ThresholdInForce? {
+        let step = Money.fine(currency.smallestStep)
+        guard let median = Self.median(amounts),
+            let furthest = amounts.map({ ($0 - median).magnitude }).max(),
+            let amount = Int64(exactly: median / step * step / Money.parts),
+            let error = Int64(
+                exactly: (Int128(furthest) + step - 1) / step * step / Money.parts)
+        else { return nil }
+        return ThresholdInForce(
+            amount: amount, source: .estimated,
+            basis: .estimate(
+                ThresholdEstimate(error: error, rows: amounts.count, conversion: conversion)))
+    }
+
+    private static func median(_ amounts: [Int128]) -> Int128? {
+        let sorted = amounts.sorted()
+        let middle = sorted.count / 2
+        guard let upper = sorted.dropFirst(middle).first else { return nil }
+        guard sorted.count.isMultiple(of: 2), let lower = sorted.dropFirst(middle - 1).first else {
+            return upper
+        }
+        return (lower + upper) / 2
+    }
+}
+
+/// Amounts in billionths of a milliunit: at most 2^63 milliunits, so that sums and products with 2^30 fit 128 bits.
+private enum Money {
+    static let parts: Int128 = 1_000_000_000
+
+    static func fine(_ milliunits: Int64) -> Int128 { Int128(milliunits) * parts }
+
+    /// `amount` × `rate` ÷ `divisor`, rounded to the nearest billionth; nil where it has more milliunits than `Int64`.
+    static func fine(_ amount: Int64, _ rate: Rate, per divisor: Rate) -> Int128? {
+        let divisor = Int128(divisor.billionths)
+        let (whole, rest) = (Int128(amount) * Int128(rate.billionths))
+            .quotientAndRemainder(dividingBy: divisor)
+        guard Int64(exactly: whole) != nil else { return nil }
+        return whole * parts + (rest * parts + divisor / 2) / divisor
+    }
+
+    /// A quotient to four decimals; nil where it is none, 0 or too large.
+    static func factor(_ amount: Int128, over divisor: Int128) -> Rate? {
+        guard divisor > 0 else { return nil }
+        let tenThousandths = (amount * 10_000 + divisor / 2) / divisor
+        guard let small = Int64(exactly: tenThousandths) else { return nil }
+        let (billionths, overflow) = small.multipliedReportingOverflow(by: 100_000)
+        return overflow ? nil : Rate(billionths: billionths)
+    }
+}

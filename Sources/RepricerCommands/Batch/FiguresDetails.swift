@@ -1,0 +1,99 @@
+import Pricing
+
+/// What stands behind `--details`: every list as a whole.
+extension BatchFigures {
+    typealias WeekLine = (monday: CivilDate, week: Dates)
+    typealias NotKnownLine = (rule: ConsentReason, rows: NotKnown)
+
+    var notKnownRules: [NotKnownLine] {
+        ConsentReason.allCases.compactMap { rule in
+            notKnown[rule].map { (rule: rule, rows: $0) }
+        }
+    }
+
+    var sortedWeeks: [WeekLine] {
+        weeks.sorted { $0.key < $1.key }.map { (monday: $0.key, week: $0.value) }
+    }
+
+    var moneyLines: [MoneyLine] {
+        money.sorted { $0.key < $1.key }.map { MoneyLine(key: $0.key, sum: $0.value) }
+    }
+
+    static let weekColumns: [Column<WeekLine>] = [
+        .text("EFFECTIVE IN THE WEEK OF", "week_of") { $0.monday.text },
+        .number("ROWS", "rows") { $0.week.rows },
+        .number("INCREASES", "increases") { $0.week.increases },
+        .number("DECREASES", "decreases") { $0.week.decreases },
+    ]
+
+    static let notKnownColumns: [Column<NotKnownLine>] = [
+        .text("CONSENT NOT KNOWN FOR", "rule") { $0.rule.rawValue },
+        .number("ROWS", "rows") { $0.rows.rows },
+        .shown(.left("STOREFRONTS")) { $0.rows.storefronts.sorted().joined(separator: " ") },
+        .key("storefronts") { $0.rows.storefronts.sorted() },
+        .text("WHAT HELPS", "remedy") { $0.rule.whenNotKnown },
+    ]
+
+    var detailTables: [String] {
+        [
+            notKnownRules.table(Self.notKnownColumns), moneyLines.table(MoneyLine.columns),
+            sortedWeeks.table(Self.weekColumns),
+            increases.moves.table(FiguresText.moveColumns),
+            decreases.moves.table(FiguresText.moveColumns),
+            countTable(
+                "REFUSED",
+                RowCode.allCases.compactMap { code in
+                    codes[code].map { (code.rawValue, Int64($0)) }
+                }),
+        ]
+    }
+}
+
+/// What a currency, storefront and period bring.
+struct MoneyLine {
+    let key: BatchFigures.MoneyKey
+    let sum: BatchFigures.Money
+
+    static let columns: [Column<MoneyLine>] = [
+        .text("CURRENCY", "currency") { $0.key.currency },
+        .text("STOREFRONT", "storefront") { $0.key.storefront },
+        .text("PERIOD", "period") { $0.key.period }, .number("ROWS", "rows") { $0.sum.rows },
+        .shown(.right("NOW A PERIOD")) { $0.shown($0.sum.now) },
+        .shown(.right("THEN")) { $0.shown($0.sum.then) },
+        .shown(.right("NOW A MONTH")) { $0.shownMonth($0.sum.now) },
+        .shown(.right("THEN")) { $0.shownMonth($0.sum.then) },
+        .shown(.right("NEEDS CONSENT, A MONTH")) { $0.shownMonth($0.sum.atRisk) },
+        .shown(.right("NOT KNOWN, A MONTH")) { $0.shownMonth($0.sum.maybeAtRisk) },
+        .key("now_per_period_milliunits") { $0.sum.now },
+        .key("then_per_period_milliunits") { $0.sum.then },
+        .key("at_risk_per_period_milliunits") { $0.sum.atRisk },
+        .key("not_known_per_period_milliunits") { $0.sum.maybeAtRisk },
+        .key("now_per_month_milliunits") { $0.perMonth($0.sum.now) },
+        .key("then_per_month_milliunits") { $0.perMonth($0.sum.then) },
+        .key("at_risk_per_month_milliunits") { $0.perMonth($0.sum.atRisk) },
+        .key("not_known_per_month_milliunits") { $0.perMonth($0.sum.maybeAtRisk) },
+    ]
+
+    private func perMonth(_ amount: Int64) -> Int64? { Period(key.period).perMonth(amount) }
+
+    private func shown(_ amount: Int64) -> String { shownPrice(amount, currency: key.currency) }
+
+    private func shownMonth(_ ofPeriod: Int64) -> String {
+        perMonth(ofPeriod).map { shownAmount($0, currency: key.currency) } ?? "-"
+    }
+}
+
+extension ConsentReason {
+    /// What makes its answer known.
+    fileprivate var whenNotKnown: String {
+        switch self {
+        case .alwaysConsentStorefront:
+            "repricer rules import, rows of always_consent: Apple's amount or answer is known for others only"
+        case .threshold:
+            "repricer rules import, rows of threshold or exchange_rate: none is known, or an estimate is close to the line"
+        case .increaseWithin12Months:
+            "repricer reconcile --since, or ingest: their notifications of 12 months, or of their first period"
+        case .koreaOfferConversion: "-"
+        }
+    }
+}

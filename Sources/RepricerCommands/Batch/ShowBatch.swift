@@ -1,0 +1,48 @@
+import Batches
+
+extension Commands {
+    private static let web = Flag("web", "print the address of the batch's page, and nothing else")
+
+    static let show = Command(
+        "show", "what was submitted: consent, money, dates, largest moves, who may approve",
+        positionals: [batch], options: [summaryCurrency, details, web],
+        discussion: """
+            Reads the stored plan, as it was forecast at the submission: what became of it tells `status`. AT RISK is \
+            what ends a month if nobody whose consent is required consents, dependents counted in; NOT KNOWN the same of \
+            those who may be asked. --web takes the address from REPRICER_PAGES_LISTEN.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        let name = try invocation.arguments.required(batch)
+        let currency = try invocation.arguments.reportingCurrency()
+        let now = try await invocation.now(configuration).milliseconds
+        return try await invocation.withPool(configuration) { pool in
+            let batch = try await BatchFinder.find(name, pool: pool)
+            if invocation.arguments[web] {
+                try invocation.print(try page(of: batch, configuration) + "\n")
+                return .done
+            }
+            let facts = try await ShowFacts.read(
+                batch, now: now, in: currency, rate: configuration.changePriceRate, pool: pool)
+            try invocation.print(
+                json: facts.json,
+                facts.text(
+                    isTerminal: invocation.dependencies.isOutputTerminal,
+                    withDetails: invocation.arguments[details]))
+            return .done
+        }
+    }
+
+    private static func page(
+        of batch: BatchQueries.Batch, _ configuration: Configuration
+    ) throws -> String {
+        guard let address = configuration.pagesListen else {
+            throw CommandFailure(
+                .failed, "there are no pages: REPRICER_PAGES_LISTEN is off or no address")
+        }
+        // Who listens on all addresses is reached on this machine, too.
+        let host = ["0.0.0.0", "::", ""].contains(address.host) ? "127.0.0.1" : address.host
+        let shown = host.contains(":") ? "[\(host)]" : host
+        return "http://\(shown):\(address.port)/batches/\(batch.batchID)"
+    }
+}

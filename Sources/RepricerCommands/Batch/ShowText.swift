@@ -1,0 +1,110 @@
+import Batches
+import Pricing
+import ServiceKit
+
+/// A stored batch for a person, and for a program.
+extension ShowFacts {
+    func text(isTerminal: Bool, withDetails: Bool = false) -> String {
+        let short = FiguresText(figures: figures, money: money, isTerminal: isTerminal)
+        let sections = [
+            overview, short.consentText, short.moneyText, short.datesText + dueText,
+            short.movesText, waves.table(waveColumns), short.warningsText + short.refusedText,
+            policyText,
+        ]
+        return FiguresText.joined(sections + (withDetails ? figures.detailTables : []))
+    }
+
+    private var overview: String {
+        var lines = [
+            (name: "batch", value: "\(batch.name), \(batch.batchID)"),
+            ("rows", "\(batch.rowCount) stored, \(batch.rejectedRowCount) refused"),
+            (
+                "submitted",
+                "by \(batch.submittedBy) at \(batch.submittedAt.instantText)"
+            ), ("planned", "as of \(terms.plannedAsOf.instantText)"),
+        ]
+        if let decidedBy = batch.decidedBy, let decidedAt = batch.decidedAt {
+            lines.append((batch.state, "by \(decidedBy) at \(decidedAt.instantText)"))
+        } else {
+            lines.append(("state", batch.state.replacing("_", with: " ")))
+        }
+        if let undone = batch.undoesBatchID { lines.append(("undoes", undone)) }
+        let guards = guards.isEmpty ? "none" : guards.map(\.text).joined(separator: ", ")
+        lines += [
+            ("sent", "grouping \(batch.grouping); halts if: \(guards)"),
+            ("plan hash", terms.planHash),
+        ]
+        return definitionList(lines)
+    }
+
+    /// What has not been sent: when it may go, and by when it must.
+    private var dueText: String {
+        guard due.unsent > 0 else { return "due: nothing, all was sent or has ended\n" }
+        var said = ["due: \(due.ready) of \(due.unsent) rows may go at once"]
+        if let nextAt = due.nextAt { said.append("the next from \(nextAt.instantText) on") }
+        if let first = due.firstSendBy {
+            said.append(
+                "the first must go by \(first.instantText), \(due.withinADay) within a day, "
+                    + "\(due.withinAWeek) within a week")
+        }
+        return wrapped(said.joined(separator: "; "))
+    }
+
+    private var policyText: String {
+        guard awaitsApproval else { return "" }
+        var lines = approvers.map { approver in
+            let why = approver.exceeded.joined(separator: "; ")
+            return switch (approver.name, why.isEmpty) {
+            case (nil, true):
+                "approval: by one member of repricer_pricing, not \(batch.submittedBy)"
+            case (nil, false):
+                "approval: by two members of repricer_pricing, not \(batch.submittedBy): \(why)"
+            case (let name?, true): "approval: by \(name) alone"
+            case (let name?, false): "approval: by \(name) and a second: \(why)"
+            }
+        }
+        if !terms.firstApprovers.isEmpty {
+            lines.append("approved first: \(terms.firstApprovers.joined(separator: ", "))")
+        }
+        if terms.isOwn { lines.append("approval: not yours, for you submitted it") }
+        return lines.map { wrapped(harmless($0)) }.joined()
+    }
+
+    var json: JSONValue {
+        let all = FiguresJSON(figures: figures, money: money)
+        return [
+            "batch_id": batch.batchID, "name": batch.name, "state": batch.state,
+            "submitted_by": batch.submittedBy, "submitted_at": batch.submittedAt.instantText,
+            "decided_by": batch.decidedBy, "decided_at": batch.decidedAt?.instantText,
+            "undoes_batch_id": batch.undoesBatchID, "planned_as_of": terms.plannedAsOf.instantText,
+            "plan_hash": terms.planHash, "rows": batch.rowCount, "refused": batch.rejectedRowCount,
+            "rejected_rows": all.refused, "direction": all.directions, "consent": all.consent,
+            "reasons": all.reasons, "not_known": all.notKnown, "money_a_month": all.moneyAMonth,
+            "weeks": all.weeks, "months": all.months, "money": all.moneyLines,
+            "largest_increases": all.increases, "largest_decreases": all.decreases,
+            "warnings": all.warnings, "first_send_by": figures.firstSendBy,
+            "last_effective_at": figures.lastEffectiveAt, "grouping": batch.grouping,
+            "waves": waves.json(waveColumns), "guards": guards.map(\.text),
+            "due": [
+                "unsent": due.unsent, "may_go_at_once": due.ready,
+                "next_at": due.nextAt?.instantText,
+                "first_send_by": due.firstSendBy?.instantText, "within_a_day": due.withinADay,
+                "within_a_week": due.withinAWeek,
+            ] as JSONValue, "policy": policy,
+        ]
+    }
+
+    private var policy: JSONValue {
+        [
+            "submitted_by_you": terms.isOwn, "first_approvals": terms.firstApprovers,
+            "approvers": JSONValue.array(
+                approvers.map { approver in
+                    [
+                        "approver": approver.name,
+                        "needs_second_approver": !approver.exceeded.isEmpty,
+                        "exceeded": approver.exceeded,
+                    ]
+                }),
+        ]
+    }
+}

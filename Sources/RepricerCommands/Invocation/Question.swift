@@ -1,0 +1,21 @@
+extension Commands {
+    static let yes = Flag("yes", "do not ask")
+}
+
+extension Invocation {
+    /// Throws where nobody can be asked and `--yes` says nothing for them, before anything is printed.
+    func checkSomebodyAnswers(_ verb: String) throws(UsageError) {
+        guard !arguments[Commands.yes], !dependencies.isInputTerminal else { return }
+        throw UsageError("nobody can be asked here; give --yes to \(verb) without a question")
+    }
+
+    /// Asks on a terminal, unless `--yes` has answered. Anything but yes is no, and throws.
+    func confirm(_ question: String) throws(CommandFailure) {
+        guard !arguments[Commands.yes] else { return }
+        dependencies.sayPlainly("\(question) [y/N] ")
+        let answer = dependencies.readAnswer()?.lowercased().filter { !$0.isWhitespace }
+        guard answer == "y" || answer == "yes" else {
+            throw CommandFailure(.approvalNeededOrRefused, "not approved; nothing was changed")
+        }
+    }
+}

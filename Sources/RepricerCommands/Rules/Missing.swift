@@ -1,0 +1,135 @@
+import Batches
+import Pricing
+
+/// What the rules in force leave open: currencies without any amount, storefronts without Apple's own word.
+struct MissingRules {
+    struct MissingCurrency {
+        let code: String
+        /// The kinds of period without a row and without an estimate.
+        let kinds: [PeriodKind]
+        let imports: [String]
+    }
+
+    struct MissingStorefront {
+        let code: String
+        /// Subscriptions that have not ended.
+        let subscriptions: Int64
+        /// The kinds of period without a row of Apple's.
+        let kinds: [PeriodKind]
+        let always: AlwaysWord
+        let imports: [String]
+    }
+
+    /// What the list of storefronts that always ask says of one.
+    enum AlwaysWord: String {
+        case listed
+        /// Not in the list, but Apple gives an amount for it: it does not always ask.
+        case inferred
+        case missing
+    }
+
+    let asOf: Instant
+    let currencies: [MissingCurrency]
+    let storefronts: [MissingStorefront]
+
+    init(asOf: Instant, rules: RulesInForce, open: [String: Int64]) {
+        self.asOf = asOf
+        currencies = rules.currencyRows.compactMap { row in
+            let code = row.currency.code
+            let kinds = PeriodKind.allCases.filter {
+                rules.estimate(currency: code, kind: $0) == nil
+            }
+            guard !kinds.isEmpty else { return nil }
+            let rates = [code, "USD"].filter { rules.exchangeRate($0) == nil }
+            return MissingCurrency(
+                code: code, kinds: kinds,
+                imports: rates.map { "exchange_rate \($0)" })
+        }
+        let listed = Set(rules.alwaysConsentRows.map(\.storefront))
+        var known: [String: Set<PeriodKind>] = [:]
+        for row in rules.thresholdRows where row.source == .apple {
+            known[row.storefront, default: []].insert(row.kind)
+        }
+        storefronts = AppStorefronts.all.union(open.keys).sorted().compactMap { code in
+            let kinds = PeriodKind.allCases.filter { known[code]?.contains($0) != true }
+            let always: AlwaysWord =
+                listed.contains(code) ? .listed : known[code] == nil ? .missing : .inferred
+            guard !kinds.isEmpty || always != .listed else { return nil }
+            return MissingStorefront(
+                code: code, subscriptions: open[code] ?? 0, kinds: kinds, always: always,
+                imports: kinds.map { "threshold \(code) \($0.rawValue)" }
+                    + (always == .missing ? ["always_consent \(code)"] : []))
+        }
+    }
+
+    var text: String {
+        var text = "What no row in force answers, as of \(asOf.text).\n"
+        if currencies.isEmpty {
+            text += "Each currency has a row or an estimate.\n"
+        } else {
+            text += "\n" + currencies.table(Self.currencyColumns)
+        }
+        let open = storefronts.filter { $0.subscriptions > 0 && !$0.imports.isEmpty }
+        text += "\n"
+        text +=
+            open.isEmpty
+            ? "Each storefront with open subscriptions has Apple's amounts.\n"
+            : open.table(Self.storefrontColumns)
+        let others = storefronts.filter { $0.subscriptions == 0 }
+        text += Self.list(
+            "\nWithout an amount of Apple's, and without open subscriptions:",
+            others.filter { !$0.kinds.isEmpty })
+        text += Self.list(
+            "\nNot in the list of storefronts that always ask, and without open subscriptions:",
+            others.filter { $0.always == .missing })
+        text += Self.list(
+            "\nNot in that list, but Apple gives an amount, so that they do not always ask:",
+            storefronts.filter { $0.always == .inferred })
+        guard !currencies.isEmpty || storefronts.contains(where: { !$0.imports.isEmpty }) else {
+            return text
+        }
+        return text
+            + "\nImport what Apple says with repricer rules import: rows of threshold and always_consent "
+            + "a storefront; a currency needs its exchange_rate (or the European Central Bank's file), or one threshold in it.\n"
+    }
+
+    private static func list(_ heading: String, _ storefronts: [MissingStorefront]) -> String {
+        guard !storefronts.isEmpty else { return "" }
+        var text = "\(heading)\n"
+        var rest = storefronts.map(\.code)[...]
+        while !rest.isEmpty {
+            text += "  \(rest.prefix(25).joined(separator: " "))\n"
+            rest = rest.dropFirst(25)
+        }
+        return text
+    }
+
+    var json: JSONValue {
+        [
+            "as_of": asOf, "currencies": currencies.json(Self.currencyColumns),
+            "storefronts": storefronts.json(Self.storefrontColumns),
+        ]
+    }
+
+    private static let currencyColumns: [Column<MissingCurrency>] = [
+        .text("CURRENCY", "currency") { $0.code },
+        .shown(.left("WITHOUT ROW OR ESTIMATE")) { shown($0.kinds) },
+        .key("missing_kinds") { $0.kinds.map(\.rawValue) },
+        .shown(.left("IMPORT")) { $0.imports.joined(separator: ", ") },
+        .key("import") { $0.imports },
+    ]
+
+    private static let storefrontColumns: [Column<MissingStorefront>] = [
+        .text("STOREFRONT", "storefront") { $0.code },
+        .number("SUBSCRIPTIONS", "subscriptions") { $0.subscriptions },
+        .shown(.left("WITHOUT APPLE'S AMOUNT")) { shown($0.kinds) },
+        .key("missing_kinds") { $0.kinds.map(\.rawValue) },
+        .text("ALWAYS ASKS", "always_consent") { $0.always.rawValue },
+        .shown(.left("IMPORT")) { $0.imports.joined(separator: ", ") },
+        .key("import") { $0.imports },
+    ]
+
+    private static func shown(_ kinds: [PeriodKind]) -> String {
+        kinds.isEmpty ? "-" : kinds.map(\.rawValue).joined(separator: ", ")
+    }
+}

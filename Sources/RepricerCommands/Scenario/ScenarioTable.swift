@@ -1,0 +1,305 @@
+import Pricing
+import Reports
+
+/// Scenarios beside one another, a column each.
+struct ScenarioTable {
+    private struct Line {
+        var label: String
+        var cells: [String]
+        /// A heading over the lines that follow.
+        var isHeading = false
+    }
+
+    private static let monthsShown = 13
+    private static let waitingDaysShown = [1, 2, 3, 7, 14, 30]
+
+    private let wish: Commands.ScenarioWish
+    private let forecasts: [ScenarioForecast]
+    private let asOf: Instant
+    private let decline: Commands.ScenarioWish.Decline
+    private let reporting: ReportingCurrency?
+
+    init(
+        _ wish: Commands.ScenarioWish, _ forecasts: [ScenarioForecast], rules: RulesInForce,
+        asOf: Instant, decline: Commands.ScenarioWish.Decline
+    ) {
+        self.wish = wish
+        self.forecasts = forecasts
+        self.asOf = asOf
+        self.decline = decline
+        reporting = ReportingCurrency(wish.reportingCurrency, rules: rules)
+    }
+
+    var isEmpty: Bool { forecasts.allSatisfy { $0.rows == 0 } }
+
+    private var currencies: [String] { Set(forecasts.flatMap(\.money.keys)).sorted() }
+
+    /// The sum of all currencies in one; nil where one of them has no rate.
+    private func total(_ forecast: ScenarioForecast) -> ScenarioForecast.Money? {
+        guard let reporting else { return nil }
+        var total = ScenarioForecast.Money.none
+        for (code, money) in forecast.money {
+            guard let converted = money.converted({ reporting.converted($0, from: code) }) else {
+                return nil
+            }
+            total = total + converted
+        }
+        return total
+    }
+
+    private var withoutRate: [String] {
+        guard let reporting else { return currencies.filter { $0 != wish.reportingCurrency } }
+        return currencies.filter { reporting.converted(0, from: $0) == nil }
+    }
+}
+
+// MARK: For a person
+
+extension ScenarioTable {
+    var text: String {
+        var table = Table([.left("SCENARIO")] + wish.labels.map { .right($0) })
+        for line in lines {
+            table.add([line.isHeading ? line.label : "  \(line.label)"] + line.cells)
+        }
+        return ([table.text] + notes.map { $0 + "\n" }).joined(separator: "")
+    }
+
+    private var lines: [Line] {
+        counts + consent + months + waiting + money
+    }
+
+    private func line(_ label: String, _ cell: (ScenarioForecast) -> String) -> Line {
+        Line(label: label, cells: forecasts.map(cell))
+    }
+
+    private func heading(_ label: String) -> Line {
+        Line(label: label, cells: [], isHeading: true)
+    }
+
+    private var counts: [Line] {
+        let codes = RowCode.allCases.filter { code in
+            forecasts.contains { $0.codes[code] != nil }
+        }
+        let withoutPrice = ScenarioForecast.NoPrice.allCases.filter { why in
+            forecasts.contains { $0.withoutPrice[why] != nil }
+        }
+        return [
+            Line(label: "rows", cells: forecasts.map { "\($0.rows)" }, isHeading: true),
+            line("can go") { "\($0.canGo)" },
+        ] + codes.map { code in line(code.rawValue) { "\($0.codes[code] ?? 0)" } }
+            + withoutPrice.map { why in line(why.rawValue) { "\($0.withoutPrice[why] ?? 0)" } }
+    }
+
+    private var consent: [Line] {
+        let seen = Consent.allCases.filter { consent in
+            forecasts.contains { $0.consents[consent] != nil }
+        }
+        return [heading("consent")]
+            + seen.map { consent in
+                line(consent == .none ? "none (a decrease)" : consent.words) {
+                    "\($0.consents[consent] ?? 0)"
+                }
+            }
+    }
+
+    private var months: [Line] {
+        let seen = Set(forecasts.flatMap(\.months.keys)).sorted()
+        let shown = seen.prefix(Self.monthsShown)
+        let later = seen.dropFirst(Self.monthsShown)
+        var lines = [heading("take effect in")]
+        lines += shown.map { month in
+            line(Self.name(ofMonth: month)) { "\($0.months[month] ?? 0)" }
+        }
+        if !later.isEmpty {
+            lines.append(
+                line("later") { forecast in
+                    "\(later.reduce(0) { $0 + (forecast.months[$1] ?? 0) })"
+                })
+        }
+        return lines
+    }
+
+    private static func name(ofMonth month: Int) -> String {
+        let number = month % 12 + 1
+        return "\(month / 12)-\(number < 10 ? "0" : "")\(number)"
+    }
+
+    private var waiting: [Line] {
+        let shown = Self.waitingDaysShown.map { days in
+            line("\(days) \(days == 1 ? "day" : "days")") {
+                "\($0.slips.prefix(days).reduce(0, +))"
+            }
+        }
+        return [heading("slip a renewal after")] + shown
+    }
+
+    private var money: [Line] {
+        let several = currencies.count > 1 || currencies.first != wish.reportingCurrency
+        var lines: [Line] = []
+        func add(
+            _ label: String, _ amount: @escaping (ScenarioForecast.Money) -> Int64
+        ) {
+            lines.append(heading(label))
+            for code in currencies {
+                lines.append(
+                    line(code) { forecast in
+                        forecast.money[code].map { grouped(amount($0), code) } ?? "-"
+                    })
+            }
+            guard several, withoutRate.isEmpty else { return }
+            lines.append(
+                line("all, in \(wish.reportingCurrency)") { forecast in
+                    total(forecast).map { grouped(amount($0), wish.reportingCurrency) } ?? "-"
+                })
+        }
+        let rate = percent(decline.basisPoints)
+        add("12 months, \(rate) declining") {
+            $0.effect(declining: decline.basisPoints)
+        }
+        add("at risk a month") { $0.atRiskAMonth }
+        add("at risk a month, not known") { $0.maybeAtRiskAMonth }
+        lines.append(heading("break-even decline rate"))
+        for code in currencies {
+            lines.append(line(code) { forecast in breakEven(forecast.money[code]) })
+        }
+        if several, withoutRate.isEmpty {
+            lines.append(line("all, in \(wish.reportingCurrency)") { breakEven(total($0)) })
+        }
+        return lines
+    }
+
+    private func breakEven(_ money: ScenarioForecast.Money?) -> String {
+        guard let money, money.rows > 0 else { return "-" }
+        if let points = money.breakEvenBasisPoints { return percent(points) }
+        return money.gain < 0 ? "loses at any" : "gains at any"
+    }
+
+    private var notes: [String] {
+        var notes: [String] = []
+        switch decline.asked {
+        case nil: break
+        case 0?:
+            notes.append(
+                "Nobody was ever asked about these items: 0 % declining is no forecast. Give --decline-rate."
+            )
+        case let asked?:
+            notes.append(
+                "\(percent(decline.basisPoints)) declining: seen on \(asked) rows of your batches.")
+        }
+        if !withoutRate.isEmpty {
+            notes.append(
+                "No sum in \(wish.reportingCurrency): no exchange rate for "
+                    + "\(withoutRate.joined(separator: ", ")); load one with repricer rules import."
+            )
+        } else if let day = reporting?.ratesFrom(currencies) {
+            notes.append("Sums in \(wish.reportingCurrency) by the exchange rates of \(day.text).")
+        }
+        return notes
+    }
+
+    private func percent(_ basisPoints: Int64) -> String {
+        "\(PriceText.decimal(basisPoints * 10, decimals: basisPoints % 100 == 0 ? 0 : 2)) %"
+    }
+}
+
+/// An amount in its currency's decimals, the thousands apart.
+private func grouped(_ milliunits: Int64, _ currency: String) -> String {
+    let decimals = Currency.apple.first { $0.code == currency }?.decimals ?? 2
+    let step = Currency(code: currency, decimals: decimals).smallestStep
+    let text = PriceText.decimal(milliunits - milliunits % step, decimals: decimals)
+    let sign = text.hasPrefix("-") ? "-" : ""
+    let parts = text.dropFirst(sign.count).split(separator: ".", maxSplits: 1)
+    var digits = Array(String(parts.first ?? "0"))
+    var place = digits.count - 3
+    while place > 0 {
+        digits.insert(" ", at: place)
+        place -= 3
+    }
+    return sign + String(digits) + (parts.count > 1 ? ".\(parts[1])" : "")
+}
+
+extension Consent {
+    fileprivate var words: String { rawValue.replacing("_", with: " ") }
+}
+
+// MARK: For a program, and as a page
+
+extension ScenarioTable {
+    var json: JSONValue {
+        [
+            "as_of": asOf, "skus": JSONValue.array(wish.cohort.skus.map { .string($0) }),
+            "decline_rate_basis_points": decline.basisPoints,
+            "decline_rate_rows": decline.asked,
+            "reporting_currency": wish.reportingCurrency,
+            "rates_from": reporting?.ratesFrom(currencies)?.text,
+            "currencies_without_rate": JSONValue.array(withoutRate.map { .string($0) }),
+            "scenarios": JSONValue.array(
+                zip(zip(wish.scenarios, wish.labels), forecasts).map { json($0.0, $0.1, $1) }),
+        ]
+    }
+
+    private func json(
+        _ scenario: Scenario, _ label: String, _ forecast: ScenarioForecast
+    ) -> JSONValue {
+        let months = forecast.months.sorted { $0.key < $1.key }
+        return [
+            "scenario": label, "rule": scenario.rule.text, "sent_at": scenario.sentAt,
+            "rows": forecast.rows, "can_go": forecast.canGo, "refused": forecast.refused,
+            "rejected_rows": JSONValue.counts(
+                RowCode.allCases.compactMap { code in
+                    forecast.codes[code].map { (code.rawValue, Int64($0)) }
+                }),
+            "without_price": JSONValue.counts(
+                ScenarioForecast.NoPrice.allCases.compactMap { why in
+                    forecast.withoutPrice[why].map { (why.rawValue, Int64($0)) }
+                }),
+            "consent": JSONValue.counts(
+                Consent.allCases.compactMap { consent in
+                    forecast.consents[consent].map { (consent.rawValue, Int64($0)) }
+                }),
+            "months": JSONValue.counts(
+                months.map { (Self.name(ofMonth: $0.key), Int64($0.value)) }),
+            "slips_by_day": JSONValue.array(forecast.slips.map { .integer(Int64($0)) }),
+            "money": JSONValue.object(
+                currencies.compactMap { code in
+                    forecast.money[code].map { .init(name: code, value: json($0)) }
+                }),
+            "total": total(forecast).map(json),
+        ]
+    }
+
+    private func json(_ money: ScenarioForecast.Money) -> JSONValue {
+        [
+            "rows": money.rows, "now_per_month_milliunits": money.nowAMonth,
+            "then_per_month_milliunits": money.thenAMonth,
+            "effect_12_months_milliunits": money.effect(declining: decline.basisPoints),
+            "effect_12_months_nobody_declines_milliunits": money.gain,
+            "lost_12_months_all_decline_milliunits": money.loss,
+            "at_risk_per_month_milliunits": money.atRiskAMonth,
+            "not_known_per_month_milliunits": money.maybeAtRiskAMonth,
+            "break_even_basis_points": money.breakEvenBasisPoints,
+        ]
+    }
+
+    /// One page that needs nothing else.
+    var page: String {
+        var rows = ""
+        for line in lines {
+            let cells = line.cells.map { "<td class=\"number\">\(escapeHTML($0))</td>" }.joined()
+            let empty = line.cells.isEmpty ? "<td colspan=\"\(forecasts.count)\"></td>" : ""
+            rows +=
+                "<tr\(line.isHeading ? " class=\"part\"" : "")><th scope=\"row\">"
+                + "\(escapeHTML(line.label))</th>\(cells)\(empty)</tr>\n"
+        }
+        let head = wish.labels.map { "<th scope=\"col\" class=\"number\">\(escapeHTML($0))</th>" }
+            .joined()
+        return htmlDocument(
+            title: "What if: \(wish.cohort.skus.joined(separator: ", "))", asOf: asOf.milliseconds,
+            body: """
+                <div class="scroll"><table><thead><tr><th></th>\(head)</tr></thead><tbody>
+                \(rows)</tbody></table></div>
+                \(notes.map { "<p>\(escapeHTML($0))</p>" }.joined(separator: "\n"))
+
+                """)
+    }
+}

@@ -1,0 +1,186 @@
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+@Suite(.ownThread) struct ScenarioTests {
+    private static let now = at("2026-11-01T00:00:00Z")
+
+    private func forecast(
+        _ rule: ScenarioRule, _ facts: [SubscriptionFacts], ending: PriceEnding = .none,
+        sentAt: Instant = now, rules: RuleSet = .shipped, cohort: Cohort = Cohort(skus: ["ITEM"]),
+        context: JudgeContext = JudgeContext()
+    ) -> (forecast: ScenarioForecast, rows: [PlanRow]) {
+        let judge = ScenarioJudge(
+            [Scenario(rule: rule, ending: ending, sentAt: sentAt)], of: cohort, rules: rules,
+            environment: .production)
+        var forecasts = judge.emptyForecasts
+        var rows: [PlanRow] = []
+        for one in facts { judge.add(one, context, to: &forecasts) { rows.append($1) } }
+        return (forecasts[0], rows)
+    }
+
+    @Test(arguments: [
+        ("+10%", [ScenarioRule.percent(10_00)]), ("-5%", [.percent(-5_00)]),
+        ("+2.5%", [.percent(2_50)]), ("+1.50", [.amount(1500)]), ("-1", [.amount(-1000)]),
+        ("=12.99", [.price(12_990)]), ("max-without-consent", [.maxWithoutConsent]),
+        ("+10%..+25%", [.percent(10_00), .percent(15_00), .percent(20_00), .percent(25_00)]),
+        ("+10%..+12%/1.5", [.percent(10_00), .percent(11_50), .percent(12_00)]),
+        ("-10%..+0.5%/5", [.percent(-10_00), .percent(-5_00), .percent(0), .percent(50)]),
+    ])
+    func rule_asItIsTyped_isRead(text: String, expected: [ScenarioRule]) throws {
+        #expect(try ScenarioRule.list(text) == expected)
+        for rule in expected where rule != .percent(0) {
+            #expect(try ScenarioRule.list(rule.text) == [rule])
+        }
+    }
+
+    @Test(arguments: [
+        "", "10%", "+", "+%", "=0", "=-1", "+1.2345", "-100%", "+1000.01%", "+10%..+10%",
+        "+10%..", "..+10%", "+1..+2", "+1%..+99%/0.1", "+1%..+2%/0", "=12.99%", "max", "+1e3%",
+    ])
+    func rule_thatIsNone_isRefused(text: String) {
+        #expect(throws: ScenarioRule.Fault.self) { try ScenarioRule.list(text) }
+    }
+
+    @Test(
+        arguments: [
+            (ScenarioRule.percent(10_00), PriceEnding.none, 9990, 10_990),
+            (.percent(10_00), .fraction(990), 9990, 10_990), (.percent(15_00), .none, 9990, 11_490),
+            (.percent(15_00), .fraction(990), 9990, 10_990), (.amount(1500), .none, 9990, 11_490),
+            (.amount(-1500), .fraction(950), 9990, 7950), (.price(12_990), .none, 9990, 12_990),
+            (.percent(-5_00), .none, 9990, 9490),
+            // Rounded once: 49.994999 is nearer to 49.99 than to 50.00.
+            (.percent(1), .none, 49_990, 49_990),
+        ] as [(ScenarioRule, PriceEnding, Int64, Int64)])
+    func price_isMadeAndRounded(
+        rule: ScenarioRule, ending: PriceEnding, current: Int64, expected: Int64
+    ) {
+        let rows = forecast(rule, [.make(price: current)], ending: ending).rows
+
+        #expect(rows.map(\.newPrice) == [expected])
+    }
+
+    @Test func price_ofACurrencyWithoutDecimals_isWhole() {
+        let facts = SubscriptionFacts.make(price: 980_000, storefront: "JPN", currency: "JPY")
+
+        let rows = forecast(.percent(10_00), [facts], ending: .fraction(990)).rows
+
+        #expect(rows.map(\.newPrice) == [1_078_000])
+    }
+
+    /// One unit more needs consent, or is not known to need none; the price itself does not.
+    @Test(arguments: 1...300 as ClosedRange<UInt64>)
+    func maxWithoutConsent_isTheEdge(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        let places = [
+            ("USA", "USD"), ("ALB", "USD"), ("BRA", "BRL"), ("AUT", "EUR"), ("AUS", "AUD"),
+            ("JPN", "JPY"), ("KOR", "KRW"), ("CHL", "CLP"), ("DEU", "EUR"),
+        ]
+        let place = places.randomElement(using: &random) ?? places[0]
+        let currency = Currency.apple.first { $0.code == place.1 }
+        let step = try #require(currency).smallestStep
+        let period = ["P1W", "P1M", "P3M", "P1Y"].randomElement(using: &random)
+        let facts = SubscriptionFacts.make(
+            period: period, price: Int64.random(in: 1...20_000, using: &random) * step,
+            storefront: place.0, currency: place.1
+        ) {
+            if UInt8.random(in: 0..<10, using: &random) == 0 { $0.knownSince = nil }
+        }
+        let rules =
+            Bool.random(using: &random) ? RuleSet.shipped : .shipped.neverAlways(place.0)
+        let judge = Judge.make(now: Self.now, rules: rules)
+
+        let found = forecast(.maxWithoutConsent, [facts], rules: rules)
+
+        let current = facts.items[0].currentPrice ?? 0
+        let oneStep = judge.one(.make(current + step, currency: place.1), facts)
+        guard let row = found.rows.first, let price = row.newPrice else {
+            #expect(oneStep.consent != .notRequired, "seed \(seed)")
+            #expect(found.forecast.withoutPrice == [.alwaysAsked: 1], "seed \(seed)")
+            return
+        }
+        #expect(judge.one(.make(price, currency: place.1), facts).consent == .notRequired)
+        let more = judge.one(.make(price + step, currency: place.1), facts)
+        #expect(more.consent == .required || more.consent == .notKnown, "seed \(seed)")
+    }
+
+    @Test func cohort_isWhoRenewsTheItemAndFits() {
+        var cohort = Cohort(skus: ["ITEM"])
+        cohort.storefronts = ["USA", "CAN"]
+        cohort.period = "P1M"
+        cohort.currency = "USD"
+        cohort.startedBefore = day("2026-06-01")
+        cohort.priceBelow = 10_000
+        cohort.priceAbove = 5000
+        let others: [SubscriptionFacts] = [
+            .make { $0.status = 2 }, .make { $0.autoRenews = false },
+            .make { $0.edit { $0.renews = false } }, .make(storefront: "DEU"),
+            .make(period: "P1Y"), .make(currency: "CAD"),
+            .make(startedAt: "2026-06-01T00:00:00Z"), .make(startedAt: nil), .make(price: 10_000),
+            .make(price: 5000), .make { $0.ownershipType = "FAMILY_SHARED" },
+        ]
+
+        #expect(cohort.items(of: .make()).map(\.sku) == ["ITEM"])
+        for other in others { #expect(cohort.items(of: other).isEmpty, "\(other)") }
+    }
+
+    @Test func forecast_countsMoneyOf12MonthsAtADeclineRate() {
+        // Charged at the new price from 1 December to 1 October, eleven times: 6.00 and 1.00 more, or 4.00 and 3.99 less
+        // and no 6.00.
+        let asked = SubscriptionFacts.make(price: 4000)
+        var cohort = Cohort(skus: ["ITEM"])
+        cohort.dependents = ["OTHER"]
+
+        let forecast = forecast(
+            .price(10_000), [asked, .make(price: 9000)], cohort: cohort
+        ).forecast
+
+        let money = forecast.money["USD"]
+        #expect(forecast.consents == [.required: 1, .notRequired: 1])
+        #expect(money?.gain == 77_000)
+        #expect(money?.loss == 153_890)
+        #expect(money?.effect(declining: 0) == 77_000)
+        #expect(money?.effect(declining: 50_00) == 55)
+        #expect(money?.breakEvenBasisPoints == 50_03)
+        #expect(money?.atRiskAMonth == 7990)
+        #expect(forecast.months == [2026 * 12 + 11: 2])
+        // Both must be sent by 4 November: with the fourth day of waiting they slip.
+        #expect(forecast.slips.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [[3, 2]])
+    }
+
+    @Test func forecast_ofSeveralItemsOfASubscription_countsThemBesideOneAnother() {
+        let found = forecast(
+            .percent(10_00), [.make()], cohort: Cohort(skus: ["ITEM", "OTHER"]))
+
+        #expect(found.rows.map(\.newPrice) == [10_990, 4390])
+        #expect(found.forecast.canGo == 2)
+    }
+
+    @Test func forecast_inParts_addsUpToTheWhole() {
+        let facts = (1...9).map { SubscriptionFacts.make(price: Int64($0) * 1000) }
+        let whole = forecast(.price(6000), facts).forecast
+
+        var parts = forecast(.price(6000), Array(facts.prefix(4))).forecast
+        parts.add(forecast(.price(6000), Array(facts.dropFirst(4))).forecast)
+
+        #expect(parts == whole)
+        #expect(whole.codes == [.noChange: 1])
+    }
+
+    @Test func reportingCurrency_convertsByTheRates_orSaysThatItCannot() throws {
+        var rules = RuleSet.shipped
+        rules.exchangeRates = [
+            .init(currency: "USD", perEuro: try Rate(decimal: "1.25"), source: "ecb"),
+            .init(currency: "JPY", perEuro: try Rate(decimal: "160"), source: "ecb"),
+        ]
+        let usd = try #require(ReportingCurrency("USD", rules: rules.inForce(at: Self.now)))
+
+        #expect(usd.converted(1_600_000, from: "JPY") == 12_500)
+        #expect(usd.converted(-1_600_000, from: "JPY") == -12_500)
+        #expect(usd.converted(8000, from: "EUR") == 10_000)
+        #expect(usd.converted(1, from: "USD") == 1)
+        #expect(usd.converted(1000, from: "NGN") == nil)
+        #expect(ReportingCurrency("NGN", rules: rules.inForce(at: Self.now)) == nil)
+    }
+}

@@ -1,0 +1,178 @@
+import Testing
+
+@testable import Pricing
+
+/// Rows and open changes of one subscription are each other's history, in the order in which they take effect.
+struct SiblingTests {
+    private static let first = at("2026-12-01T00:00:00Z")
+    private static let second = at("2027-01-01T00:00:00Z")
+
+    private func plans(
+        _ rows: [BatchRow], _ facts: SubscriptionFacts = .make(),
+        _ context: JudgeContext = JudgeContext(), now: String = "2026-11-01T00:00:00Z"
+    ) -> [PlanRow] {
+        Judge.make(now: now).judge(rows: rows, facts: facts, context: context)
+    }
+
+    private func because(_ plan: PlanRow) -> RuleAnswer.Value? {
+        plan.rules.first { $0.rule == .increaseWithin12Months }?.inputs
+            .first { $0.name == "because" }?.value
+    }
+
+    @Test func row_thatTakesEffectAfterASibling_needsConsentBecauseOfItsLine() {
+        let plans = plans([
+            .make(4200, sku: "OTHER", line: 2, onOrAfter: "2027-06-01"),
+            .make(10_500, line: 3),
+        ])
+
+        #expect(plans.map(\.code) == [nil, nil])
+        #expect(plans.map(\.consent) == [.required, .notRequired])
+        #expect(plans.map(\.effectiveAt) == [at("2027-06-01T00:00:00Z"), Self.first])
+        #expect(because(plans[0]) == .text("line 3"))
+        #expect(because(plans[1]) == nil)
+    }
+
+    @Test func rows_ofTheSameRenewal_doNotCountAgainstEachOther() {
+        let plans = plans([.make(4200, sku: "OTHER", line: 2), .make(10_500, line: 3)])
+
+        #expect(plans.map(\.consent) == [.notRequired, .notRequired])
+        #expect(plans.map(\.effectiveAt) == [Self.first, Self.first])
+    }
+
+    @Test func rows_inAChain_countTheLatestBefore() {
+        let facts = SubscriptionFacts.make { $0.items.append(.make("THIRD", price: 5000)) }
+        let plans = plans(
+            [
+                .make(5200, sku: "THIRD", line: 2, onOrAfter: "2027-03-01"),
+                .make(4200, sku: "OTHER", line: 3, onOrAfter: "2027-02-01"),
+                .make(10_500, line: 4),
+            ], facts)
+
+        #expect(plans.map(\.consent) == [.required, .required, .notRequired])
+        #expect(plans.map(because) == [.text("line 3"), .text("line 4"), nil])
+    }
+
+    @Test(
+        arguments: [
+            (7990, "2027-06-01", Consent.notRequired), (10_500, "2028-01-02", .notRequired),
+            (10_500, "2027-12-02", .required),
+        ] as [(Int64, String, Consent)])
+    func sibling_thatIsNoIncreaseOrLongOver_doesNotCount(
+        price: Int64, onOrAfter: String, expected: Consent
+    ) {
+        // 12 months after December 2026 end on 1 December 2027: the call for February 2028 goes after that, the one for
+        // January before.
+        let plans = plans([
+            .make(price, line: 2), .make(4200, sku: "OTHER", line: 3, onOrAfter: onOrAfter),
+        ])
+
+        #expect(plans[1].consent == expected)
+    }
+
+    @Test func sibling_thatIsRefused_countsForNobody() {
+        let plans = plans([
+            .make(10_500, line: 2, expected: 8990),
+            .make(4200, sku: "OTHER", line: 3, onOrAfter: "2027-06-01"),
+        ])
+
+        #expect(plans.map(\.code) == [.drifted, nil])
+        #expect(plans[1].consent == .notRequired)
+    }
+
+    @Test(arguments: [(ChangeState.queued, true), (.awaitingApproval, true), (.aborted, false)])
+    func openChange_ofAnotherBatch_countsFromItsRenewalOn(state: ChangeState, counts: Bool) {
+        let context = JudgeContext(openChanges: [
+            .init(
+                changeID: "c9", sku: "OTHER", newPrice: 4200, dependentSKUs: [], state: state,
+                increasesAt: Self.first)
+        ])
+
+        let same = plans([.make()], .make(), context)
+        let later = plans([.make(onOrAfter: "2027-01-01")], .make(), context)
+
+        #expect(same[0].consent == .notRequired)
+        #expect(later[0].consent == (counts ? .required : .notRequired))
+        #expect(because(later[0]) == (counts ? .text("c9") : nil))
+    }
+
+    struct Shown: Sendable {
+        var status: String
+        var period = "P1M"
+        var signedAt = "2026-11-01T00:00:00Z"
+        var announcedAt: String?
+        /// The renewals, from R0 on, at which it counts against an increase that is held back for them.
+        var counts: [Bool]
+    }
+
+    @Test(arguments: [
+        Shown(status: "PENDING", counts: [false, true, true, true, true]),
+        Shown(status: "ACCEPTED", counts: [false, true, true, true, true]),
+        Shown(status: "SCHEDULED", counts: [false, true, true, true, true]),
+        Shown(
+            status: "SCHEDULED", signedAt: "2026-11-10T00:00:00Z",
+            counts: [false, false, true, true, true]),
+        // Announced for the fourth renewal; the first that the call was in time for was 17 November.
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-15T00:00:00Z",
+            counts: [false, false, true, true, true]),
+        Shown(status: "PENDING", period: "P1W", counts: [false, true, true, true, true]),
+    ])
+    func increase_thatAppleShows_countsFromItsRenewalOn(_ item: Shown) {
+        let facts = SubscriptionFacts.make(period: item.period) {
+            $0.edit("OTHER") { $0.increase = .init(status: item.status, price: 4200) }
+            $0.signedAt = at(item.signedAt)
+        }
+        var context = JudgeContext()
+        if let told = item.announcedAt { context.announcedAt = ["OTHER": at(told)] }
+        let calendar = facts.renewals(from: Self.first)
+
+        let counted = (0..<5).map { index -> Bool? in
+            calendar.flatMap { calendar in
+                let renewal = calendar.renewal(index)
+                let row = BatchRow.make(15_500, onOrAfter: renewal.day.text)
+                let search = RowGroup(
+                    Judge.make(now: item.signedAt), rows: [row], facts: facts, context: context
+                ).increase(
+                    of: "ITEM", from: 9990, to: 10_500, currency: "USD", storefront: "USA",
+                    at: at(item.signedAt),
+                    besides: RowGroup(
+                        Judge.make(now: item.signedAt), rows: [row], facts: facts,
+                        context: context
+                    ).knownHistory)
+                return search?.verdict(at: at(item.signedAt), for: renewal).reasons == [
+                    .increaseWithin12Months
+                ]
+            }
+        }
+
+        #expect(counted == item.counts)
+    }
+
+    @Test func change_ofAnItemWhoseSiblingWeIncreased_isSentThoughItNeedsConsentNow() {
+        var context = SendingTests.ownContext
+        context.increaseHistory = [
+            PastIncrease(sku: "OTHER", at: at("2026-10-01T00:00:00Z"), isOurs: true)
+        ]
+        let verdict = Judge.make().judgeForSending(
+            SendingTests.stored(), facts: .make(), context: context)
+        guard case .send(let plan) = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+        #expect(plan.consent == .required)
+    }
+
+    @Test func siblings_inOtherPiecesOfTheFile_giveTheSamePlan() {
+        let rows: [BatchRow] = [
+            .make(4200, sku: "OTHER", line: 2, onOrAfter: "2027-06-01"),
+            .make(10_500, line: 3),
+        ]
+        let whole = plans(rows)
+
+        for row in rows {
+            let one = Judge.make().judge(
+                rows: [row], siblings: rows, facts: .make(), context: JudgeContext())
+            #expect(one == whole.filter { $0.line == row.line })
+        }
+    }
+}

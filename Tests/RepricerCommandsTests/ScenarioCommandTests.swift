@@ -1,0 +1,184 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// The question before the batch, over real facts.
+@Suite(.database) struct ScenarioCommandTests {
+    private struct Desk {
+        let environment: [String: String]
+        let folder: String
+
+        /// `A` at 9.99 for USD, 9.99 for EUR, and 1,000 for JPY, by the remainder of the id.
+        init(subscriptions: Int = 12) async throws {
+            let connection = try await TestDatabase.connect()
+            _ = try await connection.execute(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
+                    storefront, currency, period, original_purchase_at, recent_subscription_start_at,
+                    purchased_at, expires_at, renewal_at, items, signed_at, folded_signed_at,
+                    folded_evidence_id, known_since)
+                SELECT i::text, repricer.bucket_of(i::text), CASE WHEN i = 12 THEN 2 ELSE 1 END, true,
+                    (ARRAY['USA', 'AUT', 'JPN'])[i % 3 + 1], (ARRAY['USD', 'EUR', 'JPY'])[i % 3 + 1],
+                    'P1M', '2025-06-01Z', '2025-06-01Z', '2026-01-10Z', '2026-02-10Z', '2026-02-10Z',
+                    jsonb_build_array(
+                        jsonb_build_object('sku', 'A', 'renews', true,
+                            'currentPrice', (ARRAY[9990, 9990, 1000000])[i % 3 + 1],
+                            'renewalPrice', (ARRAY[9990, 9990, 1000000])[i % 3 + 1]),
+                        jsonb_build_object('sku', 'B', 'renews', i <> 1, 'currentPrice', 2990,
+                            'renewalPrice', 2990)),
+                    '2026-01-10Z', '2026-01-10Z', 'n-1', '2025-06-01Z'
+                FROM generate_series(1, \(subscriptions)::integer) AS i
+                """)
+            await connection.close()
+            let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
+            environment = ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
+            try FileManager.default.createDirectory(
+                atPath: folder, withIntermediateDirectories: true)
+        }
+
+        func scenario(_ arguments: String...) async -> Outcome {
+            await run(["scenario"] + arguments, environment: environment)
+        }
+    }
+
+    @Test func scenario_ofSeveralRules_isOneTableWithAColumnEach() async throws {
+        let desk = try await Desk()
+
+        let outcome = await desk.scenario(
+            "--sku", "A", "--storefront", "USA", "--rule", "+10%", "max-without-consent", "--rule",
+            "=19.99", "--decline-rate", "10")
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        let lines = outcome.output.split(separator: "\n").map { line in
+            line.split(separator: " ", omittingEmptySubsequences: true).joined(separator: " ")
+        }
+        #expect(lines.first == "SCENARIO +10% max-without-consent =19.99")
+        #expect(lines.contains("rows 3 3 3"))
+        #expect(lines.contains("can go 3 3 3"))
+        #expect(lines.contains("required 0 0 3"))
+        #expect(lines.contains("not required 3 3 0"))
+        #expect(lines.contains("2026-02 3 3 3"))
+        // Twelve charges from 10 February 2026 to 4 January 2027, at 1.00, 5.00 and 10.00 more, less a tenth of those and 9.99.
+        #expect(lines.contains("12 months, 10 % declining"))
+        #expect(lines.contains("USD 33.00 165.00 264.03"))
+        #expect(outcome.output.split(separator: "\n").allSatisfy { $0.count <= 80 })
+    }
+
+    @Test func scenario_ofManyCurrencies_sumsThemInOne_orSaysWhatRateLacks() async throws {
+        let desk = try await Desk()
+
+        let lacking = await desk.scenario("--sku", "A", "--rule", "+10%", "--json")
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.exchange_rates (currency, valid_from, billionths_per_euro, source,
+                revision, imported_by, recorded_at)
+            SELECT currency, '2026-01-01Z', rate, 'ecb', i.revision, i.imported_by, i.imported_at
+            FROM (SELECT * FROM repricer.rule_imports ORDER BY revision DESC LIMIT 1) i, (VALUES ('USD', 1250000000), ('JPY', 160000000000)) AS t (currency, rate)
+            """)
+        await connection.close()
+        let whole = await desk.scenario("--sku", "A", "--rule", "+10%", "--json")
+
+        #expect(lacking.output.contains(#""currencies_without_rate":["EUR","JPY"]"#))
+        #expect(lacking.output.contains(#""total":null"#))
+        #expect(whole.output.contains(#""rates_from":"2026-01-01","currencies_without_rate":[]"#))
+        // 3 x 1.00 USD, 4 x 1.00 EUR and 4 x 100 JPY, eleven times.
+        #expect(whole.output.contains(#""effect_12_months_nobody_declines_milliunits":122375"#))
+    }
+
+    @Test func batchOfAScenario_isAcceptedByPlanAsItIs() async throws {
+        let desk = try await Desk(subscriptions: 9000)
+        let file = "\(desk.folder)/batch.csv"
+
+        let outcome = await desk.scenario(
+            "--sku", "A", "--sku", "B", "--rule", "+10%", "+20%", "--round", ".99", "--out", file,
+            "--choose", "2", "--json")
+        let plan = await run("plan", file, "--json", environment: desk.environment)
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(plan.code == .done, "\(plan.messages.prefix(500))")
+        let canGo = outcome.output.matches(of: /"can_go":(\d+)/).compactMap { Int($0.1) }
+        let planned = plan.output.firstMatch(of: /"can_go":(\d+)/).flatMap { Int($0.1) }
+        #expect(canGo.count == 2 && canGo[1] == planned)
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+        #expect(
+            text.split(separator: "\r\n").first
+                == "original_transaction_id,sku,price,currency,storefront,dependent_skus,expected_price"
+        )
+    }
+
+    @Test func scenario_withoutADeclineRate_usesTheOneThatWasSeen() async throws {
+        let desk = try await Desk()
+
+        let none = await desk.scenario("--sku", "A", "--rule", "=19.99", "--json")
+
+        #expect(none.output.contains(#""decline_rate_basis_points":0,"decline_rate_rows":0"#))
+    }
+
+    @Test func cohortOfNobody_isSaid() async throws {
+        let desk = try await Desk()
+
+        let outcome = await desk.scenario("--sku", "NONE", "--rule", "+10%")
+
+        #expect(outcome.code == .done)
+        #expect(outcome.messages.contains("nobody is in the cohort"))
+    }
+
+    @Test func dependents_fallWithTheFirstItemAlone() async throws {
+        let desk = try await Desk()
+
+        let outcome = await desk.scenario(
+            "--sku", "A", "--sku", "B", "--rule", "+10%", "--dependents", "C", "B", "--json")
+
+        #expect(outcome.output.contains(#""rejected_rows":{}"#), "\(outcome.output)")
+    }
+
+    @Test func page_holdsTheTable() async throws {
+        let desk = try await Desk()
+        let file = "\(desk.folder)/page.html"
+
+        let outcome = await desk.scenario(
+            "--sku", "A", "--rule", "+10%", "--send-on", "2026-03-01", "2026-04-01", "--html",
+            file)
+        let page = try String(contentsOfFile: file, encoding: .utf8)
+
+        #expect(outcome.code == .done)
+        #expect(page.contains("<th scope=\"col\" class=\"number\">+10% on 2026-04-01</th>"))
+        #expect(page.contains("<title>What if: A"))
+    }
+
+    @Test(
+        arguments: [
+            (["--rule", "+10%"], "missing --sku SKU"), (["--sku", "A"], "missing --rule R"),
+            (["--sku", "A", "--rule", "10%"], "--rule: 10% is no rule"),
+            (["--sku", "A", "--rule", "+10%", "--round", "9"], "--round takes none or an ending"),
+            (
+                ["--sku", "A", "--rule", "+10%", "--decline-rate", "101"],
+                "--decline-rate cannot be"
+            ),
+            (["--sku", "A", "--rule", "+10%", "--send-on", "2020-01-01"], "--send-on cannot be"),
+            (["--sku", "A", "--rule", "+10%", "+20%", "--out", "x"], "--out needs --choose N"),
+            (
+                ["--sku", "A", "--rule", "+10%", "--out", "x", "--choose", "2"],
+                "--choose takes a number from 1 to 1"
+            ),
+            (["--sku", "A", "--rule", "+10%", "--choose", "1"], "--out is missing"),
+            (["--sku", "A", "--rule", "+1%..+99%/1"], "the most is 20"),
+            (["--sku", "A", "--rule", "+10%", "--period", "month"], "--period cannot be"),
+            (["--sku", "A", "--rule", "+10%", "--currency", "usd"], "is not a currency"),
+            (["--sku", "A", "--rule", "+10%", "--reporting-currency", "ZZZ"], "is not a currency"),
+            (["--sku", "A", "--rule", "+10%", "--price-below", "x"], "--price-below cannot be"),
+        ] as [([String], String)])
+    func scenario_withAWrongOption_saysWhich(arguments: [String], expected: String) async {
+        let outcome = await run(
+            ["scenario"] + arguments,
+            environment: ["REPRICER_ENVIRONMENT": "Production", "REPRICER_DATABASE_URL": "x=y"])
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains(expected), "\(outcome.messages)")
+    }
+}

@@ -1,0 +1,149 @@
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// What stands still is said by `status` of another process than `serve`: what, since when, why, and when it goes on.
+@Suite(.database) struct StatusTroubleTests {
+    private static func office() async throws -> (ana: [String: String], PostgresConnection) {
+        let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
+        return (
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"],
+            try await TestDatabase.connect()
+        )
+    }
+
+    private static let batch = "6d9b7c1e-0000-4000-8000-000000000001"
+
+    /// A batch of one row a reason, of subscriptions "1", "2" …
+    private static func parked(
+        _ reasons: [String], _ owner: PostgresConnection
+    ) async throws {
+        try await owner.script(
+            """
+            INSERT INTO repricer.batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count,
+                submitted_at, grouping, submitted_by, decided_by, decided_at)
+            VALUES ('\(batch)', 'spring', 'approved', 'x', 'y', '2026-01-01Z', \(reasons.count), '2026-01-01Z',
+                'announced', 'ana', 'ben', '2026-01-01Z')
+            """)
+        for (number, reason) in reasons.enumerated() {
+            let id = "\(number + 1)"
+            let isUnknown = reason.hasPrefix("no answer")
+            try await owner.script(
+                """
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket)
+                VALUES ('\(id)', repricer.bucket_of('\(id)'));
+                INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, submitted_by,
+                    line, sku, direction, currency, storefront, period, current_price_milliunits,
+                    new_price_milliunits, forecast_consent, forecast_renewal_at, forecast_effective_at, send_by,
+                    due_effective_at, state_since, state, parked_reason, next_attempt_at)
+                VALUES ('\(id)', repricer.bucket_of('\(id)'), gen_random_uuid(), '\(batch)', 'ana', \(number + 2), 'A',
+                    'increase', 'USD', 'USA', 'P1M', 9990, 10990, 'required', '2026-02-01Z', '2026-02-01Z', '2026-01-20Z',
+                    '2026-02-01Z', '2026-01-01Z', 'queued', '\(reason)', '2026-01-02T00:00:0\(number)Z')
+                """)
+            guard isUnknown else { continue }
+            try await owner.script(
+                """
+                UPDATE repricer.price_changes SET state = 'unknown', next_attempt_at = NULL, sent_at = '2026-01-01Z',
+                    request_reference_id = '\(batch)' WHERE original_transaction_id = '\(id)';
+                INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state, lease_owner,
+                    lease_until, in_flight_until, prepared_at, next_attempt_at)
+                SELECT bucket, '\(id)', '\(batch)', 'price_change', ARRAY[change_id], '{}', 'unknown',
+                    gen_random_uuid(), now(), now(), now(), '2026-01-02T00:00:0\(number)Z'
+                FROM repricer.price_changes WHERE original_transaction_id = '\(id)'
+                """)
+        }
+    }
+
+    /// Every reason for which a row waits by itself.
+    @Test func parkedRows_areNamedWithSubscriptionCodeAndNextTry() async throws {
+        let (ana, owner) = try await Self.office()
+        let reasons = [
+            "4010000 UnauthorizedError", "403 Forbidden", "4000173 InvalidRequest",
+            "4040010 TransactionIdNotFoundError", "4000134 PriceNotFound",
+            "4000082 InvalidConsistencyTokenError", "4000999 code_4000999",
+            "its status could not be read by recover", "no answer: 500",
+        ]
+        try await Self.parked(reasons, owner)
+
+        let text = await run("status", "spring", environment: ana)
+        let json = await run("status", "spring", "--json", environment: ana)
+        await owner.close()
+
+        for (number, reason) in reasons.enumerated() {
+            let line = text.output.split(separator: "\n").first { $0.contains(reason) } ?? ""
+            #expect(line.hasPrefix("\(number + 1) "), "\(reason)")
+            #expect(line.contains("parked") && line.contains("2026-01-02T00:00:0\(number)"))
+            #expect(
+                json.output.contains(
+                    #""original_transaction_id":"\#(number + 1)","sku":"A","state":"parked","reason":"\#(reason)","next_attempt_at":"2026-01-02T00:00:0\#(number)"#
+                ), "\(reason)")
+        }
+        #expect(text.output.contains("9 rows wait by themselves"))
+        #expect(json.output.contains(#""parked_rows":9"#))
+    }
+
+    @Test func breaker_isSaid_withItsBeginningItsLastAnswerAndTheNextCall() async throws {
+        let (ana, owner) = try await Self.office()
+        try await owner.script(
+            """
+            SELECT repricer.throttle_kind('price_change', '2026-01-01T10:00:00Z', '2026-01-01T10:00:01Z', '500 first');
+            SELECT repricer.throttle_kind('price_change', '2026-01-01T10:00:01Z', '2026-01-01T10:01:00Z', '503 last')
+            """)
+
+        let text = await run("status", environment: ana)
+        let json = await run("status", "--json", environment: ana)
+        try await owner.script("SELECT repricer.end_throttle('price_change')")
+        let after = await run("status", environment: ana)
+        await owner.close()
+
+        let line = text.output.split(separator: "\n").first ?? ""
+        #expect(line.hasPrefix("THROTTLED"))
+        for word in [
+            "price changes since 2026-01-01T10:00:00", "503 last", "2026-01-01T10:01:00",
+        ] { #expect(line.contains(word)) }
+        #expect(
+            json.output.contains(
+                #""throttled_kinds":[{"kind":"price_change","since":"2026-01-01T10:00:00"#))
+        #expect(!after.output.contains("THROTTLED"))
+    }
+
+    @Test func halts_areSaid_withTheLatestAnswerAndTheNextProbe() async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["4000999 code_4000999"], owner)
+        try await owner.script(
+            """
+            SELECT repricer.halt_service('2026-01-01T10:00:00Z', '4010000 UnauthorizedError: refused alike');
+            SELECT repricer.note_halt_answer(NULL, '4030010 X for 7');
+            SELECT repricer.halt_kind('extension', '2026-01-01T11:00:00Z', '4030005 Y: refused alike');
+            SELECT repricer.note_halt_answer('extension', '4030006 Z for 8');
+            SELECT repricer.halt_batch('\(Self.batch)', '2026-01-01T12:00:00Z', '4000999', 'refused with 4000999', NULL,
+                '2026-01-01T12:01:00Z');
+            SELECT repricer.note_probe_answer('\(Self.batch)', '4030010 X for 9')
+            """)
+
+        let text = await run("status", "spring", environment: ana)
+        let json = await run("status", "spring", "--json", environment: ana)
+        try await owner.script(
+            """
+            SELECT repricer.recover_service('2026-01-01T13:00:00Z');
+            SELECT repricer.recover_kind('extension', '2026-01-01T13:00:00Z');
+            SELECT repricer.recover_batch('\(Self.batch)', '2026-01-01T13:00:00Z')
+            """)
+        let after = await run("status", "spring", environment: ana)
+        await owner.close()
+
+        let lines = text.output.split(separator: "\n")
+        func line(_ part: String) -> Substring { lines.first { $0.contains(part) } ?? "" }
+        #expect(line("everything since").contains("was refused with 4030010 X for 7"))
+        #expect(line("extensions since").contains("4030005 Y: refused alike"))
+        #expect(line("extensions since").contains("was refused with 4030006 Z for 8"))
+        #expect(line("approved, paused").contains("was refused with 4030010 X for 9"))
+        #expect(line("approved, paused").contains("asks at 2026-01-01T12:01:00"))
+        #expect(
+            json.output.contains(#""halted_kinds":[{"kind":"extension","at":"2026-01-01T11:00:00"#))
+        #expect(json.output.contains(#""probe_answer":"4030010 X for 9""#))
+        #expect(!after.output.contains("HALTED") && !after.output.contains("paused"))
+    }
+}

@@ -1,0 +1,273 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// What an analyst reads of a plan, and an approver of a batch.
+@Suite(.database) struct SummaryCommandTests {
+    private static let header =
+        "original_transaction_id,sku,price,currency,dependent_skus,effective_on_or_after\n"
+    /// Up, up with dependents, down a lot, up from 10.99 to next to nothing, in euros, two years ahead.
+    private static let rows = """
+        1000000000000001,PLAN,12.99,USD,,
+        1000000000000002,PLAN,29.99,USD,ADD;1000000000000006/PLAN,
+        1000000000000003,PLAN,3.32,USD,,
+        1000000000000004,PLAN,31.00,USD,,
+        1000000000000005,PLAN,10.99,EUR,,
+        1000000000000007,PLAN,10.99,USD,,2028-03-01
+
+        """
+
+    private let ana: [String: String]
+    private let ben: [String: String]
+    private let scratch: ScratchFolder
+
+    init() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
+                storefront, currency, period, product_id, original_purchase_at, app_account_token,
+                recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
+                signed_at, folded_signed_at, folded_evidence_id, known_since)
+            SELECT '100000000000000' || i, repricer.bucket_of('100000000000000' || i), 1, true,
+                CASE WHEN i IN (5, 6) THEN 'DEU' ELSE 'USA' END, CASE WHEN i IN (5, 6) THEN 'EUR' ELSE 'USD' END,
+                'P1M', 'generic', '2024-06-01Z', 'customer', '2024-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
+                '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
+                  {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]',
+                '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'
+            FROM generate_series(1, 7) AS i
+            """)
+        await connection.close()
+        try await TestDatabase.shipDefaultLimits()
+        ana = Self.environment(try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
+        ben = Self.environment(try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
+        scratch = try ScratchFolder()
+    }
+
+    private static func environment(_ url: String) -> [String: String] {
+        ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+    }
+
+    private func file(_ rows: String = Self.rows, _ name: String = "batch.csv") throws -> String {
+        try scratch.file(name, Self.header + rows)
+    }
+
+    private func rates() async throws {
+        let path = try scratch.file(
+            "rates.csv",
+            """
+            rule,currency,per_euro,valid_from
+            exchange_rate,USD,1.25,2026-01-02
+
+            """)
+        let outcome = await run("rules", "import", path, environment: ana)
+        #expect(outcome.code == .done, "\(outcome.messages)")
+    }
+
+    private func submit() async throws -> String {
+        let outcome = await run("submit", try file(), "--name", "spring", environment: ana)
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        return String(outcome.output.dropLast())
+    }
+
+    private func object(_ text: String) throws -> [String: Any] {
+        try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+    }
+
+    @Test func plan_inText_answersInOrder_onOneScreen() async throws {
+        let outcome = await run("plan", try file(), environment: ana)
+
+        let lines = outcome.output.split(separator: "\n", omittingEmptySubsequences: false)
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(lines.allSatisfy { $0.count <= 80 || $0.hasPrefix("file") }, "\(outcome.output)")
+        #expect((20...40).contains(lines.count), "\(lines.count) lines")
+        let begins = [
+            "can go  yes: all of 6 rows", "CONSENT", "required", "A MONTH", "EUR", "USD", "in USD",
+            "no rate for USD: 1 row", "EFFECTIVE, WEEK OF", "late: 3 rows", "LARGEST", "+210.3 %",
+            "-66.7 %",
+            "warning: more than 3 times", "warning: less than a third",
+            "warning: effective in more than two years",
+            "plan hash",
+        ]
+        let places = begins.map { begin in
+            lines.firstIndex { $0.hasPrefix(begin) || $0.hasPrefix(" " + begin) } ?? -1
+        }
+        #expect(places == places.sorted() && !places.contains(-1), "\(places) \(outcome.output)")
+        #expect(outcome.output.contains("less than a third of today's price: 1 row, line 4\n"))
+        #expect(outcome.output.contains("more than 3 times today's price: 2 rows, lines 3, 5\n"))
+        #expect(outcome.output.contains("more than two years: 1 row, line 7\n"))
+        #expect(!outcome.output.contains("STOREFRONT"))
+    }
+
+    @Test func plan_withDetails_endsWithEveryList() async throws {
+        let outcome = await run("plan", try file(), "--details", environment: ana)
+
+        for heading in ["CURRENCY  STOREFRONT  PERIOD", "EFFECTIVE IN THE WEEK OF", "send by"] {
+            #expect(outcome.output.contains(heading))
+        }
+    }
+
+    @Test func plan_withARate_sumsInOneCurrency_rateAndDateBesideIt() async throws {
+        try await rates()
+
+        let text = await run("plan", try file(), environment: ana)
+        let euros = await run(
+            "plan", try file(), "--reporting-currency", "EUR", "--json", environment: ana)
+        let wrong = await run(
+            "plan", try file(), "--reporting-currency", "euro", environment: ana)
+
+        #expect(text.output.contains("1 USD = 0.8 EUR (import, of 2026-01-02)\n"), "\(text.output)")
+        // Five plans of 9.99 USD are 39.96 EUR, and one more of 9.99 EUR.
+        #expect(
+            euros.output.contains(
+                #""in_reporting_currency":{"currency":"EUR","rows":6,"now_per_month_milliunits":49950,"#
+            ))
+        #expect(wrong.code == .usage)
+    }
+
+    @Test func show_ofTheStoredPlan_saysWhatThePlanSaid() async throws {
+        let planned = try object(await run("plan", try file(), "--json", environment: ana).output)
+        let id = try await submit()
+        let shown = await run("show", "spring", "--json", environment: ben)
+        let text = await run("show", id, environment: ben)
+
+        let stored = try object(shown.output)
+        for key in [
+            "direction", "consent", "reasons", "not_known", "money_a_month", "money", "weeks",
+            "months",
+            "largest_increases", "largest_decreases", "first_send_by",
+            "last_effective_at",
+            "plan_hash", "grouping",
+        ] {
+            #expect(planned[key] as? NSObject == stored[key] as? NSObject, "\(key)")
+        }
+        // The plan names lines of late rows, too.
+        let warnings = try #require(planned["warnings"] as? [Any])
+        #expect((stored["warnings"] as? [Any])?.count == warnings.count)
+        #expect(
+            shown.output.contains(#"{"warning":"less_than_a_third","rows":1,"first_lines":[4]}"#))
+        #expect(shown.output.contains(#""at_risk_per_month_milliunits":21970"#), "\(shown.output)")
+        #expect(text.output.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(text.output)")
+        #expect(text.output.contains("halts if: errors>5%"))
+        #expect(
+            text.output.contains("due: 6 of 6 rows") || text.output.contains("due: 5 of 6 rows"))
+        #expect(text.output.contains("approval: by two members of repricer_pricing, not ana"))
+    }
+
+    @Test func show_ofAnUnknownBatch_exits3_andWeb_isTheAddressAlone() async throws {
+        let id = try await submit()
+        var elsewhere = ana
+        elsewhere["REPRICER_PAGES_LISTEN"] = "10.0.0.7:9000"
+        var off = ana
+        off["REPRICER_PAGES_LISTEN"] = "off"
+
+        #expect(await run("show", "nothing", environment: ana).code == .inputRejected)
+        let web = await run("show", "spring", "--web", environment: ana)
+        #expect(web.output == "http://127.0.0.1:8081/batches/\(id)\n")
+        let other = await run("show", "spring", "--web", environment: elsewhere)
+        #expect(other.output == "http://10.0.0.7:9000/batches/\(id)\n")
+        let none = await run("show", "spring", "--web", environment: off)
+        #expect(none.code == .failed && none.messages.contains("REPRICER_PAGES_LISTEN"))
+    }
+
+    @Test func approve_withoutATerminal_asksForYes_andDoesNothing() async throws {
+        _ = try await submit()
+
+        let outcome = await run("approve", "spring", environment: ben)
+        let status = await run("status", "spring", "--json", environment: ben)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.messages.contains("give --yes to approve without a question"))
+        #expect(status.output.contains(#""awaiting_approval":6"#))
+    }
+
+    @Test(arguments: [
+        ("n", false), ("", false), (nil, false), ("approve", false), (" Y ", true), ("yes", true),
+    ])
+    func approve_onATerminal_showsAndAsks(_ answer: String?, _ isTaken: Bool) async throws {
+        _ = try await submit()
+
+        let outcome = await run("approve", "spring", environment: ben) {
+            $0.isInputTerminal = true
+            $0.readAnswer = { answer }
+        }
+
+        #expect(outcome.output.hasPrefix("batch      spring"))
+        #expect(outcome.messages.contains("approve these 6 changes of spring? [y/N] "))
+        #expect(outcome.messages.contains("nothing was changed") == !isTaken)
+        // Beyond the shipped limits: the approval is the first.
+        #expect(outcome.messages.contains("recorded as the first") == isTaken)
+        #expect(outcome.code == .approvalNeededOrRefused)
+    }
+
+    @Test func plan_beforeAnOpenIncrease_warnsThatItWillHaveToAsk() async throws {
+        let first = await run(
+            "submit", try file("1000000000000001,ADD,2.49,USD,,2026-06-01\n", "open.csv"), "--name",
+            "open",
+            environment: ana)
+        #expect(first.code == .done, "\(first.messages)")
+
+        let before = await run(
+            "plan", try file("1000000000000001,PLAN,10.99,USD,,\n"), environment: ana)
+        let after = await run(
+            "plan", try file("1000000000000001,PLAN,10.99,USD,,2026-07-01\n"), environment: ana)
+
+        #expect(before.output.contains("need consent: 1 open change, line 2\n"), "\(before.output)")
+        #expect(!after.output.contains("need consent:"))
+    }
+
+    @Test func plan_ofARowWithSeveralFaults_namesEach_andItsTwinIsADuplicate() async throws {
+        let rows =
+            "x,,0,USD,,\n1000000000000001,PLAN,12.99,USD,,\n1000000000000001,PLAN,free,USD,,\n"
+        let path = try file(rows)
+
+        let outcome = await run(
+            "plan", path, "--rows", "\(scratch.path)/rows", environment: ana)
+        let planned = try String(contentsOfFile: "\(scratch.path)/rows", encoding: .utf8)
+
+        let said = outcome.messages.split(separator: "\n").map {
+            $0.dropFirst(path.count + 1).prefix { $0 != ";" }
+        }
+        #expect(
+            said.map { $0.split(separator: ":").prefix(2).joined() } == [
+                "2 bad_transaction_id", "2 bad_sku", "2 bad_price", "3 duplicate_row",
+                "4 bad_price",
+            ])
+        #expect(planned.contains(#""faults":["bad_transaction_id","bad_sku","bad_price"]"#))
+        #expect(planned.contains(#""faults":["duplicate_row"]"#))
+    }
+
+    /// The chain is there whether or not the other row's price is one.
+    @Test func plan_besideASpoiledRow_findsTheChainThatBothMake() async throws {
+        let path = try file(
+            "1000000000000001,PLAN,10.99,USD,ADD,\n1000000000000001,ADD,free,USD,OTHER,\n")
+
+        let outcome = await run("plan", path, environment: ana)
+
+        #expect(outcome.messages.contains(":2: dependent_chained: "), "\(outcome.messages)")
+    }
+
+    @Test func plan_withRowsAsCSV_hasEachKeyButTheRules() async throws {
+        let csv = "\(scratch.path)/rows.CSV"
+
+        let outcome = await run(
+            "plan", try file(), "--rows", csv, "--waves", "50%,rest", environment: ana)
+        let lines = try String(contentsOfFile: csv, encoding: .utf8).split(separator: "\r\n")
+
+        #expect(outcome.code == .done)
+        #expect(lines.count == 7)
+        let names = lines[0].split(separator: ",").map(String.init)
+        let json = await run("plan", try file(), "--rows", "-", environment: ana).output
+        let keys = try object(String(json.prefix { $0 != "\n" })).keys
+        #expect(Set(names) == Set(keys).subtracting(["rules"]).union(["wave"]))
+        #expect(
+            lines[1].hasPrefix(
+                "2,1000000000000001,PLAN,,increase,USD,USA,P1M,9990,12990,not_required,,,"))
+        #expect(lines[2].contains("1000000000000006/PLAN:9990:EUR:P1M"))
+        #expect(lines[2].contains(",ADD 1000000000000006/PLAN,"))
+    }
+}

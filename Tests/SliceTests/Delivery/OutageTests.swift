@@ -1,0 +1,284 @@
+import Batches
+import Calls
+import Facts
+import Postgres
+import PriceChanges
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// While nobody succeeds few rows meet what is wrong, and hardly any ends by it, however the App Store words it and however
+/// long it takes.
+@Suite(.database) struct OutageTests {
+    private typealias Harness = DeliveryHarness
+
+    private static func submit(
+        _ harness: Harness, _ numbers: ClosedRange<Int>
+    ) async throws -> String {
+        var rows: [BatchRow] = []
+        for number in numbers {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        let batchID = try await harness.submit(rows, content: "\(numbers)")
+        try await harness.approve(batchID)
+        return batchID
+    }
+
+    private static func pass(
+        _ minutes: Int, _ harness: Harness, _ schedulers: Scheduler...
+    ) async throws {
+        for _ in 0..<minutes {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            for scheduler in schedulers { try await harness.deliver(scheduler) }
+        }
+    }
+
+    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
+        try await harness.service.withConnection { connection in
+            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
+        }
+    }
+
+    private static func states(_ harness: Harness) async throws -> [String: Int] {
+        let states = try await texts(harness, "SELECT state AS text FROM repricer.price_changes")
+        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
+    }
+
+    private static let halts = """
+        SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
+        UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
+        """
+
+    // MARK: Stale tokens
+
+    @Test func staleTokenOfAll_haltsTheBatch_parksNobody_andGoesOnByItself() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...80)
+        harness.store.setAnswers([], nil, all: .refused(.refresh, code: 4_000_082))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        let before = harness.store.calls.count
+        let met = try #require(harness.store.calls.first)
+        let call = StoreCall(
+            .priceChange, subject: met.transactionID, callID: met.requestReferenceID,
+            bucket: Bucket.of(met.transactionID), intent: "{}")
+        // What another process reads of a call that it has out.
+        let concerned = try await harness.service.read {
+            try GuardQueries.batches(of: [call], on: $0)[call.callID]
+        }
+        #expect(
+            concerned?.map { [$0.isHalted, $0.staleTokens == 1, $0.wasParked] } == [
+                [true, true, false]
+            ])
+        try await Self.pass(4, harness, scheduler)
+
+        #expect(try await Self.texts(harness, Self.halts) == ["4000082", "-"])
+        #expect(Set(harness.store.calls.map(\.transactionID)).count < 50)
+        #expect((3...4).contains(harness.store.calls.count - before))
+        #expect(try await Self.states(harness) == ["queued": 80])
+
+        harness.store.setAnswers([], nil)
+        try await Self.pass(30, harness, scheduler)
+        #expect(try await Self.texts(harness, Self.halts) == ["-", "-"])
+        #expect(try await Self.states(harness) == ["scheduled": 80])
+        await harness.close()
+    }
+
+    /// Our tokens are old and the statuses show good ones: a call of one who was asked proves it for all.
+    @Test func staleTokensThatTheStatusesRenew_costTheBatchAMinute() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...80)
+        harness.store.setValidToken("of today")
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<100 {
+            try await harness.deliver(scheduler)
+            harness.clock.advance(by: .seconds(2))
+            harness.realClock.advance(by: .seconds(2))
+        }
+
+        #expect(try await Self.states(harness) == ["scheduled": 80])
+        #expect(
+            try await Self.texts(
+                harness, "SELECT action AS text FROM repricer.audit_trail WHERE action = 'halt'"
+            ).count <= 1)
+        await harness.close()
+    }
+
+    // MARK: Another refusal each time
+
+    private static let wordings: [ScriptedStore.Reply] = [
+        .refused(.reject, code: 4_030_010), .refused(.suspect, code: 4_040_010),
+        .refused(.reject, code: 4_030_011), .refused(.haltBatch, code: 4_000_173),
+        .refused(.reject, code: 4_000_131), .refused(.refresh, code: 4_000_082),
+        .refused(.reject, code: 4_030_012),
+    ]
+
+    /// An hour of it, by two replicas, of one batch or of several: the first minute's rows have ended, and no other.
+    @Test(arguments: [[1...200], [1...70, 71...140, 141...210]])
+    func refusalsInChangingWords_endFewRowsHoweverLongTheyLast(batches: [ClosedRange<Int>])
+        async throws
+    {
+        let replies = (0..<2000).map { Self.wordings[$0 % Self.wordings.count] }
+        let harness = try await Harness.make(replies)
+        for numbers in batches { _ = try await Self.submit(harness, numbers) }
+        let (one, other) = (harness.scheduler(), harness.scheduler())
+
+        try await harness.deliver(one)
+        try await harness.deliver(other)
+        try await Self.pass(60, harness, one, other)
+
+        let rows = batches.map(\.count).reduce(0, +)
+        let ended = try await Self.states(harness)["rejected"] ?? 0
+        #expect(ended < 50)
+        #expect(
+            try await Self.texts(
+                harness, "SELECT action AS text FROM repricer.audit_trail WHERE action = 'recover'"
+            )
+            .isEmpty)
+
+        harness.store.setAnswers([], nil, all: .applied)
+        try await Self.pass(90, harness, one, other)
+        #expect(try await Self.states(harness) == ["scheduled": rows - ended, "rejected": ended])
+        await harness.close()
+    }
+
+    @Test func haltedBatch_whoseProbeIsRefusedOtherwise_saysSoAndStaysHalted() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...40)
+        harness.store.setAnswers([], nil, all: .refused(.suspect, code: 4_000_999))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        try await Self.pass(2, harness, scheduler)
+
+        #expect(try await Self.texts(harness, Self.halts) == ["4000999", "-"])
+        #expect(try await Self.states(harness) == ["queued": 40])
+        let last = harness.store.calls.last?.transactionID ?? "-"
+        #expect(
+            try await Self.texts(harness, "SELECT probe_answer AS text FROM repricer.batches")
+                == ["4030010 code_4030010 for \(last)"])
+        await harness.close()
+    }
+
+    @Test func haltedService_whoseProbeIsRefusedOtherwise_saysSoAndStaysHalted() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...20)
+        _ = try await Self.submit(harness, 21...40)
+        harness.store.setAnswers([], nil, all: .refused(.haltService, code: 4_010_000))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        try await Self.pass(3, harness, scheduler)
+
+        #expect(try await Self.states(harness) == ["queued": 40])
+        let last = harness.store.calls.last?.transactionID ?? "-"
+        #expect(
+            try await Self.texts(
+                harness, "SELECT halted_answer AS text FROM repricer.service_controls")
+                == ["4030010 code_4030010 for \(last)"])
+        await harness.close()
+    }
+
+    // MARK: No answer for anybody
+
+    /// What one process has found stands in the database: a status can say it, and another process calls no more often.
+    @Test func noAnswersForAnybody_isWrittenDown_andKeptByAnotherProcess() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...60)
+        harness.store.setAnswers([], nil, all: .unavailable)
+        try await harness.deliver(harness.scheduler())
+        func throttled() async throws -> [ServiceControlQueries.KindThrottle] {
+            try await harness.service.read { try ServiceControlQueries.everything(on: $0) }
+                .throttledKinds
+        }
+        let first = try #require(try await throttled().first)
+        let before = harness.store.calls.count
+        #expect(before < 40)
+        #expect(first.kind == "price_change" && first.answer == "500")
+        #expect(first.since == Harness.start.milliseconds && first.until > first.since)
+
+        let other = harness.scheduler()
+        harness.clock.advance(by: .seconds(61))
+        harness.realClock.advance(by: .seconds(61))
+        try await harness.deliver(other)
+        let second = try #require(try await throttled().first)
+        #expect(harness.store.calls.count == before + 1)
+        #expect(second.since == first.since && second.until > first.until)
+
+        harness.store.setAnswers([], nil)
+        try await Self.pass(10, harness, other)
+        #expect(try await throttled().isEmpty)
+        #expect(try await Self.states(harness) == ["scheduled": 60])
+        await harness.close()
+    }
+
+    // MARK: No answer for one subscription
+
+    @Test func oneSubscriptionWithoutAnswers_isAskedLaterAndLater_andNamed() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["1"], .unavailable)
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<900 {
+            try await harness.deliver(scheduler)
+            harness.clock.advance(by: .seconds(1))
+            harness.realClock.advance(by: .seconds(1))
+        }
+
+        let calls = harness.store.calls.filter { $0.transactionID == "1" }
+        #expect((5...14).contains(calls.count))
+        #expect(Set(calls.map(\.requestReferenceID)).count == 1)
+        #expect(try await Self.states(harness) == ["unknown": 1, "scheduled": 11])
+        #expect(
+            try await Self.texts(
+                harness,
+                """
+                SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes
+                WHERE stage = 'unknown' AND parked_reason IS NOT NULL
+                """) == ["1 no answer: 500"])
+
+        harness.store.setAnswers(["1"], nil)
+        try await Self.pass(16, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 12])
+        #expect(harness.store.applied.count == 12)
+        await harness.close()
+    }
+
+    /// The wait would go past the last instant for its renewal: it is tried once more before that.
+    @Test func waitOfOneWithoutAnswers_endsBeforeItsDeadline() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["1"], .unavailable)
+        let deadline = Harness.start.advanced(by: 400_000)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "UPDATE repricer.price_changes SET send_by = '\(deadline.text)' WHERE original_transaction_id = '1'"
+        )
+        await owner.close()
+        let scheduler = harness.scheduler()
+
+        var last = Harness.start
+        for _ in 0..<420 {
+            let before = harness.store.calls.count { $0.transactionID == "1" }
+            try await harness.deliver(scheduler)
+            if harness.store.calls.count(where: { $0.transactionID == "1" }) > before {
+                last = harness.now
+            }
+            harness.clock.advance(by: .seconds(1))
+            harness.realClock.advance(by: .seconds(1))
+        }
+
+        #expect(last <= deadline)
+        #expect(last > deadline.advanced(by: -60_000))
+        await harness.close()
+    }
+}

@@ -1,0 +1,119 @@
+import Testing
+
+@testable import Calls
+@testable import Facts
+
+/// What one process remembers of calls, beside what all of them have written down.
+@Suite struct RecentAnswersTests {
+    private static func scope(
+        wasParked: Bool = false, staleTokens: Int = 0, isHalted: Bool = false
+    ) -> CallScope {
+        CallScope(
+            batchID: "batch", storefront: "USA", wasParked: wasParked, staleTokens: staleTokens,
+            isHalted: isHalted)
+    }
+
+    private static func refusal(
+        _ meaning: StoreRefusal.Meaning, _ code: Int = 4_030_010
+    ) -> StoreRefusal {
+        StoreRefusal(code: code, name: "code", message: "", meaning: meaning)
+    }
+
+    private static let batch = RefusalVerdict.systemic(.batch(CallScope(batchID: "batch")))
+
+    @Test func refusal_inABatchThatAnotherProcessHasHalted_endsNothing() {
+        let recent = RecentAnswers()
+
+        let verdict = recent.judge(
+            Self.refusal(.reject), of: "1", .priceChange, [Self.scope(isHalted: true)], realNow: 0)
+
+        #expect(verdict == Self.batch)
+    }
+
+    @Test func refusal_whileTheServiceHasHalted_endsNothing() {
+        let recent = RecentAnswers()
+        var controls = ServiceControlQueries.Everything(isPaused: false, isHeld: false)
+        controls.haltedAt = 0
+        recent.note(controls)
+
+        let verdict = recent.judge(
+            Self.refusal(.reject), of: "1", .priceChange, [Self.scope()], realNow: 0)
+
+        #expect(verdict == .systemic(.all))
+    }
+
+    /// Rows that were parked yesterday end no more freely than others.
+    @Test func refusalsOfRowsThatWereParked_areCountedWhereTheyWouldEnd() {
+        let recent = RecentAnswers()
+
+        let verdicts = (0..<30).map { number in
+            recent.judge(
+                Self.refusal(.reject), of: "\(number)", .priceChange,
+                [Self.scope(wasParked: true)], realNow: 0)
+        }
+
+        #expect(verdicts.count { $0 == .believed } < 15)
+        #expect(verdicts.last == Self.batch)
+    }
+
+    /// Another process's probe was answered, or a person has resumed it: the refusals from before are history.
+    @Test(arguments: [(30_000, false), (61_000, true)])
+    func streak_ofABatchThatGoesOn_isForgottenAfterAMinute(realNow: Int64, isForgotten: Bool) {
+        let recent = RecentAnswers()
+        for number in 0..<15 {
+            _ = recent.judge(
+                Self.refusal(.reject), of: "\(number)", .priceChange, [Self.scope()], realNow: 0)
+        }
+
+        recent.forgetEnded(.priceChange, [Self.scope()], realNow: realNow)
+        let verdict = recent.judge(
+            Self.refusal(.reject), of: "next", .priceChange, [Self.scope()], realNow: realNow)
+
+        #expect(verdict == (isForgotten ? .believed : Self.batch))
+    }
+
+    @Test func streak_ofABatchThatIsStillHalted_isKept() {
+        let recent = RecentAnswers()
+        for number in 0..<15 {
+            _ = recent.judge(
+                Self.refusal(.reject), of: "\(number)", .priceChange, [Self.scope()], realNow: 0)
+        }
+
+        recent.forgetEnded(.priceChange, [Self.scope(isHalted: true)], realNow: 600_000)
+        let verdict = recent.judge(
+            Self.refusal(.reject), of: "next", .priceChange, [Self.scope()], realNow: 600_000)
+
+        #expect(verdict == Self.batch)
+    }
+
+    /// Where new tokens are taken, old ones say nothing; once new ones are refused, few of them suffice.
+    @Test func staleTokens_whereTheStatusesShowGoodOnes_haltNothing() {
+        let recent = RecentAnswers()
+        let stale = Self.refusal(.refresh, 4_000_082)
+        recent.noteSuccess(.priceChange, [Self.scope(staleTokens: 1)])
+
+        let old = (0..<40).map {
+            recent.judge(stale, of: "\($0)", .priceChange, [Self.scope()], realNow: 0)
+        }
+        let new = (0..<5).map {
+            recent.judge(stale, of: "\($0)", .priceChange, [Self.scope(staleTokens: 1)], realNow: 0)
+        }
+
+        #expect(old.allSatisfy { $0 == .believed })
+        #expect(new.last == Self.batch)
+        let again = recent.judge(stale, of: "old", .priceChange, [Self.scope()], realNow: 0)
+        #expect(again == Self.batch)
+    }
+
+    @Test func statusThatIsAnswered_provesTheKeyAndNothingElse() {
+        let recent = RecentAnswers()
+        for number in 0..<9 {
+            _ = recent.judge(Self.refusal(.reject), of: "\(number)", .cancel, [], realNow: 0)
+        }
+
+        recent.noteGoodKey(.cancel)
+        let verdict = recent.judge(Self.refusal(.reject), of: "next", .cancel, [], realNow: 0)
+
+        #expect(verdict == .systemic(.kind))
+    }
+}

@@ -1,0 +1,113 @@
+import Pricing
+import TestSupport
+import Testing
+
+@testable import Batches
+
+/// What an import finds before it is judged by.
+struct RulePlausibilityTests {
+    private static let header = "rule,storefront,currency,period_kind,amount,valid_from,withdrawn\n"
+    private static let now = Instant(milliseconds: 1_793_491_200_000)  // 2026-11-01
+
+    private func change(_ rows: String, stored: RuleSet = .shipped) throws -> RuleImport {
+        let text = Array((Self.header + rows).utf8)
+        let file = try RuleFile(source: MemoryByteSource(text), file: "rules.csv")
+        return RuleImport(file, stored: stored, from: Self.now)
+    }
+
+    @Test(arguments: [
+        ("threshold,DEU,EUR,nonannual,5,,\nthreshold,DEU,EUR,annual,50,,\n", []),
+        ("threshold,DEU,EUR,nonannual,49.99,,\n", []),
+        // Five hundred thousand where Apple's other amounts say five.
+        ("threshold,DEU,EUR,nonannual,500000,,\n", ["2 implausible_amount"]),
+        ("threshold,DEU,EUR,nonannual,50.01,,\n", ["2 implausible_amount"]),
+        ("threshold,DEU,EUR,nonannual,0.50,,\n", []),
+        ("threshold,DEU,EUR,nonannual,0.49,,\n", ["2 implausible_amount"]),
+        // The annual amount beside the other one, of the file or stored.
+        (
+            "threshold,DEU,EUR,nonannual,50,,\nthreshold,DEU,EUR,annual,5,,\n",
+            ["3 annual_below_nonannual"]
+        ),
+        (
+            "threshold,USA,USD,annual,4.99,,\n",
+            ["2 annual_below_nonannual", "2 implausible_amount"]
+        ),
+        (
+            "threshold,USA,USD,nonannual,50.01,,\n",
+            ["2 annual_below_nonannual", "2 implausible_amount"]
+        ),
+        ("threshold,USA,USD,annual,50.01,,\n", ["2 implausible_amount"]),
+        ("threshold,USA,USD,nonannual,6,,\nthreshold,USA,USD,annual,60,,\n", []),
+        (
+            "threshold,JPN,JPY,nonannual,800,,\nthreshold,JPN,JPY,annual,8001,,\n",
+            ["3 implausible_amount"]
+        ),
+        // A currency that the storefront does not have.
+        ("threshold,DEU,USD,nonannual,5,,\n", ["2 implausible_currency"]),
+        ("threshold,JPN,EUR,nonannual,5,,\n", ["2 implausible_currency"]),
+        ("threshold,AFG,EUR,nonannual,5,,\n", ["2 implausible_currency"]),
+        ("threshold,BGR,EUR,nonannual,5,,\n", []),
+        ("threshold,KHM,USD,nonannual,5,,\n", []),
+    ])
+    func threshold_thatCanHardlyBeMeant_isWarnedOf(rows: String, warnings: [String]) throws {
+        let change = try change(rows)
+
+        #expect(change.faults.isEmpty)
+        #expect(change.warnings.map { "\($0.line) \($0.code.rawValue)" } == warnings)
+    }
+
+    @Test(arguments: [
+        ("threshold,JPN,JPY,nonannual,800.50,,\n", ["2 amount_decimals"]),
+        ("threshold,JPN,JPY,nonannual,800.00,,\n", []),
+        ("threshold,DEU,EUR,nonannual,5.005,,\n", ["2 amount_decimals"]),
+        ("threshold,DEU,QQQ,nonannual,5,,\n", ["2 unknown_currency"]),
+    ])
+    func threshold_thatCannotBe_isAFault(rows: String, faults: [String]) throws {
+        #expect(try change(rows).faults.map { "\($0.line) \($0.code.rawValue)" } == faults)
+    }
+
+    private static func german(_ amount: Int64, _ from: Instant?) -> RuleSet.Threshold {
+        RuleSet.Threshold(
+            storefront: "DEU", currency: "EUR", kind: .nonannual, amount: amount, validFrom: from,
+            source: .apple)
+    }
+
+    @Test func withdrawal_ofARow_namesWhatHoldsAgain() throws {
+        var stored = RuleSet.shipped
+        let october = Instant(milliseconds: 1_790_812_800_000)
+        stored.thresholds += [Self.german(5_000, nil), Self.german(9_000, october)]
+
+        let later = try change(
+            "threshold,DEU,EUR,nonannual,,2026-10-01,true\n", stored: stored)
+        let first = try change("threshold,DEU,EUR,nonannual,,ever,true\n", stored: stored)
+
+        #expect(later.faults.isEmpty)
+        #expect(later.changes.map(\.rule.value) == ["9.00 EUR (apple)"])
+        #expect(later.changes.map { $0.old?.value } == ["5.00 EUR (apple)"])
+        #expect(later.changes.map(\.isWithdrawal) == [true])
+        #expect(first.changes.map { $0.old?.value } == [nil])
+    }
+
+    @Test(arguments: [
+        ("threshold,DEU,EUR,nonannual,,2026-10-01,true\n", RuleFault.Code.nothingToWithdraw),
+        ("threshold,USA,USD,nonannual,,,true\n", .badDate),
+        ("threshold,USA,USD,nonannual,5,ever,true\n", .unexpectedCell),
+        ("threshold,USA,USD,nonannual,5,,yes\n", .badWithdrawn),
+        (
+            "threshold,USA,USD,nonannual,,ever,true\nthreshold,USA,USD,nonannual,,ever,true\n",
+            .duplicateRow
+        ),
+    ])
+    func withdrawal_thatNamesNoRow_isAFault(rows: String, code: RuleFault.Code) throws {
+        #expect(try change(rows).faults.map(\.code).contains(code))
+    }
+
+    @Test func storefronts_ofTheAppStore_are175() {
+        #expect(AppStorefronts.all.count == 175)
+        #expect(
+            AppStorefronts.all.allSatisfy { code in
+                AppStorefronts.currencies(of: code)?.isSubset(of: Currency.apple.map(\.code))
+                    ?? true
+            })
+    }
+}
