@@ -257,6 +257,39 @@ private typealias Story = LifecycleStory
         #expect(state.changes[0].progress.dueAt == Story.sent.advanced(by: 2 * hour + 400))
     }
 
+    /// The App Store tells nobody before the lead of the renewal that it means. Told on day 31.
+    @Test(
+        arguments: [
+            // An extension before the call had moved this renewal out of the lead, and was not known at the call.
+            (true, "P3M", 91, 183, 91), (true, "P1M", 58, 89, 58), (false, "P1M", 58, 89, 58),
+            // The very renewal that is announced.
+            (true, "P3M", 91, 91, 91), (true, "P1M", 58, 58, 58), (false, "P1M", 58, 58, 58),
+            // None is near enough to be the one that is announced.
+            (true, "P3M", 95, 187, 187),
+        ] as [(Bool, String, Int64, Int64, Int64)])
+    func change_announcedTooEarlyForItsRenewal_isDueAtTheOneThatIsAnnounced(
+        asks: Bool, period: String, renewsOn: Int64, plannedOn: Int64, dueOn: Int64
+    ) {
+        func told(_ day: Int64, _ type: String, _ status: String?) -> SubscriptionEvent {
+            var event = Story.event(
+                day, type, charged: [Story.charged()], renewing: [Story.renewing(status: status)])
+            event.transaction?.expiresAt = Story.at(renewsOn)
+            event.transaction?.period = period
+            event.renewal?.renewalAt = Story.at(renewsOn)
+            event.renewal?.period = period
+            return event
+        }
+        let (state, lines) = Story.fold(
+            [
+                told(0, "SUBSCRIBED", nil), told(3, "PRICE_CHANGE", "SCHEDULED"),
+                told(31, "PRICE_INCREASE", asks ? "PENDING" : "ACCEPTED"),
+            ], [Story.change(dueAt: Story.at(plannedOn))])
+
+        #expect(lines.contains { $0.reason == "renewals_moved" } == (dueOn != plannedOn))
+        #expect(state.changes[0].progress.dueAt == Story.at(dueOn))
+        #expect(state.changes[0].progress.slip == nil)
+    }
+
     /// In the Sandbox, with a first period of 66 minutes that an extension had made longer than the hour of the others.
     @Test(arguments: [false, true])
     func change_plannedInAStretchedSandboxPeriod_keepsItsTurn(isRenewalKnown: Bool) {

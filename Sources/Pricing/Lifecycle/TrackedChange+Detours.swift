@@ -107,6 +107,30 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
+    /// The subscriber is told now, and the App Store tells nobody before the lead of the renewal that it means: where that
+    /// of ours is further away, it took the call for an earlier one (an inference). So it is where an extension came before
+    /// the call and was told after it, or where an earlier call of unknown outcome was the one that took effect.
+    mutating func moveToAnnouncedRenewal(
+        consent: Consent, _ reading: Reading, _ lines: inout [Transition]
+    ) {
+        let facts = reading.facts
+        guard facts.sandboxPeriod == nil, let due = progress.dueAt, let period = facts.period,
+            let renewals = facts.renewalAt.flatMap({ facts.renewals(from: $0) })
+        else { return }
+        let lead = max(
+            Timeline.lead(consent: consent, period: Period(period)),
+            facts.storefront == "KOR" ? OfferConversion.lead : 0)
+        // A day for clocks that differ; renewals are a week apart or more.
+        let last = reading.at.advanced(by: lead).advanced(by: Instant.millisecondsPerDay)
+        let next = renewals.firstIndex(atOrAfter: last.advanced(by: 1))
+        guard due > last, next > 0 else { return }
+        let announced = renewals.renewal(next - 1)
+        guard announced > reading.at else { return }
+        progress.dueAt = announced
+        if let planned = callProgress.dueAt, announced <= planned { progress.slip = nil }
+        lines.append(note("renewals_moved", reading))
+    }
+
     /// An offer was put on the item: the increase takes effect after it, and is communicated anew.
     mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,

@@ -118,6 +118,7 @@ extension TrackedChange {
         case "PENDING":
             let isFirst = progress.consentAskedAt == nil
             progress.consentAskedAt = progress.consentAskedAt ?? reading.at
+            if isFirst { moveToAnnouncedRenewal(consent: .required, reading, &lines) }
             if progress.state == .scheduled {
                 move(to: .pendingConsent, reading, &lines)
             } else if progress.state == .accepted, isFirst {
@@ -127,6 +128,9 @@ extension TrackedChange {
             guard progress.state == .scheduled || progress.state == .pendingConsent else { return }
             progress.acceptedAt = reading.at
             progress.acceptance = progress.consentAskedAt == nil ? .informed : .consented
+            if progress.acceptance == .informed {
+                moveToAnnouncedRenewal(consent: .notRequired, reading, &lines)
+            }
             move(to: .accepted, reading, &lines)
         case .some, .none:
             return
