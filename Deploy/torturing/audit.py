@@ -440,21 +440,25 @@ def ends_equal(look):
     return counted, wrong
 
 
-def was_cut_on_the_way(look, change, call):
-    """Whether the last instant for the renewal that the ledger waits for passed between intent and effect.
+def was_cut_on_the_way(look, change, call, date):
+    """Whether the last instant for a renewal passed between intent and effect: the ledger's, or the store's.
 
-    Nobody is told so before that renewal has gone by. The instant lies 60, 27 or 7 days before an increase's
-    renewal, or 22 where a weekly one is due at the fourth from the call; a day before a decrease's; and in the Sandbox
-    at the renewal before it. A replica whose clock was set forth
-    takes it for passed when it has not: then the intent is the later one.
+    Nobody is told so before the subscriber is told, or that renewal has gone by. The instant lies 60, 27 or 7 days
+    before an increase's renewal, or 22 where a weekly one is due at the fourth from the call; a day before a decrease's;
+    and in the Sandbox at the renewal before it. A replica whose clock was set forth takes it for passed when it has not,
+    and of two calls the earlier may be the one that took effect: then the intent is the later one.
     """
     due = change["due_effective_at"]
     if due is None or due <= look.end - look.grace or change["sent_at"] is None:
         return False
     if look.is_real:
         cuts = [event["expiresAt"] for event in look.events_of[call["subscription"]]]
+    elif change["state"] != "scheduled":
+        # Told: the ledger has the renewal by it.
+        return False
     else:
-        cuts = [due - days * 86_400_000 for days in ((1,) if change["direction"] == "decrease" else (60, 27, 22, 7))]
+        leads = (1,) if change["direction"] == "decrease" else (60, 27, 22, 7)
+        cuts = [renewal - days * 86_400_000 for renewal in (due, date) for days in leads]
     first, last = sorted((change["sent_at"], call["applied_at"]))
     return any(first <= cut <= last for cut in cuts)
 
@@ -512,7 +516,7 @@ def dates_equal(look):
             for found in event["items"]
             if found["sku"] == item["sku"] and found.get("newPrice") == item["price"]]
         if dates and change["due_effective_at"] not in dates:
-            if was_cut_on_the_way(look, change, call):
+            if was_cut_on_the_way(look, change, call, dates[-1]):
                 look.excused["dates_equal"] += 1
                 continue
             if is_dated_as_if_asked(look, change, call, item, dates[-1]):

@@ -482,6 +482,14 @@ def sooner_than_a_consent_not_known_explains(world):
     world["changes"][0].update(due_effective_at=RENEWAL - 4 * DAY)
 
 
+def later_than_the_subscriber_was_told(world):
+    """dates_equal"""
+    later_than_said(world)
+    world["is_real"] = False
+    # The last instant for the store's renewal lies between effect and intent; but the subscriber is told of that renewal.
+    world["changes"][0].update(sent_at=RENEWAL - 27 * DAY + 1000)
+
+
 def later_than_an_extension_explains(world):
     """dates_equal"""
     later_than_said(world)
