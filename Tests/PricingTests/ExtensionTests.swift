@@ -132,6 +132,19 @@ private typealias Story = LifecycleStory
         #expect(lines.first?.at == Story.sent.advanced(by: -TrackedChange.clockMargin))
     }
 
+    @Test func extensions_beforeACallThatKnewOfNone_moveTheChangeByBoth() {
+        var change = Story.change(sentAt: Story.at(3))
+        change.calledRenewalAt = Story.renewal
+
+        let (state, _) = Story.fold(
+            [
+                Story.bought, extended(1, to: 41), extended(2, to: 50),
+                answer(to: change, 4, end: 50),
+            ], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(50))
+    }
+
     @Test func extension_beforeACallThatKnewOfIt_movesNothing() {
         var change = Story.change(dueAt: Story.at(41))
         change.calledRenewalAt = Story.at(41)

@@ -33,7 +33,8 @@ extension TrackedChange {
     /// A statement older than our call, of which the call's plan did not know: it counted from a renewal that the App
     /// Store had moved already, or from a period that was over.
     mutating func readUnplanned(_ reading: Reading, _ lines: inout [Transition]) {
-        guard let lastSentAt, let calledRenewalAt, reading.before.renewalAt == calledRenewalAt
+        guard let lastSentAt, let calledRenewalAt, let known = reading.before.renewalAt,
+            known >= calledRenewalAt
         else { return }
         if let (old, new) = reading.movedRenewal { moveDue(with: old, to: new, reading, &lines) }
         readPeriod(reading, &lines)
