@@ -9,17 +9,22 @@ CREATE FUNCTION report.as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL 
 COMMENT ON FUNCTION report.as_of() IS
     'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
--- Each renewal that was charged at a changed price and not revoked, under the one change that set the price: the
--- newest in effect then. A later change back to the same price takes the later renewals. Renewals under any name of
--- the item count alike. An undo sets no price of its own: its renewals stay under the change that set it.
+-- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
+-- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
+-- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
+-- was kept counts, at the old price too; one that was refunded in full brought nothing.
 CREATE VIEW repricer.charged_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
-    c.current_price_milliunits AS old_price_milliunits, h.price_milliunits
+    CASE WHEN h.refunded_milliunits = 0 THEN c.current_price_milliunits * h.quantity
+        ELSE round(c.current_price_milliunits::numeric * (h.price_milliunits * h.quantity - h.refunded_milliunits)
+            / h.price_milliunits)::bigint END AS old_price_milliunits,
+    h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
     AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
-    AND h.currency = c.currency AND h.revoked_at IS NULL
+    AND h.currency = c.currency
+    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
     SELECT FROM repricer.price_changes n
     WHERE n.original_transaction_id = c.original_transaction_id
@@ -289,7 +294,7 @@ JOIN repricer.batches b ON b.batch_id = g.batch_id
 LEFT JOIN factors f ON f.period = g.period;
 COMMENT ON VIEW report.revenue_impact IS
     'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was '
-    'charged at the new price and not revoked. Never add milliunits of two currencies.';
+    'charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 CREATE VIEW report.pending_consent AS
 SELECT c.batch_id, b.name AS batch_name, c.original_transaction_id, c.change_id, c.sku,
@@ -669,7 +674,7 @@ BEGIN
         ('price_change', 'effective_at', 'The renewal at which the new price was first charged.'),
         ('price_change', 'ended_at', 'When the change became final.'),
         ('price_change', 'state_since_at', 'Since when it is in this state.'),
-        ('price_change', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
+        ('price_change', 'charged_renewals', 'Renewals charged at the new price and not refunded in full.'),
         ('price_change', 'first_charged_at', 'The first of these renewals.'),
         ('price_change', 'charged_total_milliunits', 'What these renewals charged.'),
         ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
@@ -689,7 +694,7 @@ BEGIN
         ('consent_funnel', 'cancelled_basis_points', 'cancelled of sent, likewise.'),
         ('consent_funnel', 'effective_basis_points', 'effective of changes, likewise.'),
         ('revenue_impact', 'charged_changes', 'Changes with at least one renewal charged at the new price.'),
-        ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
+        ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not refunded in full.'),
         ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
         ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
         ('revenue_impact', 'uplift_milliunits',

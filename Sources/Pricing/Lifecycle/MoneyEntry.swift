@@ -21,7 +21,22 @@ package struct MoneyEntry: Hashable, Sendable {
         var item: MoneyLedger.Item { .init(transactionID: transactionID, sku: sku) }
     }
 
+    /// What else is signed of a charge: it tells how the charge came about.
+    package struct Terms: Hashable, Sendable {
+        /// Of one seat, in milliunits.
+        package var price: Int64
+        package var quantity: Int64
+        /// Charged at an offer's price.
+        package var isOffer: Bool
+        /// The customer's own doing (`transactionReason` `PURCHASE`), a seat that is added too; no renewal.
+        package var isPurchase: Bool
+        /// When the period ends that is paid with it.
+        package var expiresAt: Instant?
+    }
+
     package var key: Key
+    /// Of a charge only.
+    package var terms: Terms?
     /// Milliunits of the currency: of a refund negative or zero, else positive or zero.
     package var amount: Int64
     /// Without tax, likewise; nil: Apple did not sign it.

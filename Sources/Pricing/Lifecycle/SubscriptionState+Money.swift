@@ -8,9 +8,9 @@ extension SubscriptionState {
             transaction.ownershipType == nil || transaction.ownershipType == "PURCHASED"
         else { return }
         let charges = transaction.items.compactMap { item in
-            item.charge(of: transaction.quantity).map { (item: item, price: $0) }
+            transaction.terms(of: item).map { (item: item, terms: $0) }
         }
-        let shares = transaction.taxExclusiveShares(of: charges.map(\.price))
+        let shares = transaction.taxExclusiveShares(of: charges.map(\.terms.amount))
         for (index, charge) in charges.enumerated() {
             let sku = charge.item.sku
             func entry(
@@ -24,8 +24,11 @@ extension SubscriptionState {
                     currency: currency, storefront: transaction.storefront,
                     evidenceID: event.key.evidenceID)
             }
+            let amount = charge.terms.amount
             let whole = shares?[index]
-            money.note(entry(.charge, at: purchasedAt, charge.price, whole))
+            var charged = entry(.charge, at: purchasedAt, amount, whole)
+            charged.terms = charge.terms
+            money.note(charged)
             if event.type == refundReversed {
                 let back = money.givenBack(.init(transactionID: transactionID, sku: sku))
                 if back.amount < 0 {
@@ -36,26 +39,34 @@ extension SubscriptionState {
                 }
                 continue
             }
-            for refund in transaction.refunds(of: charge.item, charged: charge.price) {
+            for refund in transaction.refunds(of: charge.item, charged: amount) {
                 money.note(
                     entry(
                         .refund, at: refund.at, number: refund.number, -refund.amount,
-                        whole.flatMap { (-$0).share(refund.amount, of: charge.price) }))
+                        whole.flatMap { (-$0).share(refund.amount, of: amount) }))
             }
         }
     }
 }
 
-extension StatementItem {
-    /// What the period is charged at; of several seats the price is their average (an inference for items).
-    fileprivate func charge(of quantity: Int?) -> Int64? {
-        guard let price = offerPrice ?? price else { return nil }
-        let (all, isTooMuch) = price.multipliedReportingOverflow(by: Int64(max(1, quantity ?? 1)))
-        return isTooMuch ? price : all
-    }
+extension MoneyEntry.Terms {
+    fileprivate var amount: Int64 { price * quantity }
 }
 
 extension TransactionStatement {
+    /// How an item is charged; of several seats its price is their average (an inference for items). Nil: it has no price.
+    fileprivate func terms(of item: StatementItem) -> MoneyEntry.Terms? {
+        guard let price = item.offerPrice ?? item.price else { return nil }
+        let seats = Int64(max(1, quantity ?? 1))
+        // No sum can be told of more money than there is.
+        let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
+        return MoneyEntry.Terms(
+            price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
+            isPurchase: reason == "PURCHASE"
+                || details[.additionalTransactionReason] == .text("SEAT_ADDITION"),
+            expiresAt: expiresAt)
+    }
+
     /// What of an item was given back, as this statement tells. `refunds[]` is the amount where Apple gives it; else a
     /// revocation gives back its percentage, or all where none is signed.
     fileprivate func refunds(
