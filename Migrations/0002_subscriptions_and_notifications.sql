@@ -117,6 +117,7 @@ CREATE TABLE repricer.charges (
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL DEFAULT 1,
     currency text NOT NULL,
+    storefront text,
     is_offer boolean NOT NULL DEFAULT false,
     is_purchase boolean NOT NULL DEFAULT false,
     refunded_milliunits bigint NOT NULL DEFAULT 0,

@@ -25,44 +25,44 @@ enum MoneyQueries {
     private static func record(_ lines: [Line], anew: [String]) -> SQL {
         let ids = Set(lines.map(\.id)).sorted()
         return """
-        -- name: recordMoney
-        WITH told AS (
-            SELECT * FROM unnest(
-                \(lines.map(\.id))::text[], \(lines.map(\.entry.key.transactionID))::text[],
-                \(lines.map(\.entry.key.sku))::text[], \(lines.map(\.entry.key.kind.rawValue))::text[],
-                \(timestamps: lines.map(\.entry.key.occurredAt.milliseconds))::timestamptz[],
-                \(lines.map { Int64($0.entry.key.number) })::bigint[], \(lines.map(\.entry.currency))::text[],
-                \(lines.map(\.entry.amount))::bigint[], \(ints: lines.map(\.entry.taxExclusive))::bigint[],
-                \(texts: lines.map(\.entry.storefront))::text[], \(lines.map(\.entry.evidenceID))::text[]
-            ) AS t (id, transaction_id, sku, kind, occurred_at, number, currency, amount, tax_exclusive, storefront,
-                evidence_id)
-        ), known AS (
-            SELECT e.original_transaction_id AS id, e.transaction_id, e.sku, e.kind, e.occurred_at,
-                e.number::bigint AS number, e.currency, sum(e.amount_milliunits)::bigint AS amount,
-                sum(e.tax_exclusive_milliunits)::bigint AS tax_exclusive, max(e.correction) AS correction,
-                max(e.storefront) AS storefront, max(e.evidence_id) AS evidence_id,
-                e.kind = 'charge' OR e.original_transaction_id = ANY (\(anew)::text[]) AS is_told_whole
-            FROM repricer.money_entries e
-            WHERE e.original_transaction_id = ANY (\(ids)::text[])
-                AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
-                AND (e.original_transaction_id = ANY (\(anew)::text[]) OR EXISTS (
-                    SELECT FROM told t WHERE t.id = e.original_transaction_id
-                        AND t.transaction_id = e.transaction_id AND t.sku = e.sku))
-            GROUP BY e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.occurred_at, e.number, e.currency
-        )
-        INSERT INTO repricer.money_entries
-            (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at, number, correction,
-             amount_milliunits, tax_exclusive_milliunits, currency, storefront, evidence_id)
-        SELECT id, repricer.bucket_of(id), transaction_id, sku, kind, occurred_at, number::integer,
-            coalesce(k.correction + 1, 0), coalesce(t.amount, 0) - coalesce(k.amount, 0),
-            CASE WHEN t.tax_exclusive IS NOT NULL OR k.tax_exclusive IS NOT NULL
-                THEN coalesce(t.tax_exclusive, 0) - coalesce(k.tax_exclusive, 0) END,
-            currency, coalesce(t.storefront, k.storefront), coalesce(t.evidence_id, k.evidence_id)
-        FROM told t FULL JOIN known k USING (id, transaction_id, sku, kind, occurred_at, number, currency)
-        WHERE CASE WHEN t.amount IS NULL THEN k.is_told_whole AND (k.amount, coalesce(k.tax_exclusive, 0)) <> (0, 0)
-            ELSE (t.amount, coalesce(t.tax_exclusive, 0))
-                IS DISTINCT FROM (k.amount, coalesce(k.tax_exclusive, 0)) END
-        """
+            -- name: recordMoney
+            WITH told AS (
+                SELECT * FROM unnest(
+                    \(lines.map(\.id))::text[], \(lines.map(\.entry.key.transactionID))::text[],
+                    \(lines.map(\.entry.key.sku))::text[], \(lines.map(\.entry.key.kind.rawValue))::text[],
+                    \(timestamps: lines.map(\.entry.key.occurredAt.milliseconds))::timestamptz[],
+                    \(lines.map { Int64($0.entry.key.number) })::bigint[], \(lines.map(\.entry.currency))::text[],
+                    \(lines.map(\.entry.amount))::bigint[], \(ints: lines.map(\.entry.taxExclusive))::bigint[],
+                    \(texts: lines.map(\.entry.storefront))::text[], \(lines.map(\.entry.evidenceID))::text[]
+                ) AS t (id, transaction_id, sku, kind, occurred_at, number, currency, amount, tax_exclusive, storefront,
+                    evidence_id)
+            ), known AS (
+                SELECT e.original_transaction_id AS id, e.transaction_id, e.sku, e.kind, e.occurred_at,
+                    e.number::bigint AS number, e.currency, sum(e.amount_milliunits)::bigint AS amount,
+                    sum(e.tax_exclusive_milliunits)::bigint AS tax_exclusive, max(e.correction) AS correction,
+                    max(e.storefront) AS storefront, max(e.evidence_id) AS evidence_id,
+                    e.kind = 'charge' OR e.original_transaction_id = ANY (\(anew)::text[]) AS is_told_whole
+                FROM repricer.money_entries e
+                WHERE e.original_transaction_id = ANY (\(ids)::text[])
+                    AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
+                    AND (e.original_transaction_id = ANY (\(anew)::text[]) OR EXISTS (
+                        SELECT FROM told t WHERE t.id = e.original_transaction_id
+                            AND t.transaction_id = e.transaction_id AND t.sku = e.sku))
+                GROUP BY e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.occurred_at, e.number, e.currency
+            )
+            INSERT INTO repricer.money_entries
+                (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at, number, correction,
+                 amount_milliunits, tax_exclusive_milliunits, currency, storefront, evidence_id)
+            SELECT id, repricer.bucket_of(id), transaction_id, sku, kind, occurred_at, number::integer,
+                coalesce(k.correction + 1, 0), coalesce(t.amount, 0) - coalesce(k.amount, 0),
+                CASE WHEN t.tax_exclusive IS NOT NULL OR k.tax_exclusive IS NOT NULL
+                    THEN coalesce(t.tax_exclusive, 0) - coalesce(k.tax_exclusive, 0) END,
+                currency, coalesce(t.storefront, k.storefront), coalesce(t.evidence_id, k.evidence_id)
+            FROM told t FULL JOIN known k USING (id, transaction_id, sku, kind, occurred_at, number, currency)
+            WHERE CASE WHEN t.amount IS NULL THEN k.is_told_whole AND (k.amount, coalesce(k.tax_exclusive, 0)) <> (0, 0)
+                ELSE (t.amount, coalesce(t.tax_exclusive, 0))
+                    IS DISTINCT FROM (k.amount, coalesce(k.tax_exclusive, 0)) END
+            """
     }
 
     private static func saveCharges(_ charges: [Line]) -> SQL {
@@ -70,7 +70,7 @@ enum MoneyQueries {
         -- name: saveCharges
         INSERT INTO repricer.charges AS known
             (original_transaction_id, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
-             is_offer, is_purchase, bucket)
+             storefront, is_offer, is_purchase, bucket)
         SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
             \(charges.map(\.id))::text[],
             \(charges.map(\.entry.key.transactionID))::text[],
@@ -80,17 +80,19 @@ enum MoneyQueries {
             \(charges.map { $0.entry.terms?.price ?? 0 })::bigint[],
             \(charges.map { $0.entry.terms?.quantity ?? 1 })::bigint[],
             \(charges.map(\.entry.currency))::text[],
+            \(texts: charges.map(\.entry.storefront))::text[],
             \(bools: charges.map { $0.entry.terms?.isOffer ?? false })::boolean[],
             \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[]
-        ) AS t (id, transaction_id, sku, purchased_at, expires_at, price, quantity, currency, is_offer, is_purchase)
+        ) AS t (id, transaction_id, sku, purchased_at, expires_at, price, quantity, currency, storefront, is_offer,
+            is_purchase)
         ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
                 price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
-                currency = EXCLUDED.currency, is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase
+                currency = EXCLUDED.currency, storefront = EXCLUDED.storefront, is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase
             WHERE (known.purchased_at, known.expires_at, known.price_milliunits, known.quantity, known.currency,
-                    known.is_offer, known.is_purchase)
+                    known.storefront, known.is_offer, known.is_purchase)
                 IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.price_milliunits,
-                    EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.is_offer, EXCLUDED.is_purchase)
+                    EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.storefront, EXCLUDED.is_offer, EXCLUDED.is_purchase)
         """
     }
 
