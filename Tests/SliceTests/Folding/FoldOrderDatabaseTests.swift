@@ -192,10 +192,10 @@ import Testing
             WHERE amount <> 0 OR kind <> 'charge'
             UNION ALL
             SELECT concat_ws(' ', 'differs', transaction_id, sku) FROM repricer.charges h
-            WHERE original_transaction_id = \(id) AND (price_milliunits * quantity, refunded_milliunits)
-                IS DISTINCT FROM (
-                    SELECT sum(amount) FILTER (WHERE is_charge), coalesce(-sum(amount) FILTER (WHERE NOT is_charge), 0)
-                    FROM lines l WHERE (l.transaction_id, l.sku) = (h.transaction_id, h.sku))
+            WHERE original_transaction_id = \(id) AND NOT EXISTS (
+                SELECT FROM lines l WHERE (l.transaction_id, l.sku) = (h.transaction_id, h.sku)
+                HAVING sum(amount) FILTER (WHERE is_charge) = price_milliunits * quantity
+                    AND coalesce(-sum(amount) FILTER (WHERE NOT is_charge), 0) = refunded_milliunits)
             """)
         return Set(try rows.map { try $0.text("line") })
     }
