@@ -165,7 +165,7 @@ import Testing
             INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items)
             VALUES ('1', repricer.bucket_of('1'), '[]');
             """
-        let march = change.contains("effective") ? Self.march : ""
+        let march = change.contains("'effective'") ? Self.march : ""
 
         let sound = try await told(change + subscription + march)
         let (_, named) = try await told(change + subscription + march + fault)
