@@ -93,7 +93,15 @@ private typealias Story = LifecycleStory
             12, "PRICE_CHANGE", charged: [Story.charged()],
             renewing: [Story.renewing(price: 12990, status: "SCHEDULED", to: 12990)])
 
+        let lower = Story.event(
+            12, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 8990)])
+        let silent = Story.event(
+            12, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+
         #expect(last(asked + [other]) == "invalidated another_price")
+        #expect(last(asked + [lower]) == "invalidated another_price")
+        // Announced no more, at the old price: until its renewal it may be again.
+        #expect(last(asked + [silent]) == "pending_consent -")
         // What ended so comes back with the money as well.
         #expect(last(asked + [other, renewed(31, 15990)]) == "effective charged_after_all")
     }

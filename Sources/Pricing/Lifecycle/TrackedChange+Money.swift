@@ -32,8 +32,8 @@ extension TrackedChange {
             ? .accepted : progress.consentAskedAt != nil ? .pendingConsent : .scheduled
     }
 
-    /// Another price took its place, by the doing of another: one is announced, or a renewal that was to charge ours
-    /// charged it, and ours is announced no more. The item is free then.
+    /// Another price took its place, by the doing of another: the item is set to renew at it, or a renewal that was to
+    /// charge ours charged it, and ours is announced no more. The item is free then.
     mutating func readAnotherPrice(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, undoes == nil,
             let scheduledAt = progress.scheduledAt, reading.at > scheduledAt
@@ -45,8 +45,11 @@ extension TrackedChange {
             }
             return
         }
-        guard let charged = newCharge(reading), !isApplied(in: item), item?.isInOffer != true
-        else { return }
+        guard !isApplied(in: item), item?.isInOffer != true else { return }
+        if let renewing = item?.price, renewing != newPrice, renewing != oldPrice, !reading.isMove {
+            return move(to: .invalidated, reason: anotherPrice, reading, &lines)
+        }
+        guard let charged = newCharge(reading) else { return }
         let isOld = charged.item.price == oldPrice && !reading.isMove
         // The old price is another one where its renewal has come, and what renews is told without ours.
         if isOld {
