@@ -106,19 +106,60 @@ COMMENT ON TABLE repricer.subscription_events IS
     'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
     'notificationUUID, the requestReferenceId or the digest of a status.';
 
--- What a renewal or purchase charged for each item. Uplift counts from here, never from intentions.
+-- What a renewal or purchase charged for each item, as it is known now. Uplift counts from here, never from intentions.
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     transaction_id text NOT NULL,
     sku text NOT NULL,
     purchased_at timestamptz NOT NULL,
+    expires_at timestamptz,
     price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL DEFAULT 1,
     currency text NOT NULL,
-    revoked_at timestamptz,
+    storefront text,
+    is_offer boolean NOT NULL DEFAULT false,
+    is_purchase boolean NOT NULL DEFAULT false,
+    refunded_milliunits bigint NOT NULL DEFAULT 0,
     CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
-    CONSTRAINT charges_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+    CONSTRAINT charges_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    CONSTRAINT charges_quantity CHECK (quantity >= 1)
 );
+COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
+COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
+COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
+    'What money_entries say was given back and not taken back again.';
+
+-- The money ledger: one line a signed charge, refund or reversal of one item, whatever the order and the repeats of the
+-- statements. A line is never changed: where a later statement makes it another, the difference is added as the next
+-- correction of it, so that a sum of what was recorded by an instant says what was known then.
+CREATE TABLE repricer.money_entries (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    kind text NOT NULL,
+    occurred_at timestamptz NOT NULL,
+    number integer NOT NULL,
+    correction integer NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    tax_exclusive_milliunits bigint,
+    currency text NOT NULL,
+    storefront text,
+    evidence_id text NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT money_entries_pkey PRIMARY KEY
+        (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket),
+    CONSTRAINT money_entries_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    CONSTRAINT money_entries_kind CHECK (kind IN ('charge', 'refund', 'reversal'))
+);
+COMMENT ON TABLE repricer.money_entries IS
+    'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+COMMENT ON COLUMN repricer.money_entries.correction IS
+    '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
 
 -- Past increases that no notification told of, as a person imported them: they count for the rule of 12 months, and say
 -- nothing of the time in which none is known. One row an import, and one an increase. Only import_history adds to them.

@@ -9,17 +9,22 @@ CREATE FUNCTION report.as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL 
 COMMENT ON FUNCTION report.as_of() IS
     'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
--- Each renewal that was charged at a changed price and not revoked, under the one change that set the price: the
--- newest in effect then. A later change back to the same price takes the later renewals. Renewals under any name of
--- the item count alike. An undo sets no price of its own: its renewals stay under the change that set it.
+-- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
+-- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
+-- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
+-- was kept counts, at the old price too; one that was refunded in full brought nothing.
 CREATE VIEW repricer.charged_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
-    c.current_price_milliunits AS old_price_milliunits, h.price_milliunits
+    CASE WHEN h.refunded_milliunits = 0 THEN c.current_price_milliunits * h.quantity
+        ELSE round(c.current_price_milliunits::numeric * (h.price_milliunits * h.quantity - h.refunded_milliunits)
+            / h.price_milliunits)::bigint END AS old_price_milliunits,
+    h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
     AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
-    AND h.currency = c.currency AND h.revoked_at IS NULL
+    AND h.currency = c.currency
+    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
     SELECT FROM repricer.price_changes n
     WHERE n.original_transaction_id = c.original_transaction_id
@@ -38,6 +43,73 @@ SELECT batch_id, original_transaction_id, change_id, count(*) AS renewals,
 FROM repricer.charged_renewals
 GROUP BY batch_id, original_transaction_id, change_id;
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
+
+-- Each charge of an item since a change of ours was called, under the one change that it is explained by: the newest in
+-- effect whose price it is, else the newest that was called. What the App Store never had explains nothing. A charge that
+-- is not what it should be has an exception in place of an explanation.
+CREATE VIEW repricer.explained_charges AS
+SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
+    h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
+    CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
+    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
+FROM repricer.price_changes c
+JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
+    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+    AND h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+CROSS JOIN LATERAL (
+    SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
+        c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place
+) t
+CROSS JOIN LATERAL (
+    SELECT
+        CASE
+            WHEN h.is_offer THEN 'offer'
+            WHEN NOT t.is_of_the_place THEN 'moved'
+            WHEN t.is_in_effect AND h.price_milliunits = c.new_price_milliunits THEN 'new_price'
+            WHEN t.is_in_effect AND u.is_undone THEN 'undone'
+            WHEN NOT t.is_in_effect AND h.price_milliunits = c.current_price_milliunits THEN 'old_price'
+            WHEN h.is_purchase THEN 'new_purchase'
+        END AS explained_as,
+        CASE
+            WHEN h.price_milliunits * h.quantity > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
+                THEN 'refunded'
+            WHEN d.is_double THEN 'double'
+            WHEN h.currency <> c.currency AND h.storefront = c.storefront THEN 'wrong_currency'
+            WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND h.purchased_at > c.ended_at
+                AND NOT h.is_purchase THEN 'declined_yet_charged'
+            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT h.is_purchase
+                THEN 'after_end'
+            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR (t.is_in_effect AND u.is_undone) THEN NULL
+            WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
+                ELSE c.current_price_milliunits END THEN 'other_price'
+            WHEN h.refunded_milliunits > 0 THEN 'refunded'
+        END AS exception
+    FROM (SELECT EXISTS (
+            SELECT FROM repricer.price_changes u
+            WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
+                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u,
+        -- Two renewals for one time. What a customer buys, a seat too, comes beside.
+        (SELECT NOT h.is_purchase AND EXISTS (
+            SELECT FROM repricer.charges o
+            WHERE o.original_transaction_id = h.original_transaction_id AND o.sku = h.sku
+                AND o.transaction_id <> h.transaction_id AND NOT o.is_purchase
+                AND (o.purchased_at, o.transaction_id) < (h.purchased_at, h.transaction_id)
+                AND o.expires_at > h.purchased_at + interval '1 minute') AS is_double) d
+) w
+WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+    AND NOT EXISTS (
+        SELECT FROM repricer.price_changes n
+        WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+            AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL
+            AND n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+            AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
+            AND (n.state = 'effective' AND n.effective_at <= h.purchased_at
+                    AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency,
+                coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
+                > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
+                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id));
+COMMENT ON VIEW repricer.explained_charges IS
+    'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
 CREATE VIEW report.batch_summary AS
 WITH calls_out AS (
@@ -289,7 +361,7 @@ JOIN repricer.batches b ON b.batch_id = g.batch_id
 LEFT JOIN factors f ON f.period = g.period;
 COMMENT ON VIEW report.revenue_impact IS
     'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was '
-    'charged at the new price and not revoked. Never add milliunits of two currencies.';
+    'charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 CREATE VIEW report.pending_consent AS
 SELECT c.batch_id, b.name AS batch_name, c.original_transaction_id, c.change_id, c.sku,
@@ -401,6 +473,63 @@ COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
     'batch, by rule and by the source of the threshold, and why days slipped.';
 
+CREATE VIEW report.money AS
+SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, x.change_id, x.batch_id, b.name AS batch_name,
+    CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
+FROM repricer.money_entries e
+LEFT JOIN repricer.explained_charges x ON x.original_transaction_id = e.original_transaction_id
+    AND x.transaction_id = e.transaction_id AND x.sku = e.sku
+LEFT JOIN repricer.batches b ON b.batch_id = x.batch_id;
+COMMENT ON VIEW report.money IS
+    'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
+    'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
+
+-- Who was never charged for a time that was paid for is named by the renewal that is missing: nothing else tells why no
+-- charge came, a failed one, say, or an end. The Sandbox's short periods count alike.
+CREATE VIEW report.charge_exception AS
+WITH found AS (
+    SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
+        x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
+        x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
+    FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
+    UNION ALL
+    SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', h.expires_at, 0,
+        c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront
+    FROM repricer.price_changes c
+    JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+    JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
+        AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+        AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
+    CROSS JOIN LATERAL (
+        -- The next renewal that is known: of a charge, or of the running period.
+        SELECT least(
+            (SELECT min(n.purchased_at) FROM repricer.charges n
+                WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
+                    AND n.purchased_at > h.purchased_at),
+            CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
+    ) next
+    WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
+        AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+        AND NOT EXISTS (
+            SELECT FROM repricer.subscription_events e
+            WHERE e.original_transaction_id = h.original_transaction_id
+                AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
+                    'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+                AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
+        AND NOT EXISTS (
+            SELECT FROM repricer.price_changes n
+            WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
+                AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+                AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id))
+)
+SELECT f.batch_id, b.name AS batch_name, f.original_transaction_id, f.change_id, f.transaction_id, f.sku, f.exception,
+    f.occurred_at, f.amount_milliunits::bigint AS amount_milliunits, f.expected_milliunits, f.refunded_milliunits,
+    f.currency, f.storefront
+FROM found f JOIN repricer.batches b ON b.batch_id = f.batch_id;
+COMMENT ON VIEW report.charge_exception IS
+    'Every charge since a change''s call that is not what it should be, by name, and every renewal that was not charged.';
+
 CREATE VIEW report.reconciliation AS
 WITH checks (check_name, is_per_batch, meaning) AS (
     VALUES
@@ -410,6 +539,13 @@ WITH checks (check_name, is_per_batch, meaning) AS (
         ('requests_unknown', true, 'calls with a lost answer that nothing has settled yet'),
         ('effective_without_charge', true, 'effective changes without a charge at the new price'),
         ('ended_yet_applied', true, 'changes that ended here as not applied, while the App Store has their price'),
+        ('charges_other_price', true, 'charges since a call that are neither at the old price nor at the new one'),
+        ('charges_after_end', true, 'renewals charged after the change had ended'),
+        ('charges_declined', true, 'renewals charged after the increase was declined'),
+        ('charges_missing', true, 'renewals of effective changes that no charge tells of'),
+        ('charges_double', true, 'renewals charged for a time that another one was charged for'),
+        ('charges_wrong_currency', true, 'charges in another currency than the change, in the same storefront'),
+        ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),
         ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
         ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
         ('notifications_not_understood', false, 'notifications stored but not understood'),
@@ -463,6 +599,10 @@ WITH checks (check_name, is_per_batch, meaning) AS (
                     AND o.new_price_milliunits = c.new_price_milliunits
                     AND o.state NOT IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted'))
         GROUP BY c.batch_id
+    UNION ALL
+    SELECT batch_id, CASE exception WHEN 'declined_yet_charged' THEN 'charges_declined' ELSE 'charges_' || exception END,
+            count(*)
+        FROM report.charge_exception GROUP BY 1, 2
     UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
         WHERE state = 'discrepancy' GROUP BY batch_id
@@ -669,7 +809,7 @@ BEGIN
         ('price_change', 'effective_at', 'The renewal at which the new price was first charged.'),
         ('price_change', 'ended_at', 'When the change became final.'),
         ('price_change', 'state_since_at', 'Since when it is in this state.'),
-        ('price_change', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
+        ('price_change', 'charged_renewals', 'Renewals charged at the new price and not refunded in full.'),
         ('price_change', 'first_charged_at', 'The first of these renewals.'),
         ('price_change', 'charged_total_milliunits', 'What these renewals charged.'),
         ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
@@ -689,7 +829,7 @@ BEGIN
         ('consent_funnel', 'cancelled_basis_points', 'cancelled of sent, likewise.'),
         ('consent_funnel', 'effective_basis_points', 'effective of changes, likewise.'),
         ('revenue_impact', 'charged_changes', 'Changes with at least one renewal charged at the new price.'),
-        ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not revoked.'),
+        ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not refunded in full.'),
         ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
         ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
         ('revenue_impact', 'uplift_milliunits',
@@ -767,6 +907,30 @@ BEGIN
         ('forecast_accuracy', 'slipped_by_extension', 'Of slipped: the renewal date was extended. Likewise.'),
         ('forecast_accuracy', 'slipped_by_other',
             'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.'),
+        ('*', 'transaction_id', 'The App Store''s transaction.'),
+        ('money', 'sku', 'The item that was charged, by its name then.'),
+        ('money', 'change_id', 'The price change that the charge belongs to; null: none of ours was called before.'),
+        ('money', 'kind', 'charge, refund or reversal (of a refund).'),
+        ('money', 'amount_milliunits', 'In thousandths of the currency, tax included; refunds are negative.'),
+        ('money', 'tax_exclusive_milliunits',
+            'Without tax, as Apple signed it: the item''s share by price; null: it did not.'),
+        ('money', 'occurred_at', 'When it was charged, refunded or taken back, by Apple''s clock.'),
+        ('money', 'recorded_at', 'When it was recorded here.'),
+        ('money', 'evidence_id', 'The signed statement that told it.'),
+        ('money', 'explained_as',
+            'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), '
+            'new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.'),
+        ('money', 'is_correction', 'Whether it is the difference that a later statement made.'),
+        ('charge_exception', 'sku', 'The item that was charged, by its name then.'),
+        ('charge_exception', 'change_id', 'The price change that the charge belongs to.'),
+        ('charge_exception', 'transaction_id', 'The App Store''s transaction; null: the charge is missing.'),
+        ('charge_exception', 'exception',
+            'other_price, after_end, declined_yet_charged, missing, double, wrong_currency or refunded.'),
+        ('charge_exception', 'occurred_at', 'When it was charged, or should have been.'),
+        ('charge_exception', 'amount_milliunits', 'What was charged, refunds apart; 0: nothing.'),
+        ('charge_exception', 'expected_milliunits',
+            'What the change would have had charged then: its new price once in effect, its old one before.'),
+        ('charge_exception', 'refunded_milliunits', 'What of it was refunded and not taken back again.'),
         ('reconciliation', 'check_name', 'Which check.'),
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found.'),

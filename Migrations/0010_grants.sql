@@ -27,7 +27,7 @@ GRANT EXECUTE ON FUNCTION report.as_of(), report.price_change_as_of(timestamptz)
     TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.
-GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.charges,
+GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.charges, repricer.money_entries,
     repricer.notification_ids, repricer.notifications, repricer.signing_headers, repricer.inbox,
     repricer.renewal_extensions, repricer.extension_summaries, repricer.moved_renewals,
     repricer.outbox, repricer.webhook_deliveries,
@@ -76,7 +76,7 @@ GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.exten
     repricer.rate_limits, repricer.service_leases TO repricer_service;
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
     repricer.status_checks TO repricer_service;
-GRANT INSERT ON repricer.notification_ids, repricer.notifications, repricer.signing_headers,
+GRANT INSERT ON repricer.money_entries, repricer.notification_ids, repricer.notifications, repricer.signing_headers,
     repricer.dependent_claims, repricer.price_change_history TO repricer_service;
 GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
     TO repricer_service;

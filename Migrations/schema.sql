@@ -2244,6 +2244,270 @@ COMMENT ON COLUMN report.batch_summary.rows_add_up IS 'Whether stored changes, t
 
 COMMENT ON COLUMN report.batch_summary.undoes_batch_id IS 'The batch whose scheduled changes this one takes back; null: it is no undo.';
 
+CREATE TABLE repricer.charges (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint DEFAULT 1 NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean DEFAULT false NOT NULL,
+    is_purchase boolean DEFAULT false NOT NULL,
+    refunded_milliunits bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT charges_quantity CHECK ((quantity >= 1))
+);
+
+COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+
+COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
+
+COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
+
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
+
+COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
+
+CREATE VIEW repricer.explained_charges AS
+ SELECT h.original_transaction_id,
+    h.bucket,
+    h.transaction_id,
+    h.sku,
+    h.purchased_at,
+    h.price_milliunits,
+    h.quantity,
+    h.currency,
+    h.storefront,
+    h.refunded_milliunits,
+    c.batch_id,
+    c.change_id,
+        CASE
+            WHEN t.is_in_effect THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END AS expected_milliunits,
+        CASE
+            WHEN (w.exception IS NULL) THEN w.explained_as
+            ELSE NULL::text
+        END AS explained_as,
+    w.exception
+   FROM (((repricer.price_changes c
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
+            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN h.is_offer THEN 'offer'::text
+                    WHEN (NOT t.is_of_the_place) THEN 'moved'::text
+                    WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
+                    WHEN h.is_purchase THEN 'new_purchase'::text
+                    ELSE NULL::text
+                END AS explained_as,
+                CASE
+                    WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
+                    WHEN d.is_double THEN 'double'::text
+                    WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.price_milliunits <>
+                    CASE
+                        WHEN t.is_in_effect THEN c.new_price_milliunits
+                        ELSE c.current_price_milliunits
+                    END) THEN 'other_price'::text
+                    WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                    ELSE NULL::text
+                END AS exception
+           FROM ( SELECT (EXISTS ( SELECT
+                           FROM repricer.price_changes u_1
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u,
+            ( SELECT ((NOT h.is_purchase) AND (EXISTS ( SELECT
+                           FROM repricer.charges o
+                          WHERE ((o.original_transaction_id = h.original_transaction_id) AND (o.sku = h.sku) AND (o.transaction_id <> h.transaction_id) AND (NOT o.is_purchase) AND (ROW(o.purchased_at, o.transaction_id) < ROW(h.purchased_at, h.transaction_id)) AND (o.expires_at > (h.purchased_at + '00:01:00'::interval)))))) AS is_double) d) w)
+  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))));
+
+COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
+
+CREATE TABLE repricer.subscription_events (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
+
+CREATE TABLE repricer.subscriptions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    status integer,
+    auto_renews boolean,
+    in_billing_retry boolean DEFAULT false NOT NULL,
+    grace_period_expires_at timestamp with time zone,
+    expiration_intent integer,
+    storefront text,
+    currency text,
+    period text,
+    product_id text,
+    app_account_token text,
+    ownership_type text,
+    offer_discount_type text,
+    offer_type integer,
+    quantity integer,
+    transaction_reason text,
+    app_transaction_id text,
+    auto_renew_product_id text,
+    renewal_price_milliunits bigint,
+    renewal_currency text,
+    renewal_offer_type integer,
+    signed_details jsonb,
+    latest_transaction_id text,
+    original_purchase_at timestamp with time zone,
+    recent_subscription_start_at timestamp with time zone,
+    purchased_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    renewal_at timestamp with time zone,
+    consistency_token text,
+    items jsonb DEFAULT '[]'::jsonb NOT NULL,
+    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    signed_at timestamp with time zone,
+    known_since timestamp with time zone,
+    folded_signed_at timestamp with time zone,
+    folded_evidence_id text,
+    CONSTRAINT subscriptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
+    CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
+    CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
+)
+WITH (fillfactor='85');
+
+COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
+
+COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.offer_type IS 'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats.';
+
+COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS 'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
+
+COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS 'The download of the app that it was bought in: the same for all purchases of one Apple account in the app.';
+
+COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS 'The product that renews; another than product_id: the customer chose it for the next period.';
+
+COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS 'What the next period costs as a whole, in thousandths of renewal_currency; of several seats the average of one. Null where the newest renewal info does not say.';
+
+COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
+
+COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, of the next period; null: no offer.';
+
+COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. Null: none of it.';
+
+COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
+
+CREATE VIEW report.charge_exception AS
+ WITH found AS (
+         SELECT x.batch_id,
+            x.original_transaction_id,
+            x.change_id,
+            x.transaction_id,
+            x.sku,
+            x.exception,
+            x.purchased_at AS occurred_at,
+            (x.price_milliunits * x.quantity) AS amount_milliunits,
+            (x.expected_milliunits * x.quantity) AS expected_milliunits,
+            x.refunded_milliunits,
+            x.currency,
+            x.storefront
+           FROM repricer.explained_charges x
+          WHERE (x.exception IS NOT NULL)
+        UNION ALL
+         SELECT c.batch_id,
+            c.original_transaction_id,
+            c.change_id,
+            NULL::text,
+            h.sku,
+            'missing'::text,
+            h.expires_at,
+            0,
+            (c.new_price_milliunits * h.quantity),
+            0,
+            h.currency,
+            h.storefront
+           FROM (((repricer.price_changes c
+             JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+             JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
+             CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
+                           FROM repricer.charges n
+                          WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+                        CASE
+                            WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                            ELSE NULL::timestamp with time zone
+                        END) AS at) next)
+          WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.subscription_events e
+                  WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes n
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+        )
+ SELECT f.batch_id,
+    b.name AS batch_name,
+    f.original_transaction_id,
+    f.change_id,
+    f.transaction_id,
+    f.sku,
+    f.exception,
+    f.occurred_at,
+    f.amount_milliunits,
+    f.expected_milliunits,
+    f.refunded_milliunits,
+    f.currency,
+    f.storefront
+   FROM (found f
+     JOIN repricer.batches b ON ((b.batch_id = f.batch_id)));
+
+COMMENT ON VIEW report.charge_exception IS 'Every charge since a change''s call that is not what it should be, by name, and every renewal that was not charged.';
+
+COMMENT ON COLUMN report.charge_exception.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.charge_exception.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.charge_exception.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.charge_exception.change_id IS 'The price change that the charge belongs to.';
+
+COMMENT ON COLUMN report.charge_exception.transaction_id IS 'The App Store''s transaction; null: the charge is missing.';
+
+COMMENT ON COLUMN report.charge_exception.sku IS 'The item that was charged, by its name then.';
+
+COMMENT ON COLUMN report.charge_exception.exception IS 'other_price, after_end, declined_yet_charged, missing, double, wrong_currency or refunded.';
+
+COMMENT ON COLUMN report.charge_exception.occurred_at IS 'When it was charged, or should have been.';
+
+COMMENT ON COLUMN report.charge_exception.amount_milliunits IS 'What was charged, refunds apart; 0: nothing.';
+
+COMMENT ON COLUMN report.charge_exception.expected_milliunits IS 'What the change would have had charged then: its new price once in effect, its old one before.';
+
+COMMENT ON COLUMN report.charge_exception.refunded_milliunits IS 'What of it was refunded and not taken back again.';
+
+COMMENT ON COLUMN report.charge_exception.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.charge_exception.storefront IS 'ISO 3166-1 alpha-3.';
+
 CREATE VIEW report.consent_funnel AS
  WITH funnels AS (
          SELECT price_changes.batch_id,
@@ -2356,75 +2620,6 @@ COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whe
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
 
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
-
-CREATE TABLE repricer.subscriptions (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    status integer,
-    auto_renews boolean,
-    in_billing_retry boolean DEFAULT false NOT NULL,
-    grace_period_expires_at timestamp with time zone,
-    expiration_intent integer,
-    storefront text,
-    currency text,
-    period text,
-    product_id text,
-    app_account_token text,
-    ownership_type text,
-    offer_discount_type text,
-    offer_type integer,
-    quantity integer,
-    transaction_reason text,
-    app_transaction_id text,
-    auto_renew_product_id text,
-    renewal_price_milliunits bigint,
-    renewal_currency text,
-    renewal_offer_type integer,
-    signed_details jsonb,
-    latest_transaction_id text,
-    original_purchase_at timestamp with time zone,
-    recent_subscription_start_at timestamp with time zone,
-    purchased_at timestamp with time zone,
-    expires_at timestamp with time zone,
-    renewal_at timestamp with time zone,
-    consistency_token text,
-    items jsonb DEFAULT '[]'::jsonb NOT NULL,
-    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
-    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
-    signed_at timestamp with time zone,
-    known_since timestamp with time zone,
-    folded_signed_at timestamp with time zone,
-    folded_evidence_id text,
-    CONSTRAINT subscriptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
-    CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
-    CONSTRAINT subscriptions_items_are_a_list CHECK ((jsonb_typeof(items) = 'array'::text))
-)
-WITH (fillfactor='85');
-
-COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
-
-COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
-
-COMMENT ON COLUMN repricer.subscriptions.offer_type IS 'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
-
-COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats.';
-
-COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS 'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
-
-COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS 'The download of the app that it was bought in: the same for all purchases of one Apple account in the app.';
-
-COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS 'The product that renews; another than product_id: the customer chose it for the next period.';
-
-COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS 'What the next period costs as a whole, in thousandths of renewal_currency; of several seats the average of one. Null where the newest renewal info does not say.';
-
-COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
-
-COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, of the next period; null: no offer.';
-
-COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. Null: none of it.';
-
-COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
@@ -2646,6 +2841,89 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: 
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.';
 
+CREATE TABLE repricer.money_entries (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    kind text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    number integer NOT NULL,
+    correction integer NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    tax_exclusive_milliunits bigint,
+    currency text NOT NULL,
+    storefront text,
+    evidence_id text NOT NULL,
+    recorded_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
+);
+
+COMMENT ON TABLE repricer.money_entries IS 'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+
+COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+
+COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+
+CREATE VIEW report.money AS
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    x.change_id,
+    x.batch_id,
+    b.name AS batch_name,
+        CASE
+            WHEN (e.kind = 'charge'::text) THEN x.explained_as
+            ELSE e.kind
+        END AS explained_as,
+    (e.correction > 0) AS is_correction
+   FROM ((repricer.money_entries e
+     LEFT JOIN repricer.explained_charges x ON (((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku))))
+     LEFT JOIN repricer.batches b ON ((b.batch_id = x.batch_id)));
+
+COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
+
+COMMENT ON COLUMN report.money.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.money.transaction_id IS 'The App Store''s transaction.';
+
+COMMENT ON COLUMN report.money.sku IS 'The item that was charged, by its name then.';
+
+COMMENT ON COLUMN report.money.kind IS 'charge, refund or reversal (of a refund).';
+
+COMMENT ON COLUMN report.money.amount_milliunits IS 'In thousandths of the currency, tax included; refunds are negative.';
+
+COMMENT ON COLUMN report.money.tax_exclusive_milliunits IS 'Without tax, as Apple signed it: the item''s share by price; null: it did not.';
+
+COMMENT ON COLUMN report.money.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.money.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.money.occurred_at IS 'When it was charged, refunded or taken back, by Apple''s clock.';
+
+COMMENT ON COLUMN report.money.recorded_at IS 'When it was recorded here.';
+
+COMMENT ON COLUMN report.money.evidence_id IS 'The signed statement that told it.';
+
+COMMENT ON COLUMN report.money.change_id IS 'The price change that the charge belongs to; null: none of ours was called before.';
+
+COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.';
+
+COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
+
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -2768,28 +3046,19 @@ COMMENT ON COLUMN report.pending_consent.consent_due_at IS 'The renewal at which
 
 COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
-CREATE TABLE repricer.charges (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    price_milliunits bigint NOT NULL,
-    currency text NOT NULL,
-    revoked_at timestamp with time zone,
-    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
     c.change_id,
     h.transaction_id,
     h.purchased_at,
-    c.current_price_milliunits AS old_price_milliunits,
-    h.price_milliunits
+        CASE
+            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
+            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
+        END AS old_price_milliunits,
+    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
    FROM (repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND (h.revoked_at IS NULL))))
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
@@ -2932,7 +3201,7 @@ COMMENT ON COLUMN report.price_change.ended_at IS 'When the change became final.
 
 COMMENT ON COLUMN report.price_change.state_since_at IS 'Since when it is in this state.';
 
-COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not revoked.';
+COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
 
 COMMENT ON COLUMN report.price_change.first_charged_at IS 'The first of these renewals.';
 
@@ -2944,7 +3213,7 @@ COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this 
 
 CREATE VIEW report.reconciliation AS
  WITH checks(check_name, is_per_batch, meaning) AS (
-         VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,'changes that ended here as not applied, while the App Store has their price'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
+         VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,'renewals charged after the change had ended'::text), ('charges_declined'::text,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,'renewals of effective changes that no charge tells of'::text), ('charges_double'::text,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
         ), problems(batch_id, check_name, problems) AS (
          SELECT batch_summary.batch_id,
             'rows_add_up'::text AS "?column?",
@@ -2995,6 +3264,19 @@ CREATE VIEW report.reconciliation AS
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id
+        UNION ALL
+         SELECT charge_exception.batch_id,
+                CASE charge_exception.exception
+                    WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
+                    ELSE ('charges_'::text || charge_exception.exception)
+                END AS "case",
+            count(*) AS count
+           FROM report.charge_exception
+          GROUP BY charge_exception.batch_id,
+                CASE charge_exception.exception
+                    WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
+                    ELSE ('charges_'::text || charge_exception.exception)
+                END
         UNION ALL
          SELECT dependent_cancellations.batch_id,
             'dependents_in_discrepancy'::text,
@@ -3512,7 +3794,7 @@ CREATE VIEW report.revenue_impact AS
      JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)));
 
-COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was charged at the new price and not revoked. Never add milliunits of two currencies.';
+COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 COMMENT ON COLUMN report.revenue_impact.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -3530,7 +3812,7 @@ COMMENT ON COLUMN report.revenue_impact.effective IS 'Changes that took effect.'
 
 COMMENT ON COLUMN report.revenue_impact.charged_changes IS 'Changes with at least one renewal charged at the new price.';
 
-COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not revoked.';
+COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
 
 COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these renewals would have charged at the old prices.';
 
@@ -4025,21 +4307,6 @@ CREATE TABLE repricer.status_checks (
     CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text, 'recover'::text])))
 );
 
-CREATE TABLE repricer.subscription_events (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
-
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
     bucket smallint NOT NULL,
@@ -4148,6 +4415,9 @@ ALTER TABLE ONLY repricer.mass_extension_approvals
 
 ALTER TABLE ONLY repricer.mass_extensions
     ADD CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id);
+
+ALTER TABLE ONLY repricer.money_entries
+    ADD CONSTRAINT money_entries_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket);
 
 ALTER TABLE ONLY repricer.moved_renewals
     ADD CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id, bucket);
@@ -4631,15 +4901,27 @@ GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
+GRANT SELECT ON TABLE report.charge_exception TO repricer_finance;
+GRANT SELECT ON TABLE report.charge_exception TO repricer_pricing;
+GRANT SELECT ON TABLE report.charge_exception TO repricer_service;
+
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_finance;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_pricing;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
 
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
@@ -4648,6 +4930,13 @@ GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
+
+GRANT SELECT ON TABLE report.money TO repricer_finance;
+GRANT SELECT ON TABLE report.money TO repricer_pricing;
+GRANT SELECT ON TABLE report.money TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.inbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.inbox TO repricer_service;
@@ -4674,9 +4963,6 @@ GRANT SELECT ON TABLE report.notification_health TO repricer_service;
 GRANT SELECT ON TABLE report.pending_consent TO repricer_finance;
 GRANT SELECT ON TABLE report.pending_consent TO repricer_pricing;
 GRANT SELECT ON TABLE report.pending_consent TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
@@ -4851,9 +5137,6 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.status_checks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_checks TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
-GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;

@@ -85,8 +85,7 @@ package struct FoldWrites: Sendable {
         if !answers.isEmpty { statements.append(Self.recordAnswers(answers)) }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
         if !touched.isEmpty { statements.append(Self.correctHistory(ended + open)) }
-        let charges = eventful.flatMap { one in one.state.charges.map { (one.id, $0) } }
-        if !charges.isEmpty { statements.append(Self.saveCharges(charges)) }
+        statements += MoneyQueries.save(eventful)
         for one in eventful {
             for cancellation in one.cancellations {
                 statements.append(Self.correctCancellation(one.id, cancellation))
@@ -283,28 +282,6 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    private static func saveCharges(_ charges: [(id: String, charge: Charge)]) -> SQL {
-        """
-        -- name: saveCharges
-        INSERT INTO repricer.charges AS known
-            (original_transaction_id, transaction_id, sku, purchased_at, price_milliunits, currency,
-             revoked_at, bucket)
-        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
-            \(charges.map(\.id))::text[],
-            \(charges.map(\.charge.transactionID))::text[],
-            \(charges.map(\.charge.sku))::text[],
-            \(timestamps: charges.map(\.charge.purchasedAt.milliseconds))::timestamptz[],
-            \(charges.map(\.charge.price))::bigint[],
-            \(charges.map(\.charge.currency))::text[],
-            \(timestamps: charges.map { $0.charge.revokedAt?.milliseconds })::timestamptz[]
-        ) AS t (id, transaction_id, sku, purchased_at, price, currency, revoked_at)
-        ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
-            SET purchased_at = EXCLUDED.purchased_at, price_milliunits = EXCLUDED.price_milliunits,
-                currency = EXCLUDED.currency, revoked_at = EXCLUDED.revoked_at
-            WHERE known IS DISTINCT FROM EXCLUDED
-        """
-    }
-
     private static func saveCancellation(_ id: String, _ cancellation: DependentCancellation) -> SQL
     {
         """
@@ -463,6 +440,6 @@ extension SubscriptionFold {
     /// Nothing to write but facts, changes that moved and their lines.
     fileprivate var isPlain: Bool {
         !isAnew && reopened.isEmpty && cancellations.isEmpty && reenabled.isEmpty
-            && state.renames.isEmpty && state.charges.isEmpty && state.extensions.isEmpty
+            && state.renames.isEmpty && state.money.isEmpty && state.extensions.isEmpty
     }
 }

@@ -57,6 +57,7 @@ enum StatementText {
             $0.text("storefront", transaction.storefront)
             $0.text("currency", transaction.currency)
             $0.number("price", transaction.price)
+            $0.number("taxExclusivePrice", transaction.taxExclusivePrice)
             $0.text("period", transaction.period)
             $0.text("offerDiscountType", transaction.offerDiscountType)
             $0.number("offerType", transaction.offerType.map { Int64($0) })
@@ -72,6 +73,13 @@ enum StatementText {
                     $0.number("offerPeriodCount", item.offerPeriodCount.map { Int64($0) })
                     $0.text("offerReason", item.offerReason)
                     $0.number("revokedAt", item.revokedAt?.milliseconds)
+                    guard !item.refunds.isEmpty else { return }
+                    $0.list("refunds", item.refunds) { refund, json in
+                        json.object {
+                            $0.number("amount", refund.amount)
+                            $0.number("at", refund.at.milliseconds)
+                        }
+                    }
                 }
             }
         }
@@ -217,6 +225,12 @@ enum StatementText {
         for told in try record.records("items") {
             var item = try item(told)
             item.revokedAt = try told.instantOrNil("revokedAt")
+            for refund in try told.recordsOrNil("refunds") ?? [] {
+                item.refunds.append(
+                    StatementRefund(
+                        amount: try refund.int64("amount"),
+                        at: Instant(milliseconds: try refund.int64("at"))))
+            }
             transaction.items.append(item)
         }
         transaction.transactionID = try record.textOrNil("transactionID")
@@ -231,6 +245,7 @@ enum StatementText {
         transaction.storefront = try record.textOrNil("storefront")
         transaction.currency = try record.textOrNil("currency")
         transaction.price = try record.int64OrNil("price")
+        transaction.taxExclusivePrice = try record.int64OrNil("taxExclusivePrice")
         transaction.period = try record.textOrNil("period")
         transaction.offerDiscountType = try record.textOrNil("offerDiscountType")
         transaction.offerType = try record.intOrNil("offerType")

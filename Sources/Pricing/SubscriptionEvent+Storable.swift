@@ -80,6 +80,7 @@ private struct Sieve {
         check(&transaction.appTransactionID, "transaction.appTransactionId")
         check(&transaction.details, "transaction")
         checkPrice(&transaction.price, "transaction.price")
+        checkPrice(&transaction.taxExclusivePrice, "transaction.taxExclusivePrice")
         if let bought = transaction.purchasedAt, let expiry = transaction.expiresAt, expiry < bought
         {
             transaction.expiresAt = nil
@@ -121,6 +122,11 @@ private struct Sieve {
         check(&item.offerReason, "\(list).offer.reason")
         checkCount(&item.offerPeriodCount, "\(list).offer.periodCount")
         check(&item.revokedAt, "\(list).revocationDate")
+        let odd = item.refunds.filter { !isMeant($0) }
+        if !odd.isEmpty {
+            item.refunds.removeAll { odd.contains($0) }
+            ignored.append("\(list).refunds")
+        }
         checkPrice(&item.increasePrice, "\(list).priceIncreaseInfo.price")
         check(&item.increaseStatus, "\(list).priceIncreaseInfo.status")
         item.dependentSKUs?.removeAll { $0.isEmpty || $0.unicodeScalars.count > 128 }
@@ -172,6 +178,11 @@ private struct Sieve {
 
     mutating func check(_ instant: inout Instant?, _ name: @autoclosure () -> String) {
         drop(&instant, name, unless: \.isOnCalendar)
+    }
+
+    /// An amount that can be added up, on a day that can be stored.
+    private func isMeant(_ refund: StatementRefund) -> Bool {
+        (0...Self.pricesMax).contains(refund.amount) && refund.at.isOnCalendar
     }
 
     private mutating func checkPrice(_ price: inout Int64?, _ name: @autoclosure () -> String) {

@@ -70,6 +70,8 @@ package struct TransactionStatement: Hashable, Sendable {
     package var storefront: String?
     package var currency: String?
     package var price: Int64?
+    /// `price` without the estimated tax in it, of all items together.
+    package var taxExclusivePrice: Int64?
     package var period: String?
     /// `FREE_TRIAL`, `PAY_AS_YOU_GO`, `PAY_UP_FRONT` or `ONE_TIME`, of an ordinary subscription.
     package var offerDiscountType: String?
@@ -114,8 +116,9 @@ package struct StatementItem: Hashable, Sendable {
     package var offerPeriod: String?
     package var offerPeriodCount: Int?
     package var offerReason: String?
-    /// Of a transaction only.
+    /// Of a transaction only, as its refunds.
     package var revokedAt: Instant?
+    package var refunds: [StatementRefund] = []
     /// Of a renewal info only, as what follows.
     package var increaseStatus: String?
     package var increasePrice: Int64?
@@ -123,6 +126,18 @@ package struct StatementItem: Hashable, Sendable {
 
     /// Whether the period is charged at an offer's price: the running one, or the next.
     var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
+}
+
+/// One refund of an item in full or in part: `advancedCommerceInfo.items[].refunds[]`.
+package struct StatementRefund: Hashable, Sendable {
+    /// Milliunits of the transaction's currency, positive.
+    package var amount: Int64
+    package var at: Instant
+
+    package init(amount: Int64, at: Instant) {
+        self.amount = amount
+        self.at = at
+    }
 }
 
 // What makes each; the rest is set as it is read.

@@ -8,6 +8,8 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case upcomingEffective = "upcoming_effective"
     case dependentCancellation = "dependent_cancellation"
     case forecastAccuracy = "forecast_accuracy"
+    case money
+    case chargeException = "charge_exception"
     case reconciliation
     case notificationHealth = "notification_health"
     case unknownPart = "unknown_part"
@@ -76,6 +78,18 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
                 "batch_name, batch_id, forecast_consent, came_consent, direction, "
                 + "forecast_threshold_source, forecast_reasons, forecast_not_known, forecast_because"
             return ("Forecast against fact", order, ["batch_id", "is_as_forecast"], true)
+        case .money:
+            return (
+                "Money",
+                "occurred_at, recorded_at, original_transaction_id, transaction_id, sku, kind",
+                ["batch_id", "change_id", "recorded_at", "evidence_id", "is_correction"], true
+            )
+        case .chargeException:
+            return (
+                "Charges that are not as they should be",
+                "batch_name, batch_id, exception, occurred_at, original_transaction_id, transaction_id, sku",
+                ["batch_id", "change_id"], true
+            )
         case .reconciliation:
             let order = "batch_name NULLS LAST, batch_id, check_name"
             return ("Reconciliation", order, ["batch_id"], true)

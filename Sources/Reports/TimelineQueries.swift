@@ -59,9 +59,12 @@ package enum TimelineQueries {
             FROM repricer.store_calls
             WHERE subject = \(id) AND kind = 'cancel' AND settled_at IS NOT NULL
             UNION ALL
-            SELECT purchased_at, 4, 'charge', 'charged', sku,
-                price_milliunits || ' ' || currency || ' milliunits', transaction_id
-            FROM repricer.charges WHERE original_transaction_id = \(id)
+            SELECT occurred_at, 4, 'charge',
+                CASE kind WHEN 'charge' THEN 'charged' WHEN 'refund' THEN 'refunded' ELSE 'refund taken back' END, sku,
+                abs(sum(amount_milliunits)) || ' ' || currency || ' milliunits', transaction_id
+            FROM repricer.money_entries WHERE original_transaction_id = \(id)
+            GROUP BY occurred_at, kind, sku, currency, transaction_id, number
+            HAVING sum(amount_milliunits) <> 0 OR max(correction) = 0
             UNION ALL
             \(fragment: increasesOfOthers(id))
             UNION ALL

@@ -25,7 +25,8 @@ package struct ArrivalOrder: Sendable {
 /// What is stored of one subscription, kept as the database keeps it.
 package struct StoredSubscription: Sendable {
     package private(set) var state: SubscriptionState
-    package private(set) var charges: [String: Charge] = [:]
+    /// As the ledger adds them up: what each line comes to. The evidence may be any statement that told it.
+    package private(set) var money: [MoneyEntry.Key: MoneyEntry] = [:]
     package private(set) var history: Set<Transition> = []
     private var kept: [SubscriptionEvent] = []
     private var keys: Set<SubscriptionEvent.Key> = []
@@ -42,8 +43,17 @@ package struct StoredSubscription: Sendable {
         let isLate = SubscriptionFold.isLate(new, after: state.foldedThrough, state.changes)
         let fold = SubscriptionFold(state, arrived: new, all: isLate ? kept : nil)
         state = fold.state
-        for charge in fold.state.charges {
-            charges["\(charge.transactionID) \(charge.sku)"] = charge
+        if fold.isAnew { money = [:] }
+        for entry in fold.state.money {
+            if entry.key.kind == .charge {
+                money = money.filter {
+                    $0.key.kind != .charge || $0.key.transactionID != entry.key.transactionID
+                        || $0.key.sku != entry.key.sku
+                }
+            }
+            var told = entry
+            told.evidenceID = ""
+            money[entry.key] = told
         }
         history.formUnion(fold.transitions)
         guard let latest = fold.latest else { return }
@@ -75,7 +85,7 @@ package struct StoredSubscription: Sendable {
         if state.seenSKUs != ordered.state.seenSKUs { return "seen SKUs" }
         if state.changes != ordered.state.changes { return "changes" }
         if state.foldedThrough != ordered.state.foldedThrough { return "folded through" }
-        if charges != ordered.charges { return "charges" }
+        if money != ordered.money { return "money" }
         if Set(needed(state)) != Set(needed(ordered.state)) { return "cancellations" }
         // A verdict that a late statement corrected stays in the history; what holds must be there.
         let told = ordered.history.filter {

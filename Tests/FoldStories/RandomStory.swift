@@ -59,7 +59,9 @@ private struct Teller {
     var reason = "PURCHASE"
     var status = 1
     var autoRenews = true
-    var isRevoked = false
+    var revokedAt: Instant?
+    /// What was given back of the running period, by the place of its item.
+    var refunds: [Int: [StatementRefund]] = [:]
     var intent: Int?
     var names = 0
     var events: [SubscriptionEvent] = []
@@ -139,7 +141,10 @@ private struct Teller {
         transaction.transactionID = "\(id)-t\(periods)"
         transaction.purchasedAt = purchasedAt
         transaction.expiresAt = expiresAt
-        transaction.revokedAt = isRevoked ? now : nil
+        transaction.revokedAt = revokedAt
+        for (place, told) in refunds where transaction.items.indices.contains(place) {
+            transaction.items[place].refunds = told
+        }
         transaction.reason = reason
         transaction.storefront = storefront
         transaction.currency = "USD"
@@ -301,7 +306,8 @@ extension Teller {
     private mutating func beginPeriod(_ reason: String) {
         periods += 1
         status = 1
-        isRevoked = false
+        revokedAt = nil
+        refunds = [:]
         intent = nil
         self.reason = reason
         purchasedAt = max(now, purchasedAt.advanced(by: 1))
@@ -345,11 +351,17 @@ extension Teller {
     }
 
     private mutating func refund() {
-        isRevoked = true
+        if beside.chance(50), let place = charged.indices.first {
+            // In part, by its amount; the transaction may stand.
+            let amount = Int64(beside.pick(1...5)) * 1000
+            refunds[place, default: []].append(StatementRefund(amount: amount, at: now))
+        }
+        revokedAt = now
         status = random.chance(70) ? 5 : 1
         happen(random.chance(80) ? "REFUND" : "REVOKE")
         if random.chance(50) {
-            isRevoked = false
+            revokedAt = nil
+            if beside.chance(70) { refunds = [:] }
             status = 1
             happen("REFUND_REVERSED")
         }

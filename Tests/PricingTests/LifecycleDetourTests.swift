@@ -435,10 +435,11 @@ private typealias Story = LifecycleStory
         let (state, lines) = Story.fold([Story.bought, Story.pending, refund, reversed])
 
         #expect(line(refunded.lines).last == "cancelled refunded_or_revoked")
-        #expect(refunded.state.charges.map(\.revokedAt) == [Story.at(10)])
+        #expect(refunded.state.money.map(\.amount) == [9990, -9990])
         #expect(line(lines).last == "pending_consent refund_reversed")
         #expect(state.changes[0].progress.endedAt == nil)
-        #expect(state.charges.map(\.revokedAt) == [nil])
+        #expect(state.money.map(\.amount) == [9990, -9990, 9990])
+        #expect(state.money.map(\.key.kind) == [.charge, .refund, .reversal])
         #expect(state.facts.status == 1)
     }
 

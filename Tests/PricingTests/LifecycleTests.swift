@@ -137,7 +137,11 @@ private typealias Story = LifecycleStory
         let afterOld = Story.fold([Story.bought, Story.priceChange, renewed, old]).state
         #expect(afterOld.changes[0].progress.state == .scheduled)
         #expect(afterOld.facts.purchasedAt == Story.at(31))
-        #expect(afterOld.charges.first { $0.transactionID == "t0" }?.revokedAt == Story.at(32))
+        #expect(
+            afterOld.money.first { $0.key.kind == .refund }?.key
+                == .init(
+                    transactionID: "t0", sku: "A", kind: .refund, occurredAt: Story.at(32),
+                    number: 0))
         #expect(
             Story.fold([Story.bought, Story.priceChange, renewed, old, running]).state.changes[0]
                 .progress.state

@@ -106,7 +106,7 @@ private typealias Story = LifecycleStory
         let time = Self.computedSeconds() - began
 
         #expect(state.facts.items.count == 1000)
-        #expect(state.charges.count == 20_000)
+        #expect(state.money.count == 20_000)
         // Two seconds would be a hundred times what it takes; a product of the two counts takes longer still.
         #expect(time < 20)
     }

@@ -64,9 +64,11 @@ enum ReportFixture {
         isRevoked: Bool = false
     ) -> String {
         """
-        INSERT INTO repricer.charges VALUES ('\(subscription)', repricer.bucket_of('\(subscription)'),
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+            price_milliunits, currency, refunded_milliunits)
+        VALUES ('\(subscription)', repricer.bucket_of('\(subscription)'),
             '\(subscription)-\(day)', 'PLAN',
-            '\(day)', \(price), '\(currency)', \(isRevoked ? "'\(day)'" : "NULL"));
+            '\(day)', \(price), '\(currency)', \(isRevoked ? price : 0));
         """
     }
 

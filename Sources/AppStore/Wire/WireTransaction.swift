@@ -34,6 +34,7 @@ struct WireTransaction: WireObject {
         statement.storefront = json["storefront"]?.storableText
         statement.currency = json["currency"]?.storableText
         statement.price = json["price"]?.int64
+        statement.taxExclusivePrice = commerce?["taxExclusivePrice"]?.int64
         statement.period = commerce?["period"]?.storableText
         statement.offerDiscountType = json["offerDiscountType"]?.storableText
         statement.offerType = json["offerType"]?.int
@@ -46,6 +47,13 @@ struct WireTransaction: WireObject {
     private static func item(_ json: JSONNode) -> StatementItem? {
         var item = StatementItem(json)
         item?.revokedAt = json["revocationDate"]?.instant
+        item?.refunds =
+            json["refunds"]?.elements?.compactMap { refund in
+                guard let amount = refund["refundAmount"]?.int64,
+                    let at = refund["refundDate"]?.instant
+                else { return nil }
+                return StatementRefund(amount: amount, at: at)
+            } ?? []
         return item
     }
 }

@@ -48,7 +48,7 @@ package enum Lifecycle {
         let before = state.facts
         state.facts.overlay(event)
         state.noteSeenSKUs()
-        state.noteCharges(of: event)
+        state.noteMoney(of: event)
         state.noteReenabled(event)
         let reading = Reading(
             event: event, before: before, facts: state.facts, renames: renames,

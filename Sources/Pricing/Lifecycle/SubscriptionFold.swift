@@ -19,20 +19,21 @@ package struct SubscriptionFold: Sendable {
     package var latest: SubscriptionEvent?
 
     /// Whether a fold of these must begin again: one is older than what was folded, or than the end that a later
-    /// call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
+    /// call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded. So it must
+    /// where a refund is taken back: how much it was, earlier statements tell.
     package static func isLate(
         _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
         _ changes: [TrackedChange]
     ) -> Bool {
         guard let folded, let first = arrived.map(\.key).min() else { return false }
-        if first < folded { return true }
+        if first < folded || arrived.contains(where: { $0.type == refundReversed }) { return true }
         return changes.contains { change in
             change.isSuperseded && change.progress.endedAt.map { first.signedAt < $0 } ?? false
         }
     }
 
     /// - Parameters:
-    ///   - before: What is stored: facts, changes, cancellations. Its charges and renames are not asked.
+    ///   - before: What is stored: facts, changes, cancellations. Its money and renames are not asked.
     ///   - arrived: New statements, each once.
     ///   - all: Every statement kept, those that arrived too, where `isLate`; nil where not.
     package init(
@@ -42,7 +43,7 @@ package struct SubscriptionFold: Sendable {
         isAnew = all != nil
         if all == nil {
             state = before
-            state.charges = Charges()
+            state.money = MoneyLedger()
             state.renames = []
             state.extensions = []
             state.cancellations = before.cancellations.compactMap(\.asToldByStatements)

@@ -5,22 +5,6 @@ extension SubscriptionState {
         if seen.count > seenSKUs.count { seenSKUs = seen.sorted() }
     }
 
-    /// What a transaction charged; one told again (a refund, a duplicate) only says whether it is revoked.
-    mutating func noteCharges(of event: SubscriptionEvent) {
-        guard let transaction = event.transaction, let transactionID = transaction.transactionID,
-            let purchasedAt = transaction.purchasedAt, let currency = transaction.currency
-        else { return }
-        let isReversed = event.type == refundReversed
-        for item in transaction.items {
-            guard let price = item.offerPrice ?? item.price else { continue }
-            charges.note(
-                Charge(
-                    transactionID: transactionID, sku: item.sku, purchasedAt: purchasedAt,
-                    price: price, currency: currency,
-                    revokedAt: isReversed ? nil : item.revokedAt ?? transaction.revokedAt))
-        }
-    }
-
     /// Remembers increases for the rule of 12 months: communicated, then charged. One that was refused never
     /// happened and is forgotten (an inference: Apple names no anchor).
     mutating func noteIncreases(_ reading: Reading) {

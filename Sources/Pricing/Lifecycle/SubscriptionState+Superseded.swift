@@ -27,15 +27,17 @@ extension SubscriptionState {
         return lines
     }
 
-    /// Doubtful changes whose price a statement of this instant shows by the doing of another: a later one of the same
+    /// Doubtful changes, or ones that ended and may come back, whose price a statement of this instant shows by the doing of another: a later one of the same
     /// price has it. An undo has nothing to take back once its increase is over.
     func explainedByOthers(at: Instant) -> Set<String> {
-        guard changes.contains(where: \.isCallDoubtful) else { return [] }
+        guard changes.contains(where: { $0.isCallDoubtful || $0.mayReturn }) else { return [] }
         return Set(changes.filter { isExplainedByAnother($0, at: at) }.map(\.changeID))
     }
 
     private func isExplainedByAnother(_ change: TrackedChange, at: Instant) -> Bool {
-        guard change.isCallDoubtful, let sentAt = change.firstSentAt else { return false }
+        guard change.isCallDoubtful || change.mayReturn, let sentAt = change.firstSentAt else {
+            return false
+        }
         if let undone = change.undoes {
             return !changes.contains { $0.changeID == undone && $0.progress.state.isWithApple }
         }

@@ -9,8 +9,8 @@ package struct SubscriptionState: Hashable, Sendable {
     package var cancellations: [DependentCancellation] = []
     /// Calls of ours that cancelled the subscription for a parent elsewhere.
     package var ownCancels: [OwnCancel] = []
-    /// What the statements of this fold charged.
-    package var charges = Charges()
+    /// What the statements of this fold charged and gave back.
+    package var money = MoneyLedger()
     /// What the statements of this fold renamed.
     package var renames: [ToldRename] = []
     /// What the statements of this fold said of extensions.
@@ -61,44 +61,5 @@ extension RecordedIncrease {
     package init(sku: String, price: Int64) {
         self.sku = sku
         self.price = price
-    }
-}
-
-/// What one purchase or renewal charged for one item, the running offer counted in. Milliunits.
-package struct Charge: Hashable, Sendable {
-    package var transactionID: String
-    package var sku: String
-    package var purchasedAt: Instant
-    package var price: Int64
-    package var currency: String
-    package var revokedAt: Instant?
-}
-
-/// Charges in the order in which they were told, each item of a transaction once.
-package struct Charges: Hashable, Sendable, RandomAccessCollection {
-    private struct Key: Hashable {
-        var transactionID: String
-        var sku: String
-    }
-
-    private var list: [Charge] = []
-    private var places: [Key: Int] = [:]
-
-    package init() {}
-
-    package var startIndex: Int { list.startIndex }
-    package var endIndex: Int { list.endIndex }
-    package subscript(position: Int) -> Charge { list[position] }
-
-    /// The newest statement on a transaction knows best, also whether it is revoked: a reversed refund takes the
-    /// mark off.
-    mutating func note(_ charge: Charge) {
-        let key = Key(transactionID: charge.transactionID, sku: charge.sku)
-        if let place = places[key] {
-            list[place] = charge
-        } else {
-            places[key] = list.count
-            list.append(charge)
-        }
     }
 }

@@ -177,11 +177,9 @@ extension TrackedChange {
         let isOutlived = reading.newTransaction.map { $0.revokedAt == nil } ?? false
         guard isTakenBack || isOutlived else { return }
         progress.endedAt = nil
-        let state: ChangeState =
-            progress.acceptedAt != nil
-            ? .accepted : progress.consentAskedAt != nil ? .pendingConsent : .scheduled
         move(
-            to: state, reason: isTakenBack ? "refund_reversed" : "renewed_after_refund", reading,
+            to: stateWithApple, reason: isTakenBack ? "refund_reversed" : "renewed_after_refund",
+            reading,
             &lines)
     }
 

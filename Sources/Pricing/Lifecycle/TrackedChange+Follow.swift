@@ -10,6 +10,7 @@ extension TrackedChange {
         }
         takeNewNames(reading, &lines)
         reopenAfterRefund(reading, &lines)
+        readReturn(reading, &lines)
         confirmApplied(reading, &lines)
         readExtension(reading, &lines)
         readPostponement(reading, &lines)
@@ -19,12 +20,13 @@ extension TrackedChange {
         readEnd(reading, &lines)
         readReplacement(reading, &lines)
         readReset(reading, &lines)
+        readAnotherPrice(reading, &lines)
         return lines
     }
 
     private var isFollowed: Bool {
         progress.state.isWithApple || isCallDoubtful || isEndedByRefund
-            || progress.state == .effective
+            || progress.state == .effective || mayReturn
     }
 
     /// How far our clock may be ahead of Apple's and statements about a call still count as later than it.
@@ -72,7 +74,7 @@ extension TrackedChange {
     }
 
     /// The transaction of a period that began after our call; an earlier one says nothing about the change.
-    private func laterTransaction(_ reading: Reading) -> TransactionStatement? {
+    func laterTransaction(_ reading: Reading) -> TransactionStatement? {
         guard let transaction = reading.runningTransaction, let firstSentAt,
             let purchasedAt = transaction.purchasedAt,
             purchasedAt > min(firstSentAt, progress.scheduledAt ?? firstSentAt)

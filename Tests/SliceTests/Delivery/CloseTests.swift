@@ -9,16 +9,24 @@ import Testing
 @Suite(.database) struct CloseTests {
     private typealias Harness = DeliveryHarness
 
-    /// The only change is scheduled, and a minute later Apple shows its item at another price.
+    /// The only change is scheduled, and a minute later Apple shows its item at a price, without an increase unless it
+    /// is the change's.
     private static func overtaken(by price: Int64) async throws -> Harness {
         let harness = try await Harness.make()
         try await harness.subscribe("1")
         try await harness.submitAndApprove([Harness.row("1")])
         try await harness.deliver(harness.scheduler())
         harness.clock.advance(by: .seconds(60))
-        try await harness.tell(Harness.scheduled("1", to: price, at: harness.now))
+        try await harness.tell(
+            price == 10990
+                ? Harness.scheduled("1", at: harness.now) : Self.withoutIncrease(at: harness.now))
         harness.clock.advance(by: .seconds(60))
         return harness
+    }
+
+    /// The increase is announced no more; until the renewal it may be again, so that it ends by itself only then.
+    private static func withoutIncrease(at: Instant) -> SubscriptionEvent {
+        Harness.scheduled("1", "NONE", at: at)
     }
 
     private static func close(_ harness: Harness) async throws -> Int64 {
@@ -32,9 +40,9 @@ import Testing
     }
 
     @Test func closed_endsAndFreesItsItem_andAuditNamesIt() async throws {
-        let harness = try await Self.overtaken(by: 11990)
+        let harness = try await Self.overtaken(by: 9990)
 
-        #expect(try await Self.close(harness) == 11990)
+        #expect(try await Self.close(harness) == 9990)
 
         #expect(try await harness.changes() == ["A invalidated closed"])
         let audited = try await harness.service.withConnection { connection in
@@ -45,7 +53,7 @@ import Testing
         #expect(audited == ["changed in another tool"])
         // A late statement folds all anew, and the change stays closed.
         try await harness.tell(
-            Harness.scheduled("1", to: 11990, at: harness.now.advanced(by: -90_000)))
+            Self.withoutIncrease(at: harness.now.advanced(by: -90_000)))
         let changes = try await harness.changes()
         #expect(changes == ["A invalidated closed"])
         await harness.close()
@@ -74,7 +82,7 @@ import Testing
     }
 
     @Test func priceShownAfterClosing_bringsTheChangeBack() async throws {
-        let harness = try await Self.overtaken(by: 11990)
+        let harness = try await Self.overtaken(by: 9990)
         _ = try await Self.close(harness)
         harness.clock.advance(by: .seconds(60))
 

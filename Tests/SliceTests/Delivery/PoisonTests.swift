@@ -82,9 +82,8 @@ import Testing
         // Its item is gone from the renewal of day 40, so it ends, and another batch takes its place.
         try await harness.tell(
             Harness.renewed("1", at: Harness.start.advanced(by: 40 * day), items: ["B"]))
-        try await harness.tell(
-            Harness.renewed(
-                "1", at: Harness.start.advanced(by: 80 * day), items: ["A", "B"]))
+        try await harness.tellRenewedWithoutItsIncrease(
+            "1", at: Harness.start.advanced(by: 80 * day))
         harness.clock.set(Harness.start.advanced(by: 81 * day).milliseconds)
         #expect(try await harness.changes() == ["A cancelled item_missing_at_renewal"])
         try await harness.submit([Harness.row("1", to: 11990, line: 3)], content: "second")
@@ -109,9 +108,8 @@ import Testing
         try await harness.deliver(harness.scheduler())
         try await harness.tell(
             Harness.renewed("1", at: Harness.start.advanced(by: 40 * day), items: ["B"]))
-        try await harness.tell(
-            Harness.renewed(
-                "1", at: Harness.start.advanced(by: 80 * day), items: ["A", "B"]))
+        try await harness.tellRenewedWithoutItsIncrease(
+            "1", at: Harness.start.advanced(by: 80 * day))
         harness.clock.set(Harness.start.advanced(by: 81 * day).milliseconds)
         let second = try await harness.submit(
             [Harness.row("1", to: 11990, line: 3)], content: "2nd")
@@ -195,7 +193,8 @@ extension DeliveryHarness {
 
     /// A renewal, or another statement of its period.
     static func renewed(
-        _ id: String, at: Instant, items: [String], purchased: Instant? = nil
+        _ id: String, at: Instant, items: [String], purchased: Instant? = nil,
+        tellsRenewal: Bool = true
     ) -> SubscriptionEvent {
         let next = at.advanced(by: 40 * 86_400_000)
         return SubscriptionEvent(
@@ -208,7 +207,17 @@ extension DeliveryHarness {
                 items: items.map { StatementItem(sku: $0, price: 9990) }),
             renewal: RenewalStatement(
                 autoRenewStatus: 1, renewalAt: next, consistencyToken: "renewed", period: "P1M",
-                items: items.map { StatementItem(sku: $0, price: 9990) }))
+                items: tellsRenewal ? items.map { StatementItem(sku: $0, price: 9990) } : nil))
+    }
+
+    /// A period that charged the old price without a word of what renews, and later only that.
+    func tellRenewedWithoutItsIncrease(_ id: String, at: Instant) async throws {
+        let items = ["A", "B"]
+        try await tell(Self.renewed(id, at: at, items: items, tellsRenewal: false))
+        var later = Self.renewed(id, at: at.advanced(by: 60_000), items: items)
+        later.transaction = nil
+        later.type = "DID_CHANGE_RENEWAL_STATUS"
+        try await tell(later)
     }
 }
 

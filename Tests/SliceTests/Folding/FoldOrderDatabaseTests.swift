@@ -153,8 +153,11 @@ import Testing
                 == Set(ordered.state.cancellations),
             label)
         #expect(
-            try await charges(id, owner)
-                == Set(ordered.charges.values.map { "\($0.transactionID) \($0.sku) \($0.price)" }),
+            try await money(id, owner)
+                == Set(
+                    ordered.money.values.map {
+                        "\($0.key.transactionID) \($0.key.sku) \($0.key.kind) \($0.currency) \($0.amount)"
+                    }),
             label)
         let told = ordered.history.map { "\($0.at.milliseconds) \($0.state.rawValue)" }
         let history = try await history(id, owner)
@@ -173,13 +176,26 @@ import Testing
             ).isEmpty, label)
     }
 
-    private static func charges(
+    /// What the lines of the ledger add up to, corrections and all; and the charges must have the same of them.
+    private static func money(
         _ id: String, _ owner: PostgresConnection
     ) async throws -> Set<String> {
         let rows = try await owner.query(
             """
-            SELECT transaction_id || ' ' || sku || ' ' || price_milliunits AS line
-            FROM repricer.charges WHERE original_transaction_id = \(id)
+            WITH lines AS (
+                SELECT transaction_id, sku, kind, currency, sum(amount_milliunits) AS amount,
+                    (array_agg(kind = 'charge' ORDER BY correction DESC))[1] AS is_charge
+                FROM repricer.money_entries WHERE original_transaction_id = \(id)
+                GROUP BY transaction_id, sku, kind, occurred_at, number, currency
+            )
+            SELECT concat_ws(' ', transaction_id, sku, kind, currency, amount) AS line FROM lines
+            WHERE amount <> 0 OR kind <> 'charge'
+            UNION ALL
+            SELECT concat_ws(' ', 'differs', transaction_id, sku) FROM repricer.charges h
+            WHERE original_transaction_id = \(id) AND NOT EXISTS (
+                SELECT FROM lines l WHERE (l.transaction_id, l.sku) = (h.transaction_id, h.sku)
+                HAVING sum(amount) FILTER (WHERE is_charge) = price_milliunits * quantity
+                    AND coalesce(-sum(amount) FILTER (WHERE NOT is_charge), 0) = refunded_milliunits)
             """)
         return Set(try rows.map { try $0.text("line") })
     }

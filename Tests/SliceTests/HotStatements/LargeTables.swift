@@ -31,7 +31,10 @@ enum LargeTables {
         INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id,
             source, statement)
         SELECT id, bucket, at, 'e', 'notification', '{}' FROM made;
-        INSERT INTO repricer.charges SELECT id, bucket, id, 'A', at, 1, 'USD' FROM made;
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+            price_milliunits, currency) SELECT id, bucket, id, 'A', at, 1, 'USD' FROM made;
+        INSERT INTO repricer.money_entries SELECT id, bucket, id, 'A', 'charge', at, 0, 0, 1, 1, 'USD', 'USA', 'e'
+        FROM made;
         INSERT INTO repricer.imported_increases SELECT id, bucket, 'A', '2025-01-01', 1, 2, 'USD', 1 FROM made;
         INSERT INTO repricer.notifications (notification_uuid, received_at, understood, signed_payload)
         SELECT id, at, true, 'p' FROM made;

@@ -88,7 +88,8 @@ import Testing
         Cell(
             testDescription: "cycle reset at the higher price, not told", day: 10,
             actions: [reset([.init(currentSKU: "A", sku: "A", price: high)])],
-            then: "invalidated cycle_reset", finally: "invalidated"),
+            // The next renewal charges that price, and no end is believed against money.
+            then: "invalidated cycle_reset", finally: "effective charged_after_all"),
         Cell(
             testDescription: "declined, then another added with the cycle kept, told", day: 30,
             actions: [

@@ -116,7 +116,10 @@ import Testing
         try await harness.approve(second)
 
         try await harness.deliver(harness.scheduler())
-        try await Self.ask(harness, "B", on: 14)
+        harness.run(to: 14)
+        try await harness.deliver(harness.scheduler())
+        // Nobody is asked earlier than 27 days before the renewal in May.
+        try await Self.ask(harness, "B", on: 44)
 
         #expect(
             try await Self.outcomes(harness) == [

@@ -1,0 +1,118 @@
+import Postgres
+import Pricing
+
+/// Writes the money ledger and the charges that reports count.
+enum MoneyQueries {
+    fileprivate typealias Line = (id: String, entry: MoneyEntry)
+
+    /// What the folds tell of money, to be sent in this order. The subscriptions' locks are held.
+    static func save(_ folds: [SubscriptionFold]) -> [SQL] {
+        let lines = folds.flatMap { fold in
+            fold.state.money.map { (fold.state.facts.originalTransactionID, $0) }
+        }
+        guard !lines.isEmpty else { return [] }
+        let anew = folds.filter(\.isAnew).map(\.state.facts.originalTransactionID)
+        let charges = lines.filter { $0.1.terms != nil }
+        var statements = [record(lines, anew: anew), saveCharges(charges)]
+        // Who has no refund needs no sum of them.
+        let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
+        if !given.isEmpty { statements.append(sumRefunds(given)) }
+        return statements
+    }
+
+    /// Adds what is not in the ledger yet: a line, or by how much a later statement makes it another. Of a charge and of
+    /// a fold from the beginning all lines are told; what the ledger has beside them is taken out by a line of its own.
+    private static func record(_ lines: [Line], anew: [String]) -> SQL {
+        let ids = Set(lines.map(\.id)).sorted()
+        return """
+            -- name: recordMoney
+            WITH told AS (
+                SELECT * FROM unnest(
+                    \(lines.map(\.id))::text[], \(lines.map(\.entry.key.transactionID))::text[],
+                    \(lines.map(\.entry.key.sku))::text[], \(lines.map(\.entry.key.kind.rawValue))::text[],
+                    \(timestamps: lines.map(\.entry.key.occurredAt.milliseconds))::timestamptz[],
+                    \(lines.map { Int64($0.entry.key.number) })::bigint[], \(lines.map(\.entry.currency))::text[],
+                    \(lines.map(\.entry.amount))::bigint[], \(ints: lines.map(\.entry.taxExclusive))::bigint[],
+                    \(texts: lines.map(\.entry.storefront))::text[], \(lines.map(\.entry.evidenceID))::text[]
+                ) AS t (id, transaction_id, sku, kind, occurred_at, number, currency, amount, tax_exclusive, storefront,
+                    evidence_id)
+            ), known AS (
+                SELECT e.original_transaction_id AS id, e.transaction_id, e.sku, e.kind, e.occurred_at,
+                    e.number::bigint AS number, e.currency, sum(e.amount_milliunits)::bigint AS amount,
+                    sum(e.tax_exclusive_milliunits)::bigint AS tax_exclusive, max(e.correction) AS correction,
+                    max(e.storefront) AS storefront, max(e.evidence_id) AS evidence_id,
+                    e.kind = 'charge' OR e.original_transaction_id = ANY (\(anew)::text[]) AS is_told_whole
+                FROM repricer.money_entries e
+                WHERE e.original_transaction_id = ANY (\(ids)::text[])
+                    AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
+                    AND (e.original_transaction_id = ANY (\(anew)::text[]) OR EXISTS (
+                        SELECT FROM told t WHERE t.id = e.original_transaction_id
+                            AND t.transaction_id = e.transaction_id AND t.sku = e.sku))
+                GROUP BY e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.occurred_at, e.number, e.currency
+            )
+            INSERT INTO repricer.money_entries
+                (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at, number, correction,
+                 amount_milliunits, tax_exclusive_milliunits, currency, storefront, evidence_id)
+            SELECT id, repricer.bucket_of(id), transaction_id, sku, kind, occurred_at, number::integer,
+                coalesce(k.correction + 1, 0), coalesce(t.amount, 0) - coalesce(k.amount, 0),
+                CASE WHEN t.tax_exclusive IS NOT NULL OR k.tax_exclusive IS NOT NULL
+                    THEN coalesce(t.tax_exclusive, 0) - coalesce(k.tax_exclusive, 0) END,
+                currency, coalesce(t.storefront, k.storefront), coalesce(t.evidence_id, k.evidence_id)
+            FROM told t FULL JOIN known k USING (id, transaction_id, sku, kind, occurred_at, number, currency)
+            WHERE CASE WHEN t.amount IS NULL THEN k.is_told_whole AND (k.amount, coalesce(k.tax_exclusive, 0)) <> (0, 0)
+                ELSE (t.amount, coalesce(t.tax_exclusive, 0))
+                    IS DISTINCT FROM (k.amount, coalesce(k.tax_exclusive, 0)) END
+            """
+    }
+
+    private static func saveCharges(_ charges: [Line]) -> SQL {
+        """
+        -- name: saveCharges
+        INSERT INTO repricer.charges AS known
+            (original_transaction_id, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
+             storefront, is_offer, is_purchase, bucket)
+        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
+            \(charges.map(\.id))::text[],
+            \(charges.map(\.entry.key.transactionID))::text[],
+            \(charges.map(\.entry.key.sku))::text[],
+            \(timestamps: charges.map(\.entry.key.occurredAt.milliseconds))::timestamptz[],
+            \(timestamps: charges.map { $0.entry.terms?.expiresAt?.milliseconds })::timestamptz[],
+            \(charges.map { $0.entry.terms?.price ?? 0 })::bigint[],
+            \(charges.map { $0.entry.terms?.quantity ?? 1 })::bigint[],
+            \(charges.map(\.entry.currency))::text[],
+            \(texts: charges.map(\.entry.storefront))::text[],
+            \(bools: charges.map { $0.entry.terms?.isOffer ?? false })::boolean[],
+            \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[]
+        ) AS t (id, transaction_id, sku, purchased_at, expires_at, price, quantity, currency, storefront, is_offer,
+            is_purchase)
+        ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
+            SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
+                price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
+                currency = EXCLUDED.currency, storefront = EXCLUDED.storefront, is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase
+            WHERE (known.purchased_at, known.expires_at, known.price_milliunits, known.quantity, known.currency,
+                    known.storefront, known.is_offer, known.is_purchase)
+                IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.price_milliunits,
+                    EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.storefront, EXCLUDED.is_offer, EXCLUDED.is_purchase)
+        """
+    }
+
+    /// What was given back of their charges and not taken back again, as the ledger has it.
+    private static func sumRefunds(_ ids: [String]) -> SQL {
+        """
+        -- name: sumRefunds
+        UPDATE repricer.charges c SET refunded_milliunits = s.refunded
+        FROM (
+            SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku,
+                coalesce(-sum(e.amount_milliunits), 0)::bigint AS refunded
+            FROM repricer.charges h
+            LEFT JOIN repricer.money_entries e ON e.original_transaction_id = h.original_transaction_id
+                AND e.bucket = h.bucket AND e.transaction_id = h.transaction_id AND e.sku = h.sku
+                AND e.currency = h.currency AND e.kind <> 'charge'
+            WHERE h.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "h.bucket"))
+            GROUP BY h.original_transaction_id, h.bucket, h.transaction_id, h.sku
+        ) s
+        WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
+            AND c.transaction_id = s.transaction_id AND c.sku = s.sku AND c.refunded_milliunits <> s.refunded
+        """
+    }
+}

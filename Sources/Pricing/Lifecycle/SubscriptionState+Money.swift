@@ -1,0 +1,119 @@
+extension SubscriptionState {
+    /// What a transaction charged, and what was given back of it. Told again, it is the same money.
+    ///
+    /// A family member or one whom a seat is assigned to pays nothing (an inference).
+    mutating func noteMoney(of event: SubscriptionEvent) {
+        guard let transaction = event.transaction, let transactionID = transaction.transactionID,
+            let purchasedAt = transaction.purchasedAt, let currency = transaction.currency,
+            transaction.ownershipType == nil || transaction.ownershipType == "PURCHASED"
+        else { return }
+        let charges = transaction.items.compactMap { item in
+            transaction.terms(of: item).map { (item: item, terms: $0) }
+        }
+        let shares = transaction.taxExclusiveShares(of: charges.map(\.terms.amount))
+        for (index, charge) in charges.enumerated() {
+            let sku = charge.item.sku
+            func entry(
+                _ kind: MoneyEntry.Kind, at: Instant, number: Int = 0, _ amount: Int64,
+                _ taxExclusive: Int64?
+            ) -> MoneyEntry {
+                MoneyEntry(
+                    key: .init(
+                        transactionID: transactionID, sku: sku, kind: kind, occurredAt: at,
+                        number: number), amount: amount, taxExclusive: taxExclusive,
+                    currency: currency, storefront: transaction.storefront,
+                    evidenceID: event.key.evidenceID)
+            }
+            let amount = charge.terms.amount
+            let whole = shares?[index]
+            var charged = entry(.charge, at: purchasedAt, amount, whole)
+            charged.terms = charge.terms
+            money.note(charged)
+            if event.type == refundReversed {
+                let back = money.givenBack(.init(transactionID: transactionID, sku: sku))
+                if back.amount < 0 {
+                    money.note(
+                        entry(
+                            .reversal, at: event.key.signedAt, -back.amount,
+                            back.taxExclusive.map { -$0 }))
+                }
+                continue
+            }
+            for refund in transaction.refunds(of: charge.item, charged: amount) {
+                money.note(
+                    entry(
+                        .refund, at: refund.at, number: refund.number, -refund.amount,
+                        whole.flatMap { (-$0).share(refund.amount, of: amount) }))
+            }
+        }
+    }
+}
+
+extension MoneyEntry.Terms {
+    fileprivate var amount: Int64 { price * quantity }
+}
+
+extension TransactionStatement {
+    /// How an item is charged; of several seats its price is their average (an inference for items). Nil: it has no price.
+    fileprivate func terms(of item: StatementItem) -> MoneyEntry.Terms? {
+        guard let price = item.offerPrice ?? item.price else { return nil }
+        let seats = Int64(max(1, quantity ?? 1))
+        // No sum can be told of more money than there is.
+        let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
+        return MoneyEntry.Terms(
+            price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
+            isPurchase: reason == "PURCHASE"
+                || details[.additionalTransactionReason] == .text("SEAT_ADDITION"),
+            expiresAt: expiresAt)
+    }
+
+    /// What of an item was given back, as this statement tells. `refunds[]` is the amount where Apple gives it; else a
+    /// revocation gives back its percentage, or all where none is signed.
+    fileprivate func refunds(
+        of item: StatementItem, charged: Int64
+    ) -> [(at: Instant, number: Int, amount: Int64)] {
+        guard item.refunds.isEmpty else {
+            var counts: [Instant: Int] = [:]
+            return item.refunds.map { refund in
+                defer { counts[refund.at, default: 0] += 1 }
+                return (refund.at, counts[refund.at, default: 0], refund.amount)
+            }
+        }
+        guard let at = item.revokedAt ?? revokedAt, isPaidBack else { return [] }
+        var amount = charged
+        if item.revokedAt == nil, case .number(let share) = details[.revocationPercentage] {
+            amount = charged.share(share, of: Self.wholePercentage) ?? charged
+        }
+        return [(at, 0, amount)]
+    }
+
+    /// Thousandths of a per cent, as `revocationPercentage` counts.
+    private static let wholePercentage: Int64 = 100_000
+
+    /// A family that stops sharing, or a seat that is taken away, gives no money back.
+    private var isPaidBack: Bool {
+        guard case .text(let type) = details[.revocationType] else { return true }
+        return type != "FAMILY_REVOKE" && type != "ASSIGNMENT_REVOKE"
+    }
+
+    /// `taxExclusivePrice` is of the whole transaction: each item has its share by price, and the shares add up to it.
+    fileprivate func taxExclusiveShares(of prices: [Int64]) -> [Int64]? {
+        var total: Int64 = 0
+        for price in prices {
+            let (sum, isTooMuch) = total.addingReportingOverflow(price)
+            if isTooMuch { return nil }
+            total = sum
+        }
+        guard let taxExclusive = taxExclusivePrice, taxExclusive >= 0, total > 0 else { return nil }
+        var shares: [Int64] = []
+        var charged: Int64 = 0
+        var given: Int64 = 0
+        for price in prices {
+            charged += price
+            guard price >= 0, let until = taxExclusive.share(charged, of: total) else { return nil }
+            shares.append(until - given)
+            given = until
+        }
+        return shares
+    }
+}

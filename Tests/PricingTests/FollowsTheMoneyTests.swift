@@ -1,0 +1,144 @@
+import Testing
+
+@testable import Pricing
+
+private typealias Story = LifecycleStory
+
+/// No end is believed against money: what the App Store charges or announces decides.
+@Suite struct FollowsTheMoneyTests {
+    private func last(_ events: [SubscriptionEvent], _ change: TrackedChange = Story.change())
+        -> String
+    {
+        let change = Story.fold(events, [change]).state.changes[0]
+        return "\(change.progress.state.rawValue) \(change.progress.reason ?? "-")"
+    }
+
+    private func renewed(
+        _ day: Int64, _ price: Int64, reason: String = "RENEWAL",
+        renewing: [StatementItem]? = nil, _ change: (inout TransactionStatement) -> Void = { _ in }
+    ) -> SubscriptionEvent {
+        var event = Story.event(
+            day, "DID_RENEW", purchasedOn: day, charged: [Story.charged(price: price)],
+            renewing: renewing ?? [Story.renewing(price: price)])
+        event.transaction?.reason = reason
+        if var transaction = event.transaction {
+            change(&transaction)
+            event.transaction = transaction
+        }
+        return event
+    }
+
+    private let asked = [Story.bought, Story.priceChange, Story.pending]
+    private let downgraded = Story.event(
+        10, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", charged: [Story.charged()],
+        renewing: [Story.renewing("OTHER", price: 4990)])
+    private let left = Story.event(
+        31, "EXPIRED", "VOLUNTARY", status: 2, charged: [Story.charged()], renewing: [],
+        autoRenew: 0, intent: 1)
+
+    @Test func downgradeTakenBack_goesOn_andIsChargedInTheEnd() {
+        let back = Story.event(
+            12, "DID_CHANGE_RENEWAL_PREF", charged: [Story.charged()],
+            renewing: [Story.renewing(price: 15990, status: "PENDING")])
+
+        #expect(last(asked + [downgraded]) == "invalidated item_replaced")
+        #expect(last(asked + [downgraded, back]) == "pending_consent announced_again")
+        #expect(last(asked + [downgraded, back, renewed(31, 15990)]) == "effective -")
+        // Nobody told that it was taken back; the charge does.
+        let charged = Story.fold(asked + [downgraded, renewed(31, 15990)]).state.changes[0].progress
+        #expect(charged.state == .effective && charged.reason == "charged_after_all")
+        #expect(charged.effectiveAt == Story.at(31))
+    }
+
+    @Test func leftAndResubscribedAtTheNewPrice_isEffective() {
+        #expect(last(asked + [left]) == "cancelled left_voluntarily")
+        #expect(
+            last(asked + [left, renewed(33, 15990, reason: "PURCHASE")])
+                == "effective charged_after_all")
+        #expect(
+            last(asked + [left, renewed(33, 9990, reason: "PURCHASE")])
+                == "cancelled left_voluntarily")
+    }
+
+    @Test func refundedAndThenRenewed_isEffective() {
+        let refund = Story.event(
+            10, "REFUND", status: 5, charged: [Story.charged()], renewing: [], autoRenew: 0,
+            revoked: true)
+
+        #expect(last(asked + [refund, renewed(31, 15990)]).hasPrefix("effective "))
+    }
+
+    @Test func declined_staysSo_thoughAChargeNamesIt() {
+        let expired = Story.event(
+            31, "EXPIRED", "PRICE_INCREASE", status: 2, charged: [Story.charged()], renewing: [],
+            autoRenew: 0, intent: 3)
+
+        #expect(
+            last(asked + [expired, renewed(33, 15990, reason: "PURCHASE")]).hasPrefix("declined "))
+    }
+
+    @Test func aLaterChangeToThePrice_takesTheCharge() {
+        var later = Story.change(sentAt: Story.at(32), dueAt: Story.at(62), id: "change-B")
+        later.requestReferenceID = "0190aaaa-0000-7000-8000-000000000002"
+        let state = Story.fold(
+            asked + [left, renewed(33, 9990, reason: "PURCHASE"), renewed(62, 15990)],
+            [Story.change(), later]
+        ).state
+
+        #expect(state.changes.map(\.progress.state) == [.cancelled, .effective])
+    }
+
+    @Test func anotherPriceAnnounced_endsTheChange() {
+        let other = Story.event(
+            12, "PRICE_CHANGE", charged: [Story.charged()],
+            renewing: [Story.renewing(price: 12990, status: "SCHEDULED", to: 12990)])
+
+        let lower = Story.event(
+            12, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 8990)])
+        let silent = Story.event(
+            12, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+
+        #expect(last(asked + [other]) == "invalidated another_price")
+        #expect(last(asked + [lower]) == "invalidated another_price")
+        // Announced no more, at the old price: until its renewal it may be again.
+        #expect(last(asked + [silent]) == "pending_consent -")
+        // What ended so comes back with the money as well.
+        #expect(last(asked + [other, renewed(31, 15990)]) == "effective charged_after_all")
+    }
+
+    @Test(
+        arguments: [
+            // Charged lower elsewhere, at the old price once its renewal came, or in the money of another country.
+            (12990, "USD", "invalidated another_price"), (9990, "USD", "invalidated another_price"),
+            (8990, "GBP", "invalidated another_price"), (15990, "USD", "effective -"),
+        ] as [(Int64, String, String)])
+    func renewalThatWasToChargeIt_decides(price: Int64, currency: String, end: String) {
+        let charged = renewed(31, price) {
+            $0.currency = currency
+            $0.storefront = currency == "GBP" ? "GBR" : "USA"
+        }
+
+        #expect(last(asked + [charged]) == end)
+    }
+
+    @Test func stillAnnounced_waitsThoughARenewalChargedAnother() {
+        let charged = renewed(31, 9990, renewing: [Story.renewing(status: "SCHEDULED")])
+        let before = Story.change(dueAt: Story.at(62))
+
+        #expect(last([Story.bought, Story.priceChange, charged]).hasPrefix("scheduled "))
+        #expect(
+            last([Story.bought, Story.priceChange, renewed(31, 9990)], before)
+                .hasPrefix("scheduled "))
+    }
+
+    @Test func offersPrice_isNoOtherPrice() {
+        var item = Story.charged()
+        item.offerPrice = 990
+        var renewing = Story.renewing(price: 15990)
+        renewing.offerPrice = 990
+        let charged = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [item], renewing: [renewing])
+
+        #expect(!last(asked + [charged]).contains("another_price"))
+    }
+}

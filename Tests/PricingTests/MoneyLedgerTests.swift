@@ -1,0 +1,149 @@
+import Testing
+
+@testable import Pricing
+
+private typealias Story = LifecycleStory
+
+/// What Apple signs as charged and given back, line by line.
+@Suite struct MoneyLedgerTests {
+    private func event(
+        _ day: Int64, _ type: String, charged: [StatementItem] = [Story.charged(price: 15990)],
+        _ change: (inout TransactionStatement) -> Void = { _ in }
+    ) -> SubscriptionEvent {
+        var event = Story.event(day, type, charged: charged, renewing: [Story.renewing()])
+        event.transaction.map { told in
+            var told = told
+            change(&told)
+            event.transaction = told
+        }
+        return event
+    }
+
+    private func lines(_ events: [SubscriptionEvent]) -> [String] {
+        Story.fold(events).state.money.map {
+            "\($0.key.kind) \($0.key.sku) \($0.amount) \($0.taxExclusive.map(String.init) ?? "-")"
+        }
+    }
+
+    @Test func refundsOfAnItem_giveBackTheirAmounts_alsoWithoutARevocation() {
+        var item = Story.charged(price: 15990)
+        item.refunds = [
+            StatementRefund(amount: 5000, at: Story.at(3)),
+            StatementRefund(amount: 990, at: Story.at(3)),
+            StatementRefund(amount: 10_000, at: Story.at(4)),
+        ]
+        let refund = event(5, "REFUND", charged: [item, Story.charged("B", price: 2000)])
+
+        #expect(
+            lines([Story.bought, refund, refund]) == [
+                "charge A 15990 -", "refund A -5000 -", "refund A -990 -", "refund A -10000 -",
+                "charge B 2000 -",
+            ])
+    }
+
+    @Test func revocation_givesBackAll_orThePercentageThatIsSigned() {
+        func revoked(_ percentage: Int64?, _ type: String? = nil) -> [String] {
+            lines([
+                event(5, "REFUND") {
+                    $0.revokedAt = Story.at(5)
+                    $0.details[.revocationPercentage] = percentage.map { .number($0) }
+                    $0.details[.revocationType] = type.map { .text($0) }
+                }
+            ])
+        }
+
+        #expect(revoked(nil) == ["charge A 15990 -", "refund A -15990 -"])
+        #expect(revoked(33_333, "REFUND_PRORATED") == ["charge A 15990 -", "refund A -5330 -"])
+        #expect(revoked(0) == ["charge A 15990 -", "refund A 0 -"])
+        #expect(revoked(100_000, "REFUND_FULL") == ["charge A 15990 -", "refund A -15990 -"])
+        // A share that can't be meant says nothing; the revocation does.
+        #expect(revoked(100_001) == ["charge A 15990 -", "refund A -15990 -"])
+        #expect(revoked(nil, "FAMILY_REVOKE") == ["charge A 15990 -"])
+        #expect(revoked(nil, "ASSIGNMENT_REVOKE") == ["charge A 15990 -"])
+    }
+
+    @Test func refundReversed_takesBackWhatWasGivenBack_howeverItIsTold() {
+        var item = Story.charged(price: 15990)
+        item.refunds = [StatementRefund(amount: 5000, at: Story.at(3))]
+        let refund = event(5, "REFUND", charged: [item])
+        let again = event(9, "REFUND") { $0.revokedAt = Story.at(9) }
+        let silent = event(7, "REFUND_REVERSED")
+        let listed = event(7, "REFUND_REVERSED", charged: [item])
+
+        let told = ["charge A 15990 -", "refund A -5000 -", "reversal A 5000 -"]
+        #expect(lines([refund, silent]) == told)
+        #expect(lines([refund, listed]) == told)
+        #expect(lines([refund, silent, again]) == told + ["refund A -15990 -"])
+        #expect(lines([silent]) == ["charge A 15990 -"])
+    }
+
+    @Test func refundReversed_foldsFromTheBeginning_forItsAmountIsToldBefore() {
+        let refund = event(5, "REFUND") { $0.revokedAt = Story.at(5) }
+        let reversed = event(7, "REFUND_REVERSED")
+        let before = Story.fold([refund]).state
+
+        #expect(SubscriptionFold.isLate([reversed], after: before.foldedThrough, []))
+        #expect(!SubscriptionFold.isLate([event(8, "DID_RENEW")], after: before.foldedThrough, []))
+    }
+
+    @Test func taxExclusivePrice_isSharedByPrice_andItsSharesAddUp() {
+        let items = [
+            Story.charged("A", price: 9990), Story.charged("B", price: 990),
+            Story.charged("C", price: 0),
+        ]
+        let told = event(5, "REFUND", charged: items) {
+            $0.taxExclusivePrice = 9227
+            $0.revokedAt = Story.at(5)
+        }
+
+        #expect(
+            lines([told]) == [
+                "charge A 9990 8395", "refund A -9990 -8395", "charge B 990 832",
+                "refund B -990 -832", "charge C 0 0", "refund C 0 -",
+            ])
+        // More than was charged can't be meant.
+        #expect(
+            lines([event(5, "DID_RENEW") { $0.taxExclusivePrice = -1 }]) == ["charge A 15990 -"])
+    }
+
+    @Test func seats_multiplyTheirAverage_andEachTransactionOfAPeriodIsACharge() {
+        let added = event(6, "DID_CHANGE_RENEWAL_PREF") {
+            $0.transactionID = "t0-seat"
+            $0.details[.additionalTransactionReason] = .text("SEAT_ADDITION")
+        }
+
+        #expect(lines([event(5, "DID_RENEW") { $0.quantity = 3 }]) == ["charge A 47970 -"])
+        #expect(lines([event(5, "DID_RENEW"), added]) == ["charge A 15990 -", "charge A 15990 -"])
+        #expect(
+            lines([event(5, "DID_RENEW") { $0.quantity = .max }]).first?.hasPrefix("charge A ")
+                == true)
+    }
+
+    @Test(arguments: ["FAMILY_SHARED", "ASSIGNED"])
+    func whoPaysNothing_isChargedNothing(ownership: String) {
+        #expect(lines([event(5, "DID_RENEW") { $0.ownershipType = ownership }]).isEmpty)
+    }
+
+    @Test func chargeToldAnew_isTheSameLine_withWhatIsSaidLast() {
+        let told = event(5, "DID_RENEW")
+        let anew = event(6, "DID_RENEW", charged: [Story.charged(price: 14990)]) {
+            $0.purchasedAt = Story.at(1)
+            $0.currency = "EUR"
+        }
+        let money = Story.fold([told, anew]).state.money
+
+        #expect(money.map(\.amount) == [14990])
+        #expect(money.map(\.key.occurredAt) == [Story.at(1)])
+        #expect(money.map(\.currency) == ["EUR"])
+    }
+
+    @Test func shares_roundHalfAwayFromZero_andNeverLeaveTheWhole() {
+        #expect(Int64(15990).share(1, of: 2) == 7995)
+        #expect(Int64(5).share(1, of: 2) == 3)
+        #expect(Int64(-5).share(1, of: 2) == -3)
+        #expect(Int64.max.share(Int64.max, of: Int64.max) == .max)
+        #expect(Int64(5).share(2, of: 1) == nil)
+        #expect(Int64(5).share(-1, of: 2) == nil)
+        #expect(Int64(5).share(0, of: 0) == nil)
+    }
+}

@@ -1,0 +1,197 @@
+import Postgres
+import Reports
+import TestSupport
+import Testing
+
+/// Each charge since the call of a change is explained, or named by what is wrong with it.
+@Suite(.database) struct ChargeExceptionTests {
+    /// A change of 9.990 USD to 12.990 USD, called on 3 January and due on 1 March.
+    private static func change(_ state: String, _ more: String = "") -> String {
+        let isEffective = state == "effective"
+        return ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+            + ReportFixture.Change(
+                subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
+                state: state,
+                effective: isEffective ? "2026-03-01Z" : nil
+            ).sql
+            + (isEffective || state == "scheduled"
+                ? "" : "UPDATE repricer.price_changes SET ended_at = '2026-02-20Z';")
+            + more
+    }
+
+    private static func charge(
+        _ day: String, _ price: Int, until: String, sku: String = "PLAN", currency: String = "USD",
+        storefront: String = "USA", isOffer: Bool = false, isPurchase: Bool = false,
+        refunded: Int = 0, quantity: Int = 1, id: String? = nil
+    ) -> String {
+        """
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+            price_milliunits, quantity, currency, storefront, is_offer, is_purchase, refunded_milliunits)
+        VALUES ('1', repricer.bucket_of('1'), '\(id ?? day)', '\(sku)', '\(day)', '\(until)', \(price), \(quantity),
+            '\(currency)', '\(storefront)', \(isOffer), \(isPurchase), \(refunded));
+        INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+            number, correction, amount_milliunits, currency, storefront, evidence_id)
+        VALUES ('1', repricer.bucket_of('1'), '\(id ?? day)', '\(sku)', 'charge', '\(day)', 0, 0,
+            \(price * quantity), '\(currency)', '\(storefront)', 'e');
+        """
+    }
+
+    /// What `report.money` says of each charge, and what `report.charge_exception` names, with its check.
+    private func told(_ sql: String) async throws -> (explained: [String], named: [String]) {
+        let connection = try await TestDatabase.connect()
+        // A test asks more than once.
+        try await connection.script(
+            """
+            TRUNCATE repricer.batches, repricer.price_changes, repricer.charges, repricer.money_entries,
+                repricer.subscriptions, repricer.subscription_events CASCADE;
+            """ + sql)
+        let explained = try await connection.query(
+            """
+            SELECT coalesce(explained_as, '-') AS word FROM report.money ORDER BY occurred_at, transaction_id
+            """
+        ).map { try $0.text("word") }
+        let named = try await connection.query(
+            """
+            SELECT concat_ws(' ', exception, amount_milliunits, expected_milliunits) AS word
+            FROM report.charge_exception ORDER BY occurred_at, transaction_id
+            """
+        ).map { try $0.text("word") }
+        let checks = try await connection.query(
+            """
+            SELECT sum(problems)::bigint AS problems FROM report.reconciliation WHERE check_name LIKE 'charges%'
+            """)
+        #expect(try checks.first?.int64("problems") == Int64(named.count))
+        await connection.close()
+        return (explained, named)
+    }
+
+    private static let february = charge("2026-02-01Z", 9990, until: "2026-03-01Z")
+    private static let march = charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+    private static let april = charge("2026-04-01Z", 12990, until: "2026-05-01Z")
+
+    @Test func charges_asTheyShouldBe_areExplained() async throws {
+        let before = Self.charge("2026-01-01Z", 9990, until: "2026-02-01Z")
+        let other = Self.charge("2026-03-01Z", 1990, until: "2026-04-01Z", sku: "OTHER", id: "o")
+
+        let (explained, named) = try await told(
+            Self.change("effective") + before + Self.february + Self.march + Self.april + other)
+
+        #expect(explained == ["-", "old_price", "new_price", "-", "new_price"])
+        #expect(named == [])
+    }
+
+    @Test(arguments: [
+        (charge("2026-04-01Z", 990, until: "2026-05-01Z", isOffer: true), "offer"),
+        (
+            charge("2026-04-01Z", 8990, until: "2026-05-01Z", currency: "GBP", storefront: "GBR"),
+            "moved"
+        ),
+        (charge("2026-04-01Z", 9990, until: "2026-05-01Z", isPurchase: true), "new_purchase"),
+        (charge("2026-04-01Z", 12990, until: "2026-05-01Z", quantity: 3), "new_price"),
+        // A seat that is added in the running period.
+        (charge("2026-03-10Z", 12990, until: "2026-04-01Z", isPurchase: true), "new_price"),
+    ])
+    func charge_withAReason_isExplained(charge: String, word: String) async throws {
+        let (explained, named) = try await told(Self.change("effective") + Self.march + charge)
+
+        #expect(explained == ["new_price", word])
+        #expect(named == [])
+    }
+
+    @Test func chargeAtTheOldPriceAgain_afterAnUndo_isExplained() async throws {
+        let undo = """
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
+                direction, current_price_milliunits, new_price_milliunits, dependent_skus, forecast_consent,
+                forecast_effective_at, send_by, due_effective_at, state, sent_at, scheduled_at, state_since,
+                submitted_by, currency, storefront, period, undoes_change_id)
+            SELECT original_transaction_id, bucket, gen_random_uuid(), batch_id, 3, sku, 'decrease', 12990, 9990,
+                dependent_skus, 'none', '2026-04-01Z', '2026-04-01Z', '2026-04-01Z', 'scheduled', '2026-03-05Z',
+                '2026-03-05Z', '2026-03-05Z', submitted_by, currency, storefront, period, change_id
+            FROM repricer.price_changes;
+            """
+        let april = Self.charge("2026-04-01Z", 9990, until: "2026-05-01Z")
+
+        let (explained, named) = try await told(
+            Self.change("effective") + undo + Self.march + april)
+
+        #expect(explained == ["new_price", "undone"])
+        #expect(named == [])
+    }
+
+    @Test(arguments: [
+        (
+            "other_price 11990 12990", change("effective"),
+            charge("2026-04-01Z", 11990, until: "2026-05-01Z")
+        ),
+        (
+            "other_price 7990 9990", change("scheduled"),
+            charge("2026-02-01Z", 7990, until: "2026-03-01Z")
+        ),
+        (
+            "wrong_currency 12990 12990", change("effective"),
+            charge("2026-04-01Z", 12990, until: "2026-05-01Z", currency: "EUR")
+        ),
+        (
+            "double 12990 12990", change("effective"),
+            charge("2026-03-09Z", 12990, until: "2026-04-09Z")
+        ),
+        (
+            "after_end 12990 9990", change("cancelled"),
+            charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+        ),
+        (
+            "after_end 9990 9990", change("lapsed"),
+            charge("2026-03-01Z", 9990, until: "2026-04-01Z")
+        ),
+        (
+            "declined_yet_charged 12990 9990", change("declined"),
+            charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+        ),
+        (
+            "refunded 12990 12990", change("effective"),
+            charge("2026-04-01Z", 12990, until: "2026-05-01Z", refunded: 12990)
+        ),
+        (
+            "refunded 12990 12990", change("effective"),
+            charge("2026-04-01Z", 12990, until: "2026-05-01Z", refunded: 1)
+        ),
+        (
+            "missing 0 12990", change("effective"),
+            charge("2026-05-01Z", 12990, until: "2026-06-01Z")
+        ),
+    ])
+    func plantedFault_isNamedAndCounted(name: String, change: String, fault: String) async throws {
+        let subscription = """
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items)
+            VALUES ('1', repricer.bucket_of('1'), '[]');
+            """
+        let march = change.contains("'effective'") ? Self.march : ""
+
+        let sound = try await told(change + subscription + march)
+        let (_, named) = try await told(change + subscription + march + fault)
+
+        #expect(sound.named == [])
+        #expect(named == [name])
+    }
+
+    @Test func renewalOfTheRunningPeriod_withoutACharge_isMissing_unlessItFailed() async throws {
+        func facts(_ type: String?) -> String {
+            """
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items, purchased_at)
+            VALUES ('1', repricer.bucket_of('1'), '[]', '2026-05-01Z');
+            """
+                + (type.map {
+                    """
+                    INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id,
+                        source, type, statement)
+                    VALUES ('1', repricer.bucket_of('1'), '2026-04-01Z', 'e', 'notification', '\($0)', '{}');
+                    """
+                } ?? "")
+        }
+        let changed = Self.change("effective") + Self.march
+
+        #expect(try await told(changed + facts(nil)).named == ["missing 0 12990"])
+        #expect(try await told(changed + facts("DID_FAIL_TO_RENEW")).named == [])
+        #expect(try await told(changed + facts("PRICE_INCREASE")).named == ["missing 0 12990"])
+    }
+}
