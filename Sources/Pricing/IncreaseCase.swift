@@ -56,8 +56,8 @@ struct IncreaseCase {
     }
 
     private func figures(at call: Instant) -> ConsentFigures {
-        guard let start = rules.starts.first, start <= call else { return figures }
-        return Self.figures(question, rules.rules(at: call))
+        rules.areSame(question.now, call)
+            ? figures : Self.figures(question, rules.rules(at: call))
     }
 
     /// The end of another item's offer at this very renewal.
