@@ -320,6 +320,7 @@ extension StoredChange {
             sku: change.sku, newPrice: change.newPrice, currentPrice: change.currentPrice,
             currency: change.currency, storefront: change.storefront, period: change.period,
             consent: change.forecastConsent, dependentSKUs: change.dependentSKUs,
-            effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) })
+            effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) },
+            isConsentForeseen: change.isConsentForeseen)
     }
 }

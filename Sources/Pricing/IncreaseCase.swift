@@ -43,8 +43,8 @@ struct IncreaseCase {
         ConsentVerdict(asked(at: call, for: renewal), figures(at: call))
     }
 
-    func consent(at call: Instant, for renewal: Instant) -> Consent {
-        asked(at: call, for: renewal).answers(figures(at: call)).consent
+    func answers(at call: Instant, for renewal: Instant) -> ConsentAnswers {
+        asked(at: call, for: renewal).answers(figures(at: call))
     }
 
     private func asked(at call: Instant, for renewal: Instant) -> ConsentQuestion {

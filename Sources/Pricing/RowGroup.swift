@@ -107,6 +107,7 @@ struct RowGroup {
         plan.noticeAt = timeline.noticeAt
         plan.sendAfter = timeline.sendAfter
         plan.sendBy = timeline.sendBy
+        plan.turn = timeline.turn
         plan.effectiveAt = timeline.effectiveAt
         return plan
     }

@@ -81,6 +81,7 @@ extension Commands {
             ("reasons", row.reasons.map(\.rawValue).joined(separator: ", ")),
             ("not known", row.notKnown.map(\.rawValue).joined(separator: ", ")),
             ("judged at", row.judgedAt?.text ?? "-"),
+            ("turns", row.turn.map { "\($0.consent.rawValue) from \($0.at.text) on" } ?? "-"),
             (
                 "facts of",
                 (row.factsAt?.text ?? "-")
