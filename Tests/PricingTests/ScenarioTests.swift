@@ -136,14 +136,16 @@ import Testing
             .price(10_000), [asked, .make(price: 9000)], cohort: cohort
         ).forecast
 
-        let money = forecast.money["USD"]
+        let effect = forecast.effects["USD"]
         #expect(forecast.consents == [.required: 1, .notRequired: 1])
-        #expect(money?.gain == 77_000)
-        #expect(money?.loss == 153_890)
-        #expect(money?.effect(declining: 0) == 77_000)
-        #expect(money?.effect(declining: 50_00) == 55)
-        #expect(money?.breakEvenBasisPoints == 50_03)
-        #expect(money?.atRiskAMonth == 7990)
+        #expect(effect?.gain == 77_000)
+        #expect(effect?.loss == 153_890)
+        #expect(effect?.effect(declining: 0) == 77_000)
+        #expect(effect?.effect(declining: 50_00) == 55)
+        #expect(effect?.breakEvenBasisPoints == 50_03)
+        #expect(forecast.money.values.map(\.atRisk) == [7990])
+        #expect(forecast.money.values.map(\.now) == [13_000])
+        #expect(forecast.money.values.map(\.then) == [20_000])
         #expect(forecast.months == [2026 * 12 + 11: 2])
         // Both must be sent by 4 November: with the fourth day of waiting they slip.
         #expect(forecast.slips.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [[3, 2]])

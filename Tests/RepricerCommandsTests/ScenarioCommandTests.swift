@@ -90,6 +90,42 @@ import Testing
         #expect(whole.output.contains(#""effect_12_months_nobody_declines_milliunits":122375"#))
     }
 
+    @Test func sums_beyondAnyNumber_areSaidToBeSo() async throws {
+        let desk = try await Desk()
+        let wish = ["--sku", "A", "--storefront", "USA", "--rule", "=9000000000000000"]
+
+        let text = await run(["scenario"] + wish, environment: desk.environment)
+        let json = await run(["scenario"] + wish + ["--json"], environment: desk.environment)
+
+        #expect(text.output.contains("too large: a sum of more than 9223372036854775.807"))
+        #expect(json.output.contains(#""then_per_month_milliunits":null"#))
+        #expect(json.output.contains(#""effect_12_months_milliunits":null"#))
+        #expect(json.output.contains(#""too_large":true"#))
+    }
+
+    /// `plan` of the batch that a scenario writes says the same of the money, to the milliunit.
+    @Test func moneyOfAScenario_isThatOfItsPlan() async throws {
+        let desk = try await Desk()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "UPDATE repricer.subscriptions SET period = (ARRAY['P1W', 'P1Y', 'P6M'])[bucket % 3 + 1]"
+        )
+        await connection.close()
+        let file = "\(desk.folder)/batch.csv"
+
+        let asked = await desk.scenario(
+            "--sku", "A", "--storefront", "USA", "--rule", "=19.99", "--out", file, "--json")
+        let plan = await run("plan", file, "--json", environment: desk.environment)
+
+        for key in ["now", "then", "at_risk", "not_known"] {
+            let pattern = try Regex("\"\(key)_per_month_milliunits\":(-?[0-9]+)")
+            let figures = [asked, plan].map { outcome in
+                outcome.output.firstMatch(of: pattern)?.output[1].substring
+            }
+            #expect(figures[0] != nil && figures[0] == figures[1], "\(key): \(figures)")
+        }
+    }
+
     @Test func batchOfAScenario_isAcceptedByPlanAsItIs() async throws {
         let desk = try await Desk(subscriptions: 9000)
         let file = "\(desk.folder)/batch.csv"

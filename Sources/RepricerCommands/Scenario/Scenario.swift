@@ -72,11 +72,7 @@ extension Commands {
             return ScenarioTable(
                 wish, forecasts, rules: rules.inForce(at: now), asOf: now, decline: decline)
         }
-        if table.isEmpty {
-            invocation.note(
-                "nobody is in the cohort: no active subscription renews \(wish.cohort.skus.joined(separator: " or ")) and fits the other options"
-            )
-        }
+        for warning in table.warnings { invocation.note(warning) }
         if let path = invocation.arguments[page] {
             let file = try OutputFile(path: path, dependencies: invocation.dependencies)
             try file.write(table.page)
