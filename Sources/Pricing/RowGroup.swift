@@ -92,6 +92,7 @@ struct RowGroup {
         plan.knownSince = facts.knownSince
         plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
+            .flatMap { $0.isOnCalendar ? $0 : nil }
         let timeline = forecast(&plan, rowCase, history)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
@@ -102,6 +103,12 @@ struct RowGroup {
             plan.fault = RowFault(
                 .unknownSubscription, "Apple has not said \(missing)",
                 remedy: "read its state with repricer sync")
+            return plan
+        }
+        guard timeline.effectiveAt.isOnCalendar else {
+            plan.fault = RowFault(
+                .malformedRow, "it would take effect after the year 9999",
+                remedy: "use an earlier effective_on_or_after, or an earlier day to judge at")
             return plan
         }
         plan.noticeAt = timeline.noticeAt

@@ -124,6 +124,10 @@ struct RowCodeTests {
         },
         Case("period not sent", .unknownSubscription) { $0.period = nil },
         Case("period that cannot be stepped", .unknownSubscription) { $0.period = "P1Q" },
+        Case(
+            "held back beyond the calendar", .malformedRow,
+            row: .make(onOrAfter: "9999-12-02")),
+        Case("held back to its end", nil, row: .make(onOrAfter: "9999-12-01")),
         Case("the first code counts", .drifted, row: .make(expected: 8990)) {
             $0.status = 3
             $0.storefront = "IND"
