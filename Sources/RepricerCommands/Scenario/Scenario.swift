@@ -47,7 +47,8 @@ extension Commands {
             The cohort are all active subscriptions that renew the item. Each row is judged as `plan` would judge it. A \
             range of percentages goes in steps of 5; +10%..+25%/2.5 names its own. The price effect is that of the \
             renewals within 12 months of the calls; consent that is not known counts as asked for. `plan` accepts the \
-            file of --out as it is.
+            file of --out as it is. Where standard output carries the batch file or the page, the table goes to \
+            standard error.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -56,6 +57,9 @@ extension Commands {
         let known = try invocation.known(asOf)
         let wish = try ScenarioWish(
             invocation.arguments, cohort: cohort(invocation.arguments), now: now)
+        guard invocation.arguments[scenarioOut] != "-" || invocation.arguments[page] != "-" else {
+            throw UsageError("--out and --html cannot both be standard output")
+        }
         let out = try invocation.arguments[scenarioOut].map {
             try BatchFileOutput(path: $0, dependencies: invocation.dependencies)
         }
@@ -78,11 +82,11 @@ extension Commands {
             try file.write(table.page)
             try file.flush()
         }
-        guard invocation.arguments[scenarioOut] != "-" else {
-            if !invocation.isQuiet { invocation.dependencies.sayPlainly(table.text) }
-            return .done
+        if [scenarioOut, page].contains(where: { invocation.arguments[$0] == "-" }) {
+            invocation.printAside(json: table.json, table.text)
+        } else {
+            try invocation.print(json: table.json, table.text)
         }
-        try invocation.print(json: table.json, table.text)
         return .done
     }
 
