@@ -164,6 +164,48 @@ import Testing
         #expect(outcome.messages.contains("nobody is in the cohort"))
     }
 
+    @Test func options_thatNobodyFits_areWarnedOf() async throws {
+        let desk = try await Desk()
+
+        let some = await desk.scenario(
+            "--sku", "A", "--sku", "NONE", "--storefront", "USA,FRA", "--dependents", "B", "FAR",
+            "--rule", "+10%", "--json")
+        let all = await desk.scenario("--sku", "A", "--sku", "B", "--rule", "+10%", "--json")
+        let period = await desk.scenario("--sku", "A", "--period", "P6M", "--rule", "+10%")
+
+        #expect(
+            some.messages == """
+                repricer: warning: nobody in the cohort has --sku NONE
+                repricer: warning: nobody in the cohort has --storefront FRA
+                repricer: warning: nobody in the cohort has --dependents FAR
+
+                """)
+        #expect(
+            some.output.contains(
+                #""nobody_has":{"sku":["NONE"],"storefront":["FRA"],"dependents":["FAR"]}"#))
+        #expect(all.messages.isEmpty)
+        #expect(all.output.contains(#""nobody_has":{}"#))
+        #expect(period.messages.contains("nobody is in the cohort"))
+    }
+
+    /// What a program reads of standard output is one thing.
+    @Test func batchOnStandardOutput_standsAlone_andTheTableIsBesideIt() async throws {
+        let desk = try await Desk()
+
+        let json = await desk.scenario("--sku", "A", "--rule", "+10%", "--out", "-", "--json")
+        let text = await desk.scenario("--sku", "A", "--rule", "+10%", "--out", "-")
+        let page = await desk.scenario("--sku", "A", "--rule", "+10%", "--html", "-", "--json")
+
+        #expect(json.output == text.output)
+        #expect(json.output.hasPrefix("original_transaction_id,sku,price,"))
+        #expect(json.output.split(separator: "\r\n").count == 12)
+        let table = try JSONSerialization.jsonObject(with: Data(json.messages.utf8))
+        #expect((table as? [String: Any])?["skus"] as? [String] == ["A"])
+        #expect(text.messages.hasPrefix("SCENARIO"))
+        #expect(page.output.hasPrefix("<!DOCTYPE html>"))
+        #expect(page.messages.hasPrefix("{"))
+    }
+
     @Test func dependents_fallWithTheFirstItemAlone() async throws {
         let desk = try await Desk()
 
@@ -205,6 +247,22 @@ import Testing
             (["--sku", "A", "--rule", "+10%", "--choose", "1"], "--out is missing"),
             (["--sku", "A", "--rule", "+1%..+99%/1"], "the most is 20"),
             (["--sku", "A", "--rule", "+10%", "--period", "month"], "--period cannot be"),
+            (["--sku", "A", "--rule", "+10%", "--period", "P5M"], "the App Store has P1W, P1M"),
+            (
+                ["--sku", "A", "--rule", "+10%", "--storefront", "USA,ZZZ"],
+                "--storefront cannot be \"ZZZ\", which the App Store does not have"
+            ),
+            (["--sku", "A", "--rule", "+10%", "--storefront", "usa"], "--storefront cannot be"),
+            (["--sku", "A", "--rule", "+10%", "--started-before", "10000-01-01"], "YYYY-MM-DD"),
+            (["--sku", "A", "--rule", "+10%", "--send-on", "10000-01-01"], "YYYY-MM-DD"),
+            (
+                ["--sku", "A", "--rule", "+10%", "--as-of", "9999-12-31T23:00:00-02:00"],
+                "use an instant from 1970 to the end of 9999"
+            ),
+            (
+                ["--sku", "A", "--rule", "+10%", "--out", "-", "--html", "-"],
+                "--out and --html cannot both be standard output"
+            ),
             (["--sku", "A", "--rule", "+10%", "--currency", "usd"], "is not a currency"),
             (["--sku", "A", "--rule", "+10%", "--reporting-currency", "ZZZ"], "is not a currency"),
             (["--sku", "A", "--rule", "+10%", "--price-below", "x"], "--price-below cannot be"),

@@ -105,8 +105,15 @@ extension Commands {
         }
         cohort.priceBelow = try price(arguments, priceBelow)
         cohort.priceAbove = try price(arguments, priceAbove)
-        if let period = cohort.period, Period(period).step == nil {
-            throw UsageError("--period cannot be \(quoted(period)); write it as P1M or P1Y")
+        if let period = cohort.period, case .other = Period(period) {
+            throw UsageError(
+                "--period cannot be \(quoted(period)); the App Store has P1W, P1M, P2M, P3M, P6M and P1Y"
+            )
+        }
+        for storefront in cohort.storefronts where !AppStorefronts.all.contains(storefront) {
+            throw UsageError(
+                "--storefront cannot be \(quoted(storefront)), which the App Store does not have; write ISO 3166-1 "
+                    + "alpha-3 codes, as USA or USA,CAN")
         }
         return cohort
     }
