@@ -13,6 +13,7 @@ struct RowGroup {
         self.facts = facts
         self.context = context
         renewals = Renewals(facts: facts, environment: judge.environment)
+        let inFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
         let dependencies = DependencyRules(
             rows: rows, facts: facts, openChanges: context.openChanges)
         let renewing = facts.renewingSKUs
@@ -22,8 +23,22 @@ struct RowGroup {
             RowCase(
                 row: row, facts: facts, item: facts.items.first { $0.sku == row.sku },
                 context: context, environment: judge.environment,
-                linesOfSKU: lines[row.sku] ?? [], dependencies: dependencies,
-                renewingSKUs: renewing)
+                linesOfSKU: lines[row.sku] ?? [], dependenciesInFile: inFile,
+                dependencies: dependencies, renewingSKUs: renewing)
+        }
+    }
+
+    /// Of the rows at these lines, in their order, where nothing was ever received of the subscription.
+    func plansOfUnknown(_ lines: Set<Int>) -> [PlanRow] {
+        cases.filter { lines.contains($0.row.line) }.map { rowCase in
+            var plan = PlanRow(rowCase.row)
+            plan.fault =
+                rowCase.faultOfFile()
+                ?? RowFault(
+                    .unknownSubscription,
+                    "no notification of this subscription was ever received",
+                    remedy: "check the id, or read its state with repricer sync")
+            return plan
         }
     }
 

@@ -86,13 +86,14 @@ extension JudgeContext {
     mutating func note(
         _ reference: DependentReference, as name: String, besides rows: [BatchRow]
     ) {
-        guard obstacles[name] == nil else { return }
+        // A row that names another customer's item is refused for that alone.
+        guard obstacles[name] != .foreign else { return }
         if let parent = rows.first(where: {
             $0.sku == reference.sku && !$0.dependentSKUs.isEmpty
         }) {
-            obstacles[name] = .parent(parent.dependentSKUs)
+            fileObstacles[name] = .parent(parent.dependentSKUs)
         } else if rows.contains(where: { $0.dependentSKUs.contains(reference.sku) }) {
-            obstacles[name] = .dependent
+            fileObstacles[name] = .dependent
         }
     }
 }
