@@ -69,7 +69,7 @@ extension Commands {
                 wish.scenarios, of: wish.cohort, rules: rules, environment: environment)
             let decline = try await declineRate(wish, pool)
             try await out?.write(ScenarioRun.batchHeader)
-            let forecasts = try await ScenarioRun(pool: pool, judge: judge).run(
+            let forecasts = try await ScenarioRun(pool: pool, judge: judge, knownAt: known).run(
                 writing: out == nil ? nil : wish.chosen
             ) { try await out?.write($0) }
             try await out?.flush()

@@ -33,7 +33,8 @@ extension Commands {
             }
             let entry = try fileOfOneRow(
                 invocation, currency: facts?.currency, rules: rules.inForce(at: asOf))
-            let planner = Planner(pool: pool, rules: rules, environment: environment)
+            let planner = Planner(
+                pool: pool, rules: rules, environment: environment, knownAt: known)
             switch entry {
             case .row(let row): return try await planner.plan(rows: [row], asOf: asOf)
             case .spoiled(let row): return [row.plan]
