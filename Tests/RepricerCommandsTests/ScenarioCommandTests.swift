@@ -155,6 +155,46 @@ import Testing
         #expect(none.output.contains(#""decline_rate_basis_points":0,"decline_rate_rows":0"#))
     }
 
+    /// Of seven rows three were asked and have ended: one declined.
+    @Test func ownDeclineRate_isOfThoseWhoWereAskedAndHaveDecided() async throws {
+        let desk = try await Desk(subscriptions: 9)
+        let rows = (1...7).map { number in
+            let price = ["9.99", "9.99", "1000"][number % 3]
+            let new = number == 7 ? "7.99" : price == "1000" ? "1100" : "10.99"
+            return "\(number),A,\(new),\(["USD", "EUR", "JPY"][number % 3])\n"
+        }
+        let file = "\(desk.folder)/earlier.csv"
+        try ("original_transaction_id,sku,price,currency\n" + rows.joined())
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        let submitted = await run(
+            "submit", file, "--name", "earlier", environment: desk.environment)
+        #expect(submitted.code == .done, "\(submitted.messages)")
+        let connection = try await TestDatabase.connect()
+        // Two agreed, one declined; nobody asked the fourth; the fifth has not answered; the sixth never will.
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'effective', effective_at = '2026-02-10Z'
+                WHERE original_transaction_id IN ('1', '2', '7');
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'declined'
+                WHERE original_transaction_id = '3';
+            UPDATE repricer.price_changes SET state = 'effective', effective_at = '2026-02-10Z'
+                WHERE original_transaction_id = '4';
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'pending_consent'
+                WHERE original_transaction_id = '5';
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'invalidated'
+                WHERE original_transaction_id = '6'
+            """)
+        await connection.close()
+
+        let outcome = await desk.scenario("--sku", "A", "--rule", "=19.99", "--json")
+        let other = await desk.scenario("--sku", "B", "--rule", "=19.99", "--json")
+
+        #expect(
+            outcome.output.contains(
+                #""decline_rate_basis_points":3333,"decline_rate_rows":3"#), "\(outcome.output)")
+        #expect(other.output.contains(#""decline_rate_basis_points":0,"decline_rate_rows":0"#))
+    }
+
     @Test func cohortOfNobody_isSaid() async throws {
         let desk = try await Desk()
 
