@@ -19,16 +19,19 @@ package enum ImportedIncreaseQueries {
             """, found)
     }
 
-    /// Those of any subscriptions.
+    /// Those of any subscriptions that were imported by an instant; nil: all that are by now.
     package static func rows(
-        of ids: [String], on connection: isolated PostgresConnection
+        of ids: [String], knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> Rows {
         try connection.query(
             """
             -- name: importedIncreasesOfMany
             SELECT original_transaction_id, sku, increased_on
-            FROM repricer.imported_increases
+            FROM repricer.imported_increases i
             WHERE original_transaction_id = ANY (\(ids)::text[])
+                AND (\(timestamp: known?.milliseconds)::timestamptz IS NULL OR EXISTS (
+                    SELECT FROM repricer.history_imports h WHERE h.number = i.number
+                        AND h.imported_at <= \(timestamp: known?.milliseconds)::timestamptz))
             ORDER BY original_transaction_id, increased_on, sku
             """)
     }

@@ -50,10 +50,10 @@ struct Claimer: Sendable {
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)
-            let inForce = try rules.inForce(at: now, revision: revision, on: connection)
-            let judge = Judge(rules: inForce, environment: engine.environment, now: now)
+            let course = try rules.course(from: now, revision: revision, on: connection)
+            let judge = Judge(rules: course, environment: engine.environment, now: now)
             let late = Judge(
-                rules: inForce, environment: engine.environment, now: now.advanced(by: callTime))
+                rules: course, environment: engine.environment, now: now.advanced(by: callTime))
             var claim = Claim()
             // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
             var statements = unreadable.keys.sorted().map {
@@ -320,6 +320,7 @@ extension StoredChange {
             sku: change.sku, newPrice: change.newPrice, currentPrice: change.currentPrice,
             currency: change.currency, storefront: change.storefront, period: change.period,
             consent: change.forecastConsent, dependentSKUs: change.dependentSKUs,
-            effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) })
+            effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) },
+            isConsentForeseen: change.isConsentForeseen)
     }
 }

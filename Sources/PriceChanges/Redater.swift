@@ -28,7 +28,7 @@ package struct Redater: Sendable {
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
             let imported = try connection.ask(ImportedIncreaseQueries.increases(of: ids))
             let judge = Judge(
-                rules: try rules.inForce(at: now, on: connection),
+                rules: try rules.course(from: now, on: connection),
                 environment: environment, now: now)
             var statements: [DatabaseStatement] = []
             for id in ids {

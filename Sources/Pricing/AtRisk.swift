@@ -44,7 +44,7 @@ extension SubscriptionFacts.Item {
 
 extension RowGroup {
     /// What a period loses when the customer doesn't consent: the item, and the dependents that fall with it. Those in
-    /// another currency or period are apart.
+    /// another currency or period are apart, and one whose absurd price has no room in the sum.
     func atRisk(_ row: BatchRow) -> (milliunits: Int64?, elsewhere: [ItemCharge]) {
         guard let own = facts.charge(of: row.sku) else { return (nil, []) }
         let here = row.dependentSKUs.compactMap { facts.charge(of: $0) }
@@ -52,12 +52,12 @@ extension RowGroup {
         var sum = own.amount
         var elsewhere: [ItemCharge] = []
         for charge in here + others {
-            guard charge.currency == own.currency, charge.period == own.period else {
+            let (total, overflow) = sum.addingReportingOverflow(charge.amount)
+            guard charge.currency == own.currency, charge.period == own.period, !overflow else {
                 elsewhere.append(charge)
                 continue
             }
-            let (total, overflow) = sum.addingReportingOverflow(charge.amount)
-            sum = overflow ? .max : total
+            sum = total
         }
         return (sum, elsewhere)
     }

@@ -24,6 +24,13 @@ package struct CivilDate: Hashable, Comparable, Sendable {
         self.init(year: year, month: month, day: day)
     }
 
+    /// Whether the text is a day as it would be written of a year after 9999.
+    package static func isBeyond(_ text: some StringProtocol) -> Bool {
+        let year = text.prefix { $0 != "-" }
+        return year.utf8.count > 4 && year.utf8.allSatisfy(isDigit)
+            && CivilDate("2000" + text.dropFirst(year.count)) != nil
+    }
+
     init(daysSinceEpoch days: Int) {
         // Years are counted from 1 March, so that the leap day is the last day of its year.
         let shifted = days + 719_468

@@ -21,13 +21,25 @@ struct DependencyRules {
         }
     }
 
+    /// What the rows of the batch show by themselves, where these are the rules of the batch alone.
+    func faultOfFile(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
+        var context = context
+        context.claims = context.claims.mapValues { $0.filter { $0.line != nil } }
+        context.obstacles = context.fileObstacles
+        return own(row) ?? group(row, context)
+    }
+
     func fault(of row: BatchRow, known: Set<String>, context: JudgeContext = JudgeContext())
         -> RowFault?
     {
+        own(row) ?? foreign(row, context.obstacles) ?? unknown(row, known) ?? group(row, context)
+    }
+
+    private func group(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
         let obstacles = context.obstacles
-        return own(row) ?? foreign(row, obstacles) ?? unknown(row, known) ?? shared(row)
-            ?? sharedAcrossSubscriptions(row, obstacles) ?? claimed(row, context) ?? chained(row)
-            ?? chainedAcrossSubscriptions(row, obstacles) ?? chainedByClaim(row, context)
+        return shared(row) ?? sharedAcrossSubscriptions(row, obstacles) ?? claimed(row, context)
+            ?? chained(row) ?? chainedAcrossSubscriptions(row, obstacles)
+            ?? chainedByClaim(row, context)
     }
 
     /// A dependent of this row that another subscription names as its own.

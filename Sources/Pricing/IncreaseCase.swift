@@ -43,8 +43,8 @@ struct IncreaseCase {
         ConsentVerdict(asked(at: call, for: renewal), figures(at: call))
     }
 
-    func consent(at call: Instant, for renewal: Instant) -> Consent {
-        asked(at: call, for: renewal).answers(figures(at: call)).consent
+    func answers(at call: Instant, for renewal: Instant) -> ConsentAnswers {
+        asked(at: call, for: renewal).answers(figures(at: call))
     }
 
     private func asked(at call: Instant, for renewal: Instant) -> ConsentQuestion {
@@ -56,8 +56,8 @@ struct IncreaseCase {
     }
 
     private func figures(at call: Instant) -> ConsentFigures {
-        guard let start = rules.starts.first, start <= call else { return figures }
-        return Self.figures(question, rules.rules(at: call))
+        rules.areSame(question.now, call)
+            ? figures : Self.figures(question, rules.rules(at: call))
     }
 
     /// The end of another item's offer at this very renewal.

@@ -25,18 +25,15 @@ package struct Judge: Sendable {
         rows: [BatchRow], siblings: [BatchRow] = [], facts: SubscriptionFacts?,
         context: JudgeContext
     ) -> [PlanRow] {
-        guard let facts else { return rows.map(unknownSubscription) }
         let all = siblings.count > rows.count ? siblings : rows
-        return RowGroup(self, rows: all, facts: facts, context: context)
-            .plans(of: Set(rows.map(\.line)))
-    }
-
-    private func unknownSubscription(_ row: BatchRow) -> PlanRow {
-        var plan = PlanRow(row)
-        plan.fault = RowFault(
-            .unknownSubscription, "no notification of this subscription was ever received",
-            remedy: "check the id, or read its state with repricer sync")
-        return plan
+        let lines = Set(rows.map(\.line))
+        guard let facts else {
+            let unknown = SubscriptionFacts(
+                originalTransactionID: rows.first?.originalTransactionID ?? "")
+            return RowGroup(self, rows: all, facts: unknown, context: context)
+                .plansOfUnknown(lines)
+        }
+        return RowGroup(self, rows: all, facts: facts, context: context).plans(of: lines)
     }
 }
 

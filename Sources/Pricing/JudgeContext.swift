@@ -7,6 +7,8 @@ package struct JudgeContext: Hashable, Sendable {
     package var siblingSKUs: Set<String> = []
     /// What hinders dependents on other subscriptions, by the name that a row gives them.
     package var obstacles: [String: DependentObstacle] = [:]
+    /// Those of them that rows of the same batch make.
+    package var fileObstacles: [String: DependentObstacle] = [:]
     /// Where dependents that rows name by a SKU alone live, by that SKU: only those that this subscription lacks.
     package var places: [String: [DependentReference]] = [:]
     /// What items of other subscriptions are charged that rows name as dependents, by `SUBSCRIPTION/SKU`.

@@ -12,11 +12,14 @@ package struct StoredChange: Hashable, Sendable {
     package var consent: Consent
     package var dependentSKUs: [String]
     package var effectiveOnOrAfter: CivilDate?
+    /// Whether its plan said that a later call, though in time, would need consent.
+    package var isConsentForeseen: Bool
 
     package init(
         changeID: String, originalTransactionID: String, sku: String, newPrice: Int64,
         currentPrice: Int64, currency: String, storefront: String?, period: String?,
-        consent: Consent, dependentSKUs: [String], effectiveOnOrAfter: CivilDate?
+        consent: Consent, dependentSKUs: [String], effectiveOnOrAfter: CivilDate?,
+        isConsentForeseen: Bool = false
     ) {
         self.changeID = changeID
         self.originalTransactionID = originalTransactionID
@@ -29,6 +32,7 @@ package struct StoredChange: Hashable, Sendable {
         self.consent = consent
         self.dependentSKUs = dependentSKUs
         self.effectiveOnOrAfter = effectiveOnOrAfter
+        self.isConsentForeseen = isConsentForeseen
     }
 }
 
@@ -48,7 +52,7 @@ extension Judge {
     /// What differs from the day of the submission is `drifted`, never silent: the current price, currency,
     /// storefront or period, or a change that now needs consent and then surely did not. What was not known may turn
     /// out either way, and what is no longer known moves nothing but its dates. Consent that only increases of ours
-    /// brought is no drift: the plan of the later of them said so.
+    /// brought is no drift: the plan of the later of them said so. Nor is what its own plan said of a later call.
     /// `context.openChanges` may contain the change itself.
     package func judgeForSending(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
@@ -88,7 +92,7 @@ extension StoredChange {
     fileprivate func drift(to plan: PlanRow, withoutOurs: () -> PlanRow) -> RowFault? {
         let needsConsent =
             plan.consent == .required && consent != .required && consent != .notKnown
-            && withoutOurs().consent == .required
+            && !isConsentForeseen && withoutOurs().consent == .required
         let differences = [
             difference("price", from: String(currentPrice), to: plan.currentPrice.map { "\($0)" }),
             difference("currency", from: currency, to: plan.currency),

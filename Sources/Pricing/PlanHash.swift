@@ -6,7 +6,7 @@ package struct PlanHash: Sendable {
     private var hasher = SHA256()
 
     package init(rules: RulesInForce, environment: StoreEnvironment) {
-        add(Array("repricer plan 3 \(environment.rawValue)\n".utf8))
+        add(Array("repricer plan 4 \(environment.rawValue)\n".utf8))
         for line in rules.canonicalLines { add(Array("\(line)\n".utf8)) }
     }
 
@@ -64,6 +64,8 @@ extension PlanRow {
         add(verdict?.lastIncrease?.at.milliseconds)
         add(verdict?.lastIncrease?.source?.rawValue)
         add(verdict?.offerEndsAt?.milliseconds)
+        add(turn?.at.milliseconds)
+        add(turn?.consent.rawValue)
         add(renewalAt?.milliseconds)
         add(sendAfter?.milliseconds)
         add(sendBy?.milliseconds)

@@ -10,6 +10,8 @@ extension PlanRow {
         json.object { json in
             writeRow(&json)
             writeVerdict(&json)
+            json.member("consent_turns_at", turn?.at.text)
+            json.member("consent_turns_to", turn?.consent.rawValue)
             json.member("judged_at", judgedAt?.text)
             json.member("facts_at", factsAt?.text)
             json.member("known_since", knownSince?.text)

@@ -19,6 +19,8 @@ package struct PlanRow: Hashable, Sendable {
     package var consent: Consent?
     /// What the consent rules said; nil for a decrease, and where they could not be asked.
     package var verdict: ConsentVerdict?
+    /// The verdict holds for a call at `judgedAt`; this is what a later one in time meets, where it differs.
+    package var turn: ConsentTurn?
     /// The instant that the rules were asked for: at which the call goes.
     package var judgedAt: Instant?
     /// `signedDate` of the newest statement that the facts rest on.
@@ -56,7 +58,20 @@ package struct PlanRow: Hashable, Sendable {
     }
     package var reasons: [ConsentReason] { verdict?.reasons ?? [] }
     package var notKnown: [ConsentReason] { verdict?.notKnown ?? [] }
-    package var rules: [RuleAnswer] { verdict?.rules ?? [] }
+    /// One whose answer turns before `sendBy` says when, and to what.
+    package var rules: [RuleAnswer] {
+        let rules = verdict?.rules ?? []
+        guard let turn else { return rules }
+        return rules.map { rule in
+            guard let then = turn.answers[rule.rule] else { return rule }
+            var rule = rule
+            rule.inputs += [
+                .init(name: "turns_at", value: .instant(turn.at)),
+                .init(name: "turns_to", value: then.map { .flag($0) } ?? .missing),
+            ]
+            return rule
+        }
+    }
     package var thresholdSource: RuleSource? { verdict?.thresholdSource }
 
     /// What is known of a row that the file itself spoiled.

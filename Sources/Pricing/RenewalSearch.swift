@@ -36,11 +36,29 @@ struct RenewalSearch {
         let target = onOrAfter.map { renewals.firstIndex(atOrAfter: $0.startAt) } ?? first
         guard let (call, reached) = firstCall(reaching: max(first, target)) else { return nil }
         let effectiveAt = renewals.renewal(reached.index)
+        let sendBy = lastCall(reaching: reached, from: call)
         return Timeline(
             renewalAt: renewals.renewal(first), judgedAt: call,
             noticeAt: lead(of: reached).map { max(now, effectiveAt.advanced(by: -$0)) },
-            sendAfter: call > now ? call : nil, sendBy: lastCall(reaching: reached, from: call),
-            effectiveAt: effectiveAt)
+            sendAfter: call > now ? call : nil, sendBy: sendBy, effectiveAt: effectiveAt,
+            turn: turn(for: effectiveAt, from: call, to: sendBy))
+    }
+
+    /// Where the verdict that holds for a call first turns for calls up to the last.
+    private func turn(for renewal: Instant, from call: Instant, to last: Instant) -> ConsentTurn? {
+        guard let increase, let end = turns.last, call < end,
+            turns.contains(where: { call < $0 && $0 <= last })
+        else { return nil }
+        let answers = increase.answers(at: call, for: renewal)
+        for at in turns where call < at && at <= last {
+            let then = increase.answers(at: at, for: renewal)
+            guard then.consent != answers.consent else { continue }
+            let turned = ConsentReason.allCases.filter { then[$0] != answers[$0] }
+            return ConsentTurn(
+                at: at, consent: then.consent,
+                answers: Dictionary(turned.map { ($0, then[$0]) }) { first, _ in first })
+        }
+        return nil
     }
 
     /// The Sandbox has no lead times, and an increase skips one renewal.
@@ -50,9 +68,10 @@ struct RenewalSearch {
             return Timeline(
                 renewalAt: next, judgedAt: now, sendBy: next, effectiveAt: next)
         }
+        let effectiveAt = renewals.renewal(first + 1)
         return Timeline(
-            renewalAt: next, judgedAt: now, noticeAt: next, sendBy: next,
-            effectiveAt: renewals.renewal(first + 1))
+            renewalAt: next, judgedAt: now, noticeAt: next, sendBy: next, effectiveAt: effectiveAt,
+            turn: turn(for: effectiveAt, from: now, to: next))
     }
 
     /// The renewal that a call sent at an instant reaches.
@@ -70,7 +89,7 @@ struct RenewalSearch {
         guard let increase else { return Reached(index: index, consent: .none) }
         let renewal = renewals.renewal(index)
         return Reached(
-            index: index, consent: increase.consent(at: call, for: renewal),
+            index: index, consent: increase.answers(at: call, for: renewal).consent,
             conversion: increase.conversion(at: renewal))
     }
 

@@ -8,6 +8,8 @@ struct RowCase {
     var environment: StoreEnvironment
     /// Every line of the batch that names this SKU of this subscription.
     var linesOfSKU: [Int]
+    /// Of the batch alone, and of all that is known.
+    var dependenciesInFile: DependencyRules
     var dependencies: DependencyRules
     /// Of the facts.
     var renewingSKUs: Set<String>
@@ -21,18 +23,22 @@ struct RowCase {
         return row.newPrice > current ? .increase : .decrease
     }
 
-    /// The first code that applies, in the order of `RowCode`.
+    /// The first code that applies: what the file shows by itself before what the facts hold against the row, each in
+    /// the order of `RowCode`.
     func firstFault() -> RowFault? {
+        if let fault = faultOfFile() { return fault }
         for check in RowCase.checks {
             if let fault = check(self) { return fault }
         }
         return nil
     }
 
+    /// What the file shows by itself, whatever is known of the subscription.
+    func faultOfFile() -> RowFault? { dateInSandbox ?? duplicateRow ?? dependentInFile }
+
     private static let checks: [@Sendable (RowCase) -> RowFault?] = [
-        { $0.dateInSandbox }, { $0.currencyMismatch }, { $0.storefrontMismatch },
-        { $0.unknownItem },
-        { $0.duplicateRow }, { $0.noChange }, { $0.drifted }, { $0.conflictOpenChange },
+        { $0.currencyMismatch }, { $0.storefrontMismatch }, { $0.unknownItem },
+        { $0.noChange }, { $0.drifted }, { $0.conflictOpenChange },
         { $0.dependent }, { $0.notActive }, { $0.autoRenewOff }, { $0.billingRetry },
         { $0.gracePeriod }, { $0.itemInOffer }, { $0.indiaIncrease }, { $0.alreadyCommunicated },
     ]
@@ -159,6 +165,11 @@ extension RowCase {
             .conflictOpenChange,
             "an increase of \(row.sku) that was not made here is \(increase.status)",
             remedy: "wait until it took effect")
+    }
+
+    private var dependentInFile: RowFault? {
+        guard !row.dependentSKUs.isEmpty else { return nil }
+        return dependenciesInFile.faultOfFile(row, context)
     }
 
     private var dependent: RowFault? {

@@ -13,6 +13,7 @@ struct RowGroup {
         self.facts = facts
         self.context = context
         renewals = Renewals(facts: facts, environment: judge.environment)
+        let inFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
         let dependencies = DependencyRules(
             rows: rows, facts: facts, openChanges: context.openChanges)
         let renewing = facts.renewingSKUs
@@ -22,8 +23,22 @@ struct RowGroup {
             RowCase(
                 row: row, facts: facts, item: facts.items.first { $0.sku == row.sku },
                 context: context, environment: judge.environment,
-                linesOfSKU: lines[row.sku] ?? [], dependencies: dependencies,
-                renewingSKUs: renewing)
+                linesOfSKU: lines[row.sku] ?? [], dependenciesInFile: inFile,
+                dependencies: dependencies, renewingSKUs: renewing)
+        }
+    }
+
+    /// Of the rows at these lines, in their order, where nothing was ever received of the subscription.
+    func plansOfUnknown(_ lines: Set<Int>) -> [PlanRow] {
+        cases.filter { lines.contains($0.row.line) }.map { rowCase in
+            var plan = PlanRow(rowCase.row)
+            plan.fault =
+                rowCase.faultOfFile()
+                ?? RowFault(
+                    .unknownSubscription,
+                    "no notification of this subscription was ever received",
+                    remedy: "check the id, or read its state with repricer sync")
+            return plan
         }
     }
 
@@ -92,6 +107,7 @@ struct RowGroup {
         plan.knownSince = facts.knownSince
         plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
+            .flatMap { $0.isOnCalendar ? $0 : nil }
         let timeline = forecast(&plan, rowCase, history)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
@@ -104,9 +120,16 @@ struct RowGroup {
                 remedy: "read its state with repricer sync")
             return plan
         }
+        guard timeline.effectiveAt.isOnCalendar else {
+            plan.fault = RowFault(
+                .malformedRow, "it would take effect after the year 9999",
+                remedy: "use an earlier effective_on_or_after, or an earlier day to judge at")
+            return plan
+        }
         plan.noticeAt = timeline.noticeAt
         plan.sendAfter = timeline.sendAfter
         plan.sendBy = timeline.sendBy
+        plan.turn = timeline.turn
         plan.effectiveAt = timeline.effectiveAt
         return plan
     }

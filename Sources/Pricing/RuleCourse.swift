@@ -1,29 +1,63 @@
-/// The rules as they follow one another from an instant on: a row is judged by those in force when it is sent.
+internal import Synchronization
+
+/// The rules as they follow one another: a row is judged by those in force when it is sent, and what Apple shows by those
+/// of the day on which it was said.
 package struct RuleCourse: Sendable {
+    private let from: Instant
     private let first: RulesInForce
     private let later: [(from: Instant, rules: RulesInForce)]
+    private let earlier: EarlierRules?
 
     /// These rules, whenever a row is sent.
     package init(_ rules: RulesInForce) {
-        first = rules
-        later = []
+        (from, first, later, earlier) = (.distantPast, rules, [], nil)
     }
 
+    /// `now` is the instant of the plan; before it the rules are those that `rules` still holds.
     package init(_ rules: RuleSet, from now: Instant) {
+        from = now
         first = rules.inForce(at: now)
-        var later: [(from: Instant, rules: RulesInForce)] = []
-        var start = rules.nextInForce(after: now)
-        while let from = start {
-            later.append((from, rules.inForce(at: from)))
-            start = rules.nextInForce(after: from)
-        }
-        self.later = later
+        let starts = rules.starts
+        later = starts.filter { $0 > now }.map { ($0, rules.inForce(at: $0)) }
+        earlier = EarlierRules(rules, starts: starts.filter { $0 <= now })
     }
 
-    func rules(at instant: Instant) -> RulesInForce {
-        later.last { $0.from <= instant }?.rules ?? first
+    /// The rules in force at an instant.
+    package func rules(at instant: Instant) -> RulesInForce {
+        guard instant >= from else { return earlier?.rules(at: instant) ?? first }
+        return later.last { $0.from <= instant }?.rules ?? first
+    }
+
+    /// Whether the rules are surely the same at both instants.
+    func areSame(_ one: Instant, _ other: Instant) -> Bool {
+        guard one != other else { return true }
+        let (start, end) = (min(one, other), max(one, other))
+        return start >= from && !later.contains { start < $0.from && $0.from <= end }
     }
 
     /// When others come into force.
     var starts: [Instant] { later.map(\.from) }
+}
+
+/// The rules of days gone by. Few rows ask for them, and those for few days: each day's are put in order when they are
+/// first asked for.
+private final class EarlierRules: Sendable {
+    private let rules: RuleSet
+    private let starts: [Instant]
+    private let known = Mutex<[Instant: RulesInForce]>([:])
+
+    init(_ rules: RuleSet, starts: [Instant]) {
+        self.rules = rules
+        self.starts = starts
+    }
+
+    func rules(at instant: Instant) -> RulesInForce {
+        let start = starts.last { $0 <= instant } ?? .distantPast
+        return known.withLock { known in
+            if let rules = known[start] { return rules }
+            let rules = rules.inForce(at: start)
+            known[start] = rules
+            return rules
+        }
+    }
 }

@@ -116,11 +116,11 @@ package struct RuleSet: Hashable, Sendable {
     /// The rules that judge at that instant, ready to be asked.
     package func inForce(at now: Instant) -> RulesInForce { RulesInForce(self, at: now) }
 
-    /// When the next of them comes into force; nil where none does.
-    package func nextInForce(after now: Instant) -> Instant? {
+    /// When rules come into force, in order.
+    package var starts: [Instant] {
         let starts =
             thresholds.map(\.validFrom) + alwaysConsent.map(\.validFrom)
             + currencies.map(\.validFrom) + exchangeRates.map(\.validFrom)
-        return starts.compactMap { $0 }.filter { $0 > now }.min()
+        return Set(starts.compactMap { $0 }).sorted()
     }
 }

@@ -12,6 +12,8 @@ package struct Timeline: Hashable, Sendable {
     package var sendBy: Instant
     /// The renewal that charges the new price.
     package var effectiveAt: Instant
+    /// When a call that still gives this `effectiveAt` is first judged otherwise; nil where none is.
+    package var turn: ConsentTurn?
 
     /// How long before the renewal the App Store starts to tell the subscriber, unless the renewal is a conversion.
     package static func lead(consent: Consent, period: Period) -> Int64 {
@@ -31,4 +33,13 @@ package struct Timeline: Hashable, Sendable {
     }
 
     static let longestLeadDays: Int64 = 60
+}
+
+/// That time alone changes a consent verdict: an earlier increase no longer counts, a rule comes into force.
+package struct ConsentTurn: Hashable, Sendable {
+    package var at: Instant
+    /// From then on.
+    package var consent: Consent
+    /// The rules whose answers turn, and to what.
+    package var answers: [ConsentReason: Bool?]
 }

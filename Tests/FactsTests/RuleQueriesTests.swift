@@ -76,6 +76,7 @@ import Testing
         let before = try await Self.load(.at, Self.october, connection)
         let after = try await Self.load(.at, Self.november, connection)
         let later = try await Self.load(.from, Self.october, connection)
+        let past = try await Self.load(.from, Self.november, connection)
         let all = try await Self.load(.all, Self.october, connection)
         await connection.close()
 
@@ -88,6 +89,8 @@ import Testing
         #expect(before.currencies.first { $0.currency.code == "USD" }?.currency.decimals == 2)
         #expect(after.currencies.filter { $0.currency.code == "USD" } == first.currencies)
         #expect(later.exchangeRates == first.exchangeRates)
+        #expect(past.inForce(at: Self.october) == before.inForce(at: Self.october))
+        #expect(past.inForce(at: Self.november) == after.inForce(at: Self.november))
         #expect(later.inForce(at: Self.november) == after.inForce(at: Self.november))
         #expect(all.currencies.count == RuleSet.shipped.currencies.count + 1)
     }
@@ -131,19 +134,23 @@ import Testing
         await second.close()
     }
 
+    private static func cached(
+        _ cache: RuleCache, at now: Instant, _ connection: PostgresConnection
+    ) async throws -> RulesInForce {
+        try await connection.read { try cache.course(from: now, on: $0) }.rules(at: now)
+    }
+
     @Test func cache_whenAnImportComes_readsTheNewRules() async throws {
         let connection = try await TestDatabase.connect()
         let cache = RuleCache()
-        let before = try await connection.read { try cache.inForce(at: Self.october, on: $0) }
+        let before = try await Self.cached(cache, at: Self.october, connection)
         try await Self.add(
             RuleSet(
                 thresholds: [Self.threshold(40_000, from: Self.october)], alwaysConsent: [],
                 currencies: []), revision: 2, on: connection)
 
-        let after = try await connection.read { try cache.inForce(at: Self.november, on: $0) }
-        let earlier = try await connection.read {
-            try cache.inForce(at: Instant(milliseconds: 0), on: $0)
-        }
+        let after = try await Self.cached(cache, at: Self.november, connection)
+        let earlier = try await Self.cached(cache, at: Instant(milliseconds: 0), connection)
         await connection.close()
 
         #expect(Self.german(before) == nil)
@@ -167,9 +174,7 @@ import Testing
             Self.october.advanced(by: -second), Self.october, Self.november.advanced(by: -1),
             Self.november, Self.november.advanced(by: second), Self.october,
         ] {
-            seen.append(
-                Self.german(
-                    try await connection.read { try cache.inForce(at: instant, on: $0) }))
+            seen.append(Self.german(try await Self.cached(cache, at: instant, connection)))
         }
         await connection.close()
 

@@ -41,6 +41,10 @@ extension SubscriptionFacts.Item {
     }
 }
 
+extension MoneySum: ExpressibleByIntegerLiteral {
+    package init(integerLiteral milliunits: Int64) { self.init(milliunits) }
+}
+
 extension BatchRow {
     static func make(
         _ newPrice: Int64 = 12_990, sku: String = "ITEM", line: Int = 2, currency: String = "USD",

@@ -108,11 +108,17 @@ import Testing
         #expect(figures.months[day("2026-12-01")]?.decreases == 1)
     }
 
-    @Test func sums_ofAbsurdPrices_stopAtTheLimit() {
+    @Test func sums_ofAbsurdPrices_areKnownToBeTooLarge() throws {
         let figures = figures([row(2, then: .max), row(3, then: .max)])
+        let sum = try #require(figures.money.values.first)
 
-        #expect(figures.money.values.map(\.then) == [.max])
-        #expect(BatchFigures.Money(now: .max, then: .min).change == .min)
+        #expect(sum.then.isTooLarge)
+        #expect(sum.change.isTooLarge)
+        #expect(sum.isTooLarge)
+        #expect(!sum.now.isTooLarge)
+        #expect(!BatchFigures.Money(now: 5, then: 3).isTooLarge)
+        #expect(BatchFigures.Money(now: 5, then: 3).change == -2)
+        #expect(MoneyAMonth(figures.money, in: "USD", by: rules([:])).isTooLarge)
     }
 
     private func rules(_ rates: [String: Int64]) -> RulesInForce {

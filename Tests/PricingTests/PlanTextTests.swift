@@ -51,7 +51,8 @@ struct PlanTextTests {
                 "last_increase_sku":null,"last_increase_at":null,"counts_until":null,\
                 "known_since":"2026-01-01T00:00:00Z","known_from_start":true}},\
                 {"rule":"korea_offer_conversion","answer":false,"inputs":{"storefront":"USA",\
-                "offer_ends_at":null}}],"judged_at":"2026-11-01T00:00:00Z",\
+                "offer_ends_at":null}}],"consent_turns_at":null,"consent_turns_to":null,\
+                "judged_at":"2026-11-01T00:00:00Z",\
                 "facts_at":"2026-11-01T00:00:01Z","known_since":"2026-01-01T00:00:00Z","stale":false,\
                 "faults":[],"at_risk_milliunits":13980,"at_risk_elsewhere":[],\
                 "renewal_at":"2026-12-01T00:00:00Z","notice_at":"2026-11-04T00:00:00Z",\

@@ -124,6 +124,10 @@ struct RowCodeTests {
         },
         Case("period not sent", .unknownSubscription) { $0.period = nil },
         Case("period that cannot be stepped", .unknownSubscription) { $0.period = "P1Q" },
+        Case(
+            "held back beyond the calendar", .malformedRow,
+            row: .make(onOrAfter: "9999-12-02")),
+        Case("held back to its end", nil, row: .make(onOrAfter: "9999-12-01")),
         Case("the first code counts", .drifted, row: .make(expected: 8990)) {
             $0.status = 3
             $0.storefront = "IND"
@@ -160,6 +164,57 @@ struct RowCodeTests {
 
         #expect(plans.map(\.code) == [.duplicateRow, nil, .duplicateRow, .duplicateRow])
         #expect(plans[0].fault?.message.contains("line 4, 9") == true)
+    }
+
+    /// What the file shows by itself counts before what the facts hold against a row.
+    @Test func rows_whenTheFileAndTheFactsFindFaults_carryTheFilesOne() {
+        let duplicates: [BatchRow] = [
+            .make(line: 2, currency: "EUR"), .make(line: 3, storefront: "CAN"),
+        ]
+        let absent: [BatchRow] = [.make(sku: "NONE", line: 2), .make(sku: "NONE", line: 3)]
+        let shared: [BatchRow] = [
+            .make(line: 2, currency: "EUR", dependents: ["THIRD"]),
+            .make(4200, sku: "OTHER", line: 3, dependents: ["THIRD"]),
+        ]
+        let chained: [BatchRow] = [
+            .make(line: 2, dependents: ["OTHER"], expected: 1),
+            .make(4200, sku: "OTHER", line: 3, dependents: ["NOBODY"]),
+        ]
+        let facts = SubscriptionFacts.make { $0.items.append(.make("THIRD", price: 990)) }
+        func codes(_ rows: [BatchRow], _ facts: SubscriptionFacts?) -> [RowCode?] {
+            Judge.make().judge(rows: rows, facts: facts, context: JudgeContext()).map(\.code)
+        }
+
+        #expect(codes(duplicates, facts) == [.duplicateRow, .duplicateRow])
+        #expect(codes(absent, facts) == [.duplicateRow, .duplicateRow])
+        #expect(codes(duplicates, nil) == [.duplicateRow, .duplicateRow])
+        #expect(codes(shared, facts) == [.dependentShared, .dependentShared])
+        #expect(codes(chained, facts) == [.dependentChained, .dependentChained])
+        #expect(codes([.make(dependents: ["ITEM"], expected: 1)], facts) == [.dependentSelf])
+        #expect(codes([.make(dependents: ["ITEM"])], nil) == [.dependentSelf])
+        #expect(codes([.make(dependents: ["FAR"], expected: 1)], facts) == [.drifted])
+    }
+
+    /// An item of another subscription that a row of the same file names too, or that has dependents there.
+    @Test func rows_acrossSubscriptions_carryTheFilesFaultFirst() {
+        let row = BatchRow.make(currency: "EUR", dependents: ["2000000000000002/FAR"])
+        var chained = JudgeContext()
+        chained.siblingSKUs = ["2000000000000002/FAR"]
+        chained.fileObstacles = ["2000000000000002/FAR": .parent(["DEEP"])]
+        var shared = JudgeContext()
+        shared.siblingSKUs = chained.siblingSKUs
+        shared.claims = [
+            "2000000000000002/FAR": [
+                DependentClaim(
+                    originalTransactionID: "2000000000000003", sku: "ELSE", line: 9)
+            ]
+        ]
+        var open = shared
+        open.claims["2000000000000002/FAR"]?[0].line = nil
+
+        #expect(Judge.make().one(row, .make(), chained).code == .dependentChained)
+        #expect(Judge.make().one(row, .make(), shared).code == .dependentShared)
+        #expect(Judge.make().one(row, .make(), open).code == .currencyMismatch)
     }
 
     @Test func codes_whenListed_keepTheContractsOrder() {

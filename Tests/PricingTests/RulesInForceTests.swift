@@ -31,16 +31,7 @@ import Testing
             ])
     }
 
-    @Test(
-        arguments: zip(
-            [0, 99, 100, 200, 299, 300, 399, 400], [100, 100, 200, 300, 300, 400, 400, nil]))
-    func next_isTheEarliestOfAnyKindThatIsStillToCome(now: Int64, next: Int64?) throws {
-        #expect(try Self.rules().nextInForce(after: Self.instant(now))?.milliseconds == next)
-    }
-
-    @Test func next_whereNothingChanges_isNone() {
-        let rules = RuleSet(thresholds: [], alwaysConsent: [], currencies: [])
-
-        #expect(rules.nextInForce(after: Self.instant(0)) == nil)
+    @Test func starts_areThoseOfEveryKind_inOrder() throws {
+        #expect(try Self.rules().starts.map(\.milliseconds) == [100, 200, 300, 400])
     }
 }

@@ -136,17 +136,62 @@ import Testing
             .price(10_000), [asked, .make(price: 9000)], cohort: cohort
         ).forecast
 
-        let money = forecast.money["USD"]
+        let effect = forecast.effects["USD"]
         #expect(forecast.consents == [.required: 1, .notRequired: 1])
-        #expect(money?.gain == 77_000)
-        #expect(money?.loss == 153_890)
-        #expect(money?.effect(declining: 0) == 77_000)
-        #expect(money?.effect(declining: 50_00) == 55)
-        #expect(money?.breakEvenBasisPoints == 50_03)
-        #expect(money?.atRiskAMonth == 7990)
+        #expect(effect?.gain == 77_000)
+        #expect(effect?.loss == 153_890)
+        #expect(effect?.effect(declining: 0) == 77_000)
+        #expect(effect?.effect(declining: 50_00) == 55)
+        #expect(effect?.breakEvenBasisPoints == 50_03)
+        #expect(forecast.money.values.map(\.atRisk) == [7990])
+        #expect(forecast.money.values.map(\.now) == [13_000])
+        #expect(forecast.money.values.map(\.then) == [20_000])
         #expect(forecast.months == [2026 * 12 + 11: 2])
         // Both must be sent by 4 November: with the fourth day of waiting they slip.
         #expect(forecast.slips.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [[3, 2]])
+    }
+
+    /// Who may be asked counts like who is; whom nobody asks loses nothing.
+    @Test(arguments: [(4000, true, 153_890), (9000, false, 153_890), (9000, true, 0)])
+    func loss_isOfAllWhoMayBeAsked(price: Int64, isKnown: Bool, loss: Int64) {
+        let facts = SubscriptionFacts.make(price: price) {
+            if !isKnown { $0.knownSince = nil }
+        }
+        var cohort = Cohort(skus: ["ITEM"])
+        cohort.dependents = ["OTHER"]
+
+        let forecast = forecast(.price(10_000), [facts], cohort: cohort).forecast
+
+        #expect(forecast.effects["USD"]?.loss == MoneySum(loss))
+        #expect(forecast.money.values.map(\.maybeAtRisk) == [isKnown ? 0 : 12_990])
+    }
+
+    @Test func loss_ofAnAbsurdDependent_isTooLarge() {
+        let facts = SubscriptionFacts.make(price: 4000) {
+            $0.edit("OTHER") { $0.currentPrice = .max }
+        }
+        var cohort = Cohort(skus: ["ITEM"])
+        cohort.dependents = ["OTHER"]
+
+        let found = forecast(.price(10_000), [facts], cohort: cohort)
+
+        #expect(found.rows.map(\.atRisk) == [4000])
+        #expect(found.rows.map { $0.atRiskElsewhere.map(\.amount) } == [[.max]])
+        #expect(found.forecast.effects["USD"]?.loss.isTooLarge == true)
+        #expect(found.forecast.money.values.map(\.atRisk.isTooLarge) == [true])
+    }
+
+    /// Decreases lose what increases win, each in its currency.
+    @Test func gain_ofEachCurrency_standsForItself() {
+        let euros = SubscriptionFacts.make(price: 5000, storefront: "AUT", currency: "EUR")
+
+        let effects = forecast(
+            .price(4000), [.make(price: 5000), .make(price: 3500), euros]
+        ).forecast.effects
+
+        // 1.00 less twelve times from 1 December on, and 0.50 more.
+        #expect(effects.mapValues(\.gain) == ["USD": -5500, "EUR": -11_000])
+        #expect(effects.mapValues(\.loss) == ["USD": 0, "EUR": 0])
     }
 
     @Test func forecast_ofSeveralItemsOfASubscription_countsThemBesideOneAnother() {
@@ -155,6 +200,18 @@ import Testing
 
         #expect(found.rows.map(\.newPrice) == [10_990, 4390])
         #expect(found.forecast.canGo == 2)
+    }
+
+    /// A dependent falls with one item alone, or it would be nobody's.
+    @Test func dependent_ofSeveralItems_fallsWithTheFirst() {
+        let facts = SubscriptionFacts.make { $0.items.append(.make("THIRD", price: 990)) }
+        var cohort = Cohort(skus: ["ITEM", "OTHER"])
+        cohort.dependents = ["THIRD"]
+
+        let found = forecast(.percent(10_00), [facts], cohort: cohort)
+
+        #expect(found.forecast.canGo == 2)
+        #expect(found.rows.map(\.dependentSKUs) == [["THIRD"], []])
     }
 
     @Test func forecast_inParts_addsUpToTheWhole() {

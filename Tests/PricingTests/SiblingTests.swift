@@ -148,6 +148,37 @@ struct SiblingTests {
         #expect(counted == item.counts)
     }
 
+    @Test(arguments: [
+        // Until 20 October every increase needed consent: 60 days before 1 December had passed.
+        ("2026-10-10T00:00:00Z", [Consent.notRequired, .required]),
+        // Since then 27 days are enough.
+        ("2026-10-21T00:00:00Z", [.required, .required]),
+    ])
+    func increase_thatIsScheduled_isDatedByTheRulesOfItsStatementsDay(
+        signedAt: String, expected: [Consent]
+    ) {
+        var rules = RuleSet.shipped
+        rules.alwaysConsent = [
+            .init(storefront: "USA", isRequired: true, source: .apple),
+            .init(
+                storefront: "USA", isRequired: false, validFrom: at("2026-10-20T00:00:00Z"),
+                source: .apple),
+        ]
+        let now = at("2026-11-01T00:00:00Z")
+        let judge = Judge(
+            rules: RuleCourse(rules, from: now), environment: .production, now: now)
+        let facts = SubscriptionFacts.make(period: "P3M") {
+            $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 4200) }
+            $0.signedAt = at(signedAt)
+        }
+
+        let consents = ["2027-03-01", "2027-06-01"].map {
+            judge.one(.make(10_500, onOrAfter: $0), facts).consent
+        }
+
+        #expect(consents == expected)
+    }
+
     @Test func change_ofAnItemWhoseSiblingWeIncreased_isSentThoughItNeedsConsentNow() {
         var context = SendingTests.ownContext
         context.increaseHistory = [

@@ -107,6 +107,35 @@ import Testing
         #expect(before.output.prefix(90) != after.output.prefix(90))
     }
 
+    @Test func planAsOfADayBeforeTheImport_doesNotKnowIt() async throws {
+        let office = try await Office()
+        let batch = try office.folder.file(
+            "batch.csv",
+            "original_transaction_id,sku,price,currency\n1000000000000001,PLAN,11,USD\n")
+        func consents(_ asOf: String...) async -> [String] {
+            var seen: [String] = []
+            for command in [
+                ["plan", batch, "--json"],
+                ["scenario", "--sku", "PLAN", "--rule", "=11", "--json"],
+                ["explain", "1000000000000001", "PLAN", "11", "--json"],
+            ] {
+                let outcome = await run(command + asOf, environment: office.ana)
+                let consent = outcome.output.firstMatch(of: /"consent":(\{[^}]*\}|"[a-z_]*")/)
+                seen.append(consent.map { String($0.1) } ?? outcome.messages)
+            }
+            return seen
+        }
+
+        _ = await run("history", "import", try office.file(Self.row), environment: office.ana)
+
+        #expect(
+            await consents("--as-of", "2026-01-04T00:00:00Z")
+                == [#"{"not_known":1}"#, #"{"not_known":1}"#, #""not_known""#])
+        #expect(
+            await consents("--as-of", "2026-01-06T00:00:00Z")
+                == [#"{"required":1}"#, #"{"required":1}"#, #""required""#])
+    }
+
     @Test func import_ofTheSameFileAgain_addsNothing() async throws {
         let office = try await Office()
         let file = try office.file(Self.row + "1000000000000009,PLAN,2025-09-01,8,10,USD\n")

@@ -16,7 +16,7 @@ import Testing
     private static let header =
         "original_transaction_id,sku,price,currency,storefront,dependent_skus,expected_price\n"
 
-    /// In the order of the codes. The subscriptions 1 to 19 are those of `subscriptions`.
+    /// In the order of the codes. The subscriptions 1 to 20 are those of `subscriptions`.
     private static let cases: [Case] = [
         Case(
             row: "1,A,12.99,USD,,",
@@ -39,7 +39,7 @@ import Testing
             message: "unknown_currency: 'XXX' is not a currency of the App Store; use an ISO 4217 "
                 + "code such as USD, in capitals"),
         Case(
-            row: "1,A,12.99,EUR,,,",
+            row: "20,A,12.99,EUR,,,",
             message:
                 "currency_mismatch: the subscription is charged in USD, not EUR; give the price "
                 + "in USD"),
@@ -142,7 +142,7 @@ import Testing
             (SELECT jsonb_agg(jsonb_build_object('sku', sku, 'currentPrice', 9990, 'renewalPrice',
                 9990, 'renews', true)) FROM unnest(ARRAY['A', 'B', 'C', 'D']) AS sku),
             '2026-01-01Z', '2026-01-01Z', 'n-1', '2025-06-01Z'
-        FROM generate_series(1, 19) AS i;
+        FROM generate_series(1, 20) AS i;
         UPDATE repricer.subscriptions SET items = jsonb_set(items, '{0,increase}',
             '{"status":"SCHEDULED","price":11990,"dependentSKUs":[]}')
             WHERE original_transaction_id = '7';

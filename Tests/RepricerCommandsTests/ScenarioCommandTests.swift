@@ -90,6 +90,42 @@ import Testing
         #expect(whole.output.contains(#""effect_12_months_nobody_declines_milliunits":122375"#))
     }
 
+    @Test func sums_beyondAnyNumber_areSaidToBeSo() async throws {
+        let desk = try await Desk()
+        let wish = ["--sku", "A", "--storefront", "USA", "--rule", "=9000000000000000"]
+
+        let text = await run(["scenario"] + wish, environment: desk.environment)
+        let json = await run(["scenario"] + wish + ["--json"], environment: desk.environment)
+
+        #expect(text.output.contains("too large: a sum of more than 9223372036854775.807"))
+        #expect(json.output.contains(#""then_per_month_milliunits":null"#))
+        #expect(json.output.contains(#""effect_12_months_milliunits":null"#))
+        #expect(json.output.contains(#""too_large":true"#))
+    }
+
+    /// `plan` of the batch that a scenario writes says the same of the money, to the milliunit.
+    @Test func moneyOfAScenario_isThatOfItsPlan() async throws {
+        let desk = try await Desk()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "UPDATE repricer.subscriptions SET period = (ARRAY['P1W', 'P1Y', 'P6M'])[bucket % 3 + 1]"
+        )
+        await connection.close()
+        let file = "\(desk.folder)/batch.csv"
+
+        let asked = await desk.scenario(
+            "--sku", "A", "--storefront", "USA", "--rule", "=19.99", "--out", file, "--json")
+        let plan = await run("plan", file, "--json", environment: desk.environment)
+
+        for key in ["now", "then", "at_risk", "not_known"] {
+            let pattern = try Regex("\"\(key)_per_month_milliunits\":(-?[0-9]+)")
+            let figures = [asked, plan].map { outcome in
+                outcome.output.firstMatch(of: pattern)?.output[1].substring
+            }
+            #expect(figures[0] != nil && figures[0] == figures[1], "\(key): \(figures)")
+        }
+    }
+
     @Test func batchOfAScenario_isAcceptedByPlanAsItIs() async throws {
         let desk = try await Desk(subscriptions: 9000)
         let file = "\(desk.folder)/batch.csv"
@@ -119,6 +155,46 @@ import Testing
         #expect(none.output.contains(#""decline_rate_basis_points":0,"decline_rate_rows":0"#))
     }
 
+    /// Of seven rows three were asked and have ended: one declined.
+    @Test func ownDeclineRate_isOfThoseWhoWereAskedAndHaveDecided() async throws {
+        let desk = try await Desk(subscriptions: 9)
+        let rows = (1...7).map { number in
+            let price = ["9.99", "9.99", "1000"][number % 3]
+            let new = number == 7 ? "7.99" : price == "1000" ? "1100" : "10.99"
+            return "\(number),A,\(new),\(["USD", "EUR", "JPY"][number % 3])\n"
+        }
+        let file = "\(desk.folder)/earlier.csv"
+        try ("original_transaction_id,sku,price,currency\n" + rows.joined())
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        let submitted = await run(
+            "submit", file, "--name", "earlier", environment: desk.environment)
+        #expect(submitted.code == .done, "\(submitted.messages)")
+        let connection = try await TestDatabase.connect()
+        // Two agreed, one declined; nobody asked the fourth; the fifth has not answered; the sixth never will.
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'effective', effective_at = '2026-02-10Z'
+                WHERE original_transaction_id IN ('1', '2', '7');
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'declined'
+                WHERE original_transaction_id = '3';
+            UPDATE repricer.price_changes SET state = 'effective', effective_at = '2026-02-10Z'
+                WHERE original_transaction_id = '4';
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'pending_consent'
+                WHERE original_transaction_id = '5';
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'invalidated'
+                WHERE original_transaction_id = '6'
+            """)
+        await connection.close()
+
+        let outcome = await desk.scenario("--sku", "A", "--rule", "=19.99", "--json")
+        let other = await desk.scenario("--sku", "B", "--rule", "=19.99", "--json")
+
+        #expect(
+            outcome.output.contains(
+                #""decline_rate_basis_points":3333,"decline_rate_rows":3"#), "\(outcome.output)")
+        #expect(other.output.contains(#""decline_rate_basis_points":0,"decline_rate_rows":0"#))
+    }
+
     @Test func cohortOfNobody_isSaid() async throws {
         let desk = try await Desk()
 
@@ -126,6 +202,48 @@ import Testing
 
         #expect(outcome.code == .done)
         #expect(outcome.messages.contains("nobody is in the cohort"))
+    }
+
+    @Test func options_thatNobodyFits_areWarnedOf() async throws {
+        let desk = try await Desk()
+
+        let some = await desk.scenario(
+            "--sku", "A", "--sku", "NONE", "--storefront", "USA,FRA", "--dependents", "B", "FAR",
+            "--rule", "+10%", "--json")
+        let all = await desk.scenario("--sku", "A", "--sku", "B", "--rule", "+10%", "--json")
+        let period = await desk.scenario("--sku", "A", "--period", "P6M", "--rule", "+10%")
+
+        #expect(
+            some.messages == """
+                repricer: warning: nobody in the cohort has --sku NONE
+                repricer: warning: nobody in the cohort has --storefront FRA
+                repricer: warning: nobody in the cohort has --dependents FAR
+
+                """)
+        #expect(
+            some.output.contains(
+                #""nobody_has":{"sku":["NONE"],"storefront":["FRA"],"dependents":["FAR"]}"#))
+        #expect(all.messages.isEmpty)
+        #expect(all.output.contains(#""nobody_has":{}"#))
+        #expect(period.messages.contains("nobody is in the cohort"))
+    }
+
+    /// What a program reads of standard output is one thing.
+    @Test func batchOnStandardOutput_standsAlone_andTheTableIsBesideIt() async throws {
+        let desk = try await Desk()
+
+        let json = await desk.scenario("--sku", "A", "--rule", "+10%", "--out", "-", "--json")
+        let text = await desk.scenario("--sku", "A", "--rule", "+10%", "--out", "-")
+        let page = await desk.scenario("--sku", "A", "--rule", "+10%", "--html", "-", "--json")
+
+        #expect(json.output == text.output)
+        #expect(json.output.hasPrefix("original_transaction_id,sku,price,"))
+        #expect(json.output.split(separator: "\r\n").count == 12)
+        let table = try JSONSerialization.jsonObject(with: Data(json.messages.utf8))
+        #expect((table as? [String: Any])?["skus"] as? [String] == ["A"])
+        #expect(text.messages.hasPrefix("SCENARIO"))
+        #expect(page.output.hasPrefix("<!DOCTYPE html>"))
+        #expect(page.messages.hasPrefix("{"))
     }
 
     @Test func dependents_fallWithTheFirstItemAlone() async throws {
@@ -169,6 +287,22 @@ import Testing
             (["--sku", "A", "--rule", "+10%", "--choose", "1"], "--out is missing"),
             (["--sku", "A", "--rule", "+1%..+99%/1"], "the most is 20"),
             (["--sku", "A", "--rule", "+10%", "--period", "month"], "--period cannot be"),
+            (["--sku", "A", "--rule", "+10%", "--period", "P5M"], "the App Store has P1W, P1M"),
+            (
+                ["--sku", "A", "--rule", "+10%", "--storefront", "USA,ZZZ"],
+                "--storefront cannot be \"ZZZ\", which the App Store does not have"
+            ),
+            (["--sku", "A", "--rule", "+10%", "--storefront", "usa"], "--storefront cannot be"),
+            (["--sku", "A", "--rule", "+10%", "--started-before", "10000-01-01"], "YYYY-MM-DD"),
+            (["--sku", "A", "--rule", "+10%", "--send-on", "10000-01-01"], "YYYY-MM-DD"),
+            (
+                ["--sku", "A", "--rule", "+10%", "--as-of", "9999-12-31T23:00:00-02:00"],
+                "use an instant from 1970 to the end of 9999"
+            ),
+            (
+                ["--sku", "A", "--rule", "+10%", "--out", "-", "--html", "-"],
+                "--out and --html cannot both be standard output"
+            ),
             (["--sku", "A", "--rule", "+10%", "--currency", "usd"], "is not a currency"),
             (["--sku", "A", "--rule", "+10%", "--reporting-currency", "ZZZ"], "is not a currency"),
             (["--sku", "A", "--rule", "+10%", "--price-below", "x"], "--price-below cannot be"),

@@ -102,6 +102,54 @@ import Testing
         #expect(!outcome.output.contains("STOREFRONT"))
     }
 
+    /// What a program reads of standard output is one thing.
+    @Test func rowsOnStandardOutput_standAlone_andTheSummaryIsBesideThem() async throws {
+        let batch = try file("1000000000000001,PLAN,12.99,USD,,\n1000000000000001,ADD,2.99,USD,,\n")
+        let wrong = try file("1000000000000001,PLAN,0,USD,,\n", "wrong.csv")
+
+        let json = await run("plan", batch, "--rows", "-", "--json", environment: ana)
+        let text = await run("plan", batch, "--rows", "-", environment: ana)
+        let rejects = await run("plan", wrong, "--rejects", "-", "--json", environment: ana)
+
+        #expect(json.output == text.output)
+        let lines = json.output.split(separator: "\n")
+        #expect(try lines.map { try object(String($0))["line"] as? Int } == [2, 3])
+        #expect(try object(json.messages)["rows"] as? Int == 2)
+        #expect(text.messages.hasPrefix("file"))
+        #expect(rejects.output.hasPrefix("original_transaction_id,"))
+        #expect(!rejects.output.contains("{"))
+        let summary = try #require(rejects.messages.split(separator: "\n").last)
+        #expect(try object(String(summary))["refused"] as? Int == 1)
+    }
+
+    /// An absurd price is a typing error, and must not look like a sum.
+    @Test func sums_beyondAnyNumber_areSaidToBeSo() async throws {
+        let most = "9000000000000000.00"
+        let batch = try file(
+            "1000000000000001,PLAN,\(most),USD,,\n1000000000000002,PLAN,\(most),USD,,\n")
+        let text = await run("plan", batch, environment: ana)
+        let json = await run("plan", batch, "--json", environment: ana)
+        let submitted = await run("submit", batch, "--name", "absurd", environment: ana)
+        let shown = await run("show", "absurd", environment: ana)
+        let shownJSON = await run("show", "absurd", "--json", environment: ana)
+
+        #expect(submitted.code == .done, "\(submitted.messages)")
+        for outcome in [text, shown] {
+            #expect(outcome.output.contains("too large"))
+            #expect(
+                outcome.output.contains(
+                    "too large: a sum of more than 9223372036854775.807, which is not shown"))
+        }
+        for outcome in [json, shownJSON] {
+            let money = try #require(try object(outcome.output)["money_a_month"] as? [String: Any])
+            let sum = try #require(money["in_reporting_currency"] as? [String: Any])
+            #expect(sum["then_per_month_milliunits"] is NSNull)
+            #expect(sum["now_per_month_milliunits"] as? Int == 19_980)
+            #expect(sum["too_large"] as? Bool == true)
+            #expect(outcome.output.contains(#""then_per_period_milliunits":null"#))
+        }
+    }
+
     @Test func plan_withDetails_endsWithEveryList() async throws {
         let outcome = await run("plan", try file(), "--details", environment: ana)
 

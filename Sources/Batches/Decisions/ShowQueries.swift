@@ -56,10 +56,8 @@ package enum ShowQueries {
             -- name: showMoney
             SELECT currency, storefront, period, direction, forecast_consent, forecast_reasons,
                 forecast_not_known, count(*) AS rows,
-                least(sum(current_price_milliunits), \(Int64.max))::bigint AS now,
-                least(sum(new_price_milliunits), \(Int64.max))::bigint AS then,
-                least(sum(coalesce(at_risk_milliunits, current_price_milliunits)), \(Int64.max))::bigint
-                    AS at_risk
+                sum(current_price_milliunits)::text AS now, sum(new_price_milliunits)::text AS then,
+                sum(coalesce(at_risk_milliunits, current_price_milliunits))::text AS at_risk
             FROM repricer.price_changes WHERE batch_id = \(uuid: batchID)
             GROUP BY currency, storefront, period, direction, forecast_consent, forecast_reasons,
                 forecast_not_known
@@ -86,9 +84,17 @@ package enum ShowQueries {
                 period: try row.text("period"))
             figures.money[key, default: .init()].add(
                 BatchFigures.Money(
-                    rows: count, now: try row.int64("now"), then: try row.int64("then")))
-            figures.money[key]?.addAtRisk(try row.int64("at_risk"), consent)
+                    rows: count, now: try sum(row, "now"), then: try sum(row, "then")))
+            figures.money[key]?.addAtRisk(try sum(row, "at_risk"), consent)
         }
+    }
+
+    /// As text: the sum of many prices may be beyond 64 bits.
+    private static func sum(_ row: Row, _ column: String) throws -> MoneySum {
+        guard let sum = MoneySum(try row.text(column)) else {
+            throw FactsError.unreadable("the sum \(column)")
+        }
+        return sum
     }
 
     private static func addMoneyElsewhere(
@@ -100,7 +106,7 @@ package enum ShowQueries {
             -- name: showMoneyElsewhere
             SELECT e.charge ->> 'currency' AS currency, e.charge ->> 'storefront' AS storefront,
                 e.charge ->> 'period' AS period, c.forecast_consent,
-                least(sum((e.charge ->> 'milliunits')::bigint), \(Int64.max))::bigint AS at_risk
+                sum((e.charge ->> 'milliunits')::bigint)::text AS at_risk
             FROM repricer.price_changes c, jsonb_array_elements(c.at_risk_elsewhere) AS e (charge)
             WHERE c.batch_id = \(uuid: batchID) AND c.at_risk_elsewhere IS NOT NULL
             GROUP BY 1, 2, 3, 4
@@ -110,7 +116,7 @@ package enum ShowQueries {
                 currency: try row.text("currency"), storefront: try row.text("storefront"),
                 period: try row.text("period"))
             figures.money[key, default: .init()].addAtRisk(
-                try row.int64("at_risk"), Consent(rawValue: try row.text("forecast_consent")))
+                try sum(row, "at_risk"), Consent(rawValue: try row.text("forecast_consent")))
         }
     }
 

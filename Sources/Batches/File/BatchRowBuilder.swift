@@ -80,6 +80,12 @@ struct BatchRowBuilder {
 
     private func date(_ cell: BatchCell?) throws(RowFault) -> CivilDate? {
         guard let text = try optionalText(cell, "effective_on_or_after") else { return nil }
+        guard !CivilDate.isBeyond(text) else {
+            throw RowFault(
+                .malformedRow,
+                "effective_on_or_after \(shownInMessage(text)) is after the year 9999",
+                remedy: "use an earlier day, or leave it out to change the price at once")
+        }
         guard let date = CivilDate(text), date.year >= 1970 else {
             throw RowFault(
                 .malformedRow, "effective_on_or_after \(shownInMessage(text)) is not a date",

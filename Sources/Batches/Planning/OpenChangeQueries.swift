@@ -21,6 +21,8 @@ package enum OpenChangeQueries {
         package let dependentSKUs: [String]
         package let effectiveOnOrAfter: String?
         package let forecastConsent: Consent
+        /// Its plan said that a later call, though in time, would need consent.
+        package let isConsentForeseen: Bool
         package let sendBy: Instant
         package let dueEffectiveAt: Instant
         package let isReady: Bool
@@ -43,6 +45,7 @@ package enum OpenChangeQueries {
             else { throw FactsError.unreadable("price_changes.state or forecast_consent") }
             self.state = state
             forecastConsent = consent
+            isConsentForeseen = try row.bool("is_consent_foreseen")
             originalTransactionID = try row.text("original_transaction_id")
             changeID = try row.text("change_id")
             batchID = try row.text("batch_id")
@@ -138,6 +141,8 @@ package enum OpenChangeQueries {
         c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
         c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
         c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,
+        c.forecast_consent = 'not_required' AND c.forecast_rules @> '[{"inputs": {"turns_to": true}}]'
+            AS is_consent_foreseen,
         to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
         c.stale_tokens,
         b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave

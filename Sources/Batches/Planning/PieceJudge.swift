@@ -5,6 +5,8 @@ package import Pricing
 struct PieceJudge: Sendable {
     let judge: Judge
     let connection: DatabaseConnection
+    /// The instant whose knowledge of past increases counts; nil: now.
+    let known: Instant?
     /// All rows of the batch that name a subscription, in the order of lines; may be empty for one row alone.
     let siblings: @Sendable (String) -> [BatchRow]
     /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
@@ -26,7 +28,7 @@ struct PieceJudge: Sendable {
         }
         // In the order of the index, which spares the server jumps.
         let ids = places.keys.sorted()
-        let read = try await connection.read { try PlanQueries.facts(ids, on: $0) }
+        let read = try await connection.read { try PlanQueries.facts(ids, knownAt: self.known, on: $0) }
         var known = try read.decoded()
         try await addDependents(to: &known, entries)
         var overtaken: [PlannedPiece.Overtaken] = []
@@ -86,13 +88,14 @@ extension JudgeContext {
     mutating func note(
         _ reference: DependentReference, as name: String, besides rows: [BatchRow]
     ) {
-        guard obstacles[name] == nil else { return }
+        // A row that names another customer's item is refused for that alone.
+        guard obstacles[name] != .foreign else { return }
         if let parent = rows.first(where: {
             $0.sku == reference.sku && !$0.dependentSKUs.isEmpty
         }) {
-            obstacles[name] = .parent(parent.dependentSKUs)
+            fileObstacles[name] = .parent(parent.dependentSKUs)
         } else if rows.contains(where: { $0.dependentSKUs.contains(reference.sku) }) {
-            obstacles[name] = .dependent
+            fileObstacles[name] = .dependent
         }
     }
 }

@@ -27,9 +27,9 @@ package enum PlanQueries {
     }
 
     /// The facts and the open changes of subscriptions, of which none need exist. A subscription of which
-    /// nothing was folded yet is as good as unknown.
+    /// nothing was folded yet is as good as unknown. `known`: past increases as they were imported by then; nil: by now.
     package static func facts(
-        _ ids: [String], on connection: isolated PostgresConnection
+        _ ids: [String], knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> FactRows {
         let facts = try connection.query(
             """
@@ -41,7 +41,7 @@ package enum PlanQueries {
             """)
         return try FactRows(
             facts: facts, open: openChanges(ids, on: connection),
-            imported: ImportedIncreaseQueries.rows(of: ids, on: connection))
+            imported: ImportedIncreaseQueries.rows(of: ids, knownAt: known, on: connection))
     }
 
     /// What the judge looks at of a subscription.

@@ -9,14 +9,20 @@ package struct Planner: Sendable {
     private let pool: DatabasePool
     private let rules: RuleSet
     private let environment: StoreEnvironment
+    private let known: Instant?
 
     /// Pieces that are read, judged or waiting for their turn: what bounds the memory.
     static let piecesInFlight = 6
 
-    package init(pool: DatabasePool, rules: RuleSet, environment: StoreEnvironment) {
+    /// `known`: past increases as they were imported by then; nil: by now.
+    package init(
+        pool: DatabasePool, rules: RuleSet, environment: StoreEnvironment,
+        knownAt known: Instant? = nil
+    ) {
         self.pool = pool
         self.rules = rules
         self.environment = environment
+        self.known = known
     }
 
     /// Judges a batch as of an instant and hands the verdicts to the sink. Throws `unreadable_file` when the
@@ -33,7 +39,8 @@ package struct Planner: Sendable {
             let reader = try BatchFileReader(source: source, file: input.path, rules: inForce)
             let pieces = PieceReader(reader)
             let worker = PieceJudge(
-                judge: judge, connection: connection, siblings: { outline.rows(of: $0) },
+                judge: judge, connection: connection, known: known,
+                siblings: { outline.rows(of: $0) },
                 claims: { outline.claims(on: $0) })
             try await Self.judge(pieces, worker, into: sink)
             guard source.hexadecimalDigest == outline.sha256 else {
@@ -56,7 +63,8 @@ package struct Planner: Sendable {
         return try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
             let worker = PieceJudge(
-                judge: judge, connection: connection, siblings: { siblings[$0] ?? [] },
+                judge: judge, connection: connection, known: known,
+                siblings: { siblings[$0] ?? [] },
                 claims: { claims[$0] ?? [] })
             let piece = try await worker.judge(rows.map(BatchFileEntry.row))
             try await connection.read { try PlanQueries.endSnapshot(on: $0) }

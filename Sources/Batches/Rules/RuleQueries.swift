@@ -8,11 +8,15 @@ package enum RuleQueries {
     package enum Span: Sendable {
         /// Those that judge at the instant: enough for a command, however long the history of rates is.
         case at
-        /// And those that come into force later: right at every instant from this one on.
+        /// And those that come into force later, or were in force in the two years before: right at every instant from
+        /// then on.
         case from
         /// Everything, for a comparison with what is to be imported.
         case all
     }
+
+    /// An increase that Apple shows as scheduled was called for at most so long ago: a year and its notice.
+    fileprivate static let monthsBack = 24
 
     package struct Import: Sendable, Equatable {
         package var revision: Int
@@ -182,7 +186,9 @@ private struct Scope {
         self.known = known?.milliseconds
         switch span {
         case .at: (newestAt, after) = (now.milliseconds, nil)
-        case .from: (newestAt, after) = (now.milliseconds, now.milliseconds)
+        case .from:
+            let start = now.advanced(byMonths: -RuleQueries.monthsBack).milliseconds
+            (newestAt, after) = (start, start)
         case .all: (newestAt, after) = (nil, nil)
         }
     }

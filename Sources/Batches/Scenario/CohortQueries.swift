@@ -35,15 +35,16 @@ package enum CohortQueries {
             """)
     }
 
-    /// The next piece, with the open changes of its subscriptions; empty at the end.
+    /// The next piece, with the open changes of its subscriptions, and past increases as they were imported by an
+    /// instant (nil: by now); empty at the end.
     package static func next(
-        _ limit: Int, on connection: isolated PostgresConnection
+        _ limit: Int, knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> PlanQueries.FactRows {
         let facts = try connection.query(SQL(unsafe: "FETCH FORWARD \(limit) FROM cohort"))
         let ids = try facts.map { try $0.text("original_transaction_id") }
         return try PlanQueries.FactRows(
             facts: facts, open: PlanQueries.openChanges(ids, on: connection),
-            imported: ImportedIncreaseQueries.rows(of: ids, on: connection))
+            imported: ImportedIncreaseQueries.rows(of: ids, knownAt: known, on: connection))
     }
 
     package static func end(on connection: isolated PostgresConnection) throws {

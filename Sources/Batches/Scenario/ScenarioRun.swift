@@ -16,10 +16,13 @@ package struct ScenarioRun: Sendable {
 
     private let pool: DatabasePool
     private let judge: ScenarioJudge
+    private let known: Instant?
 
-    package init(pool: DatabasePool, judge: ScenarioJudge) {
+    /// `known`: past increases as they were imported by then; nil: by now.
+    package init(pool: DatabasePool, judge: ScenarioJudge, knownAt known: Instant? = nil) {
         self.pool = pool
         self.judge = judge
+        self.known = known
     }
 
     /// The header of a batch file of one scenario.
@@ -47,7 +50,7 @@ package struct ScenarioRun: Sendable {
                 while true {
                     while !isAtEnd, running < Self.piecesInFlight {
                         let rows = try await connection.read {
-                            try CohortQueries.next(Self.pieceSize, on: $0)
+                            try CohortQueries.next(Self.pieceSize, knownAt: known, on: $0)
                         }
                         isAtEnd = rows.count == 0
                         if isAtEnd { break }

@@ -47,7 +47,7 @@ package struct BatchForecast: Sendable {
         addNotKnown(row)
         if row.isStale { staleCount += 1 }
         addDates(row)
-        addMoney(row)
+        gathered.money.add(row)
         addUncertain(row)
         addMove(row)
         for warning in BatchWarning.of(row, farAt: farAt) { warn(warning, row.line) }
@@ -85,21 +85,6 @@ package struct BatchForecast: Sendable {
         gathered.lastEffectiveAt = max(gathered.lastEffectiveAt ?? effectiveAt, effectiveAt)
         guard let direction = row.direction else { return }
         gathered.count(1, direction, on: effectiveAt.day)
-    }
-
-    private mutating func addMoney(_ row: PlanRow) {
-        guard let currency = row.currency, let storefront = row.storefront,
-            let period = row.period, let current = row.currentPrice, let new = row.newPrice
-        else { return }
-        let key = BatchFigures.MoneyKey(
-            currency: currency, storefront: storefront, period: period)
-        gathered.money[key, default: .init()].addPrice(current, new)
-        gathered.money[key]?.addAtRisk(row.atRisk ?? current, row.consent)
-        for charge in row.atRiskElsewhere {
-            let key = BatchFigures.MoneyKey(
-                currency: charge.currency, storefront: charge.storefront, period: charge.period)
-            gathered.money[key, default: .init()].addAtRisk(charge.amount, row.consent)
-        }
     }
 
     private mutating func addUncertain(_ row: PlanRow) {

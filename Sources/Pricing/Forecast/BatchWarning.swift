@@ -7,6 +7,8 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
     case idsEndInZero = "ids_end_in_0"
     /// Can go on facts older than a renewal that is known.
     case stale
+    /// Sent later than their first day, though in time, they are judged otherwise.
+    case turns = "consent_turns_before_send_by"
     /// Would miss their renewal at the allowed rate.
     case late
     /// Take effect before an open increase of another batch, which needs consent for them.
@@ -41,6 +43,7 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
             warnings.append(.farAhead)
         }
         if row.isStale { warnings.append(.stale) }
+        if row.turn != nil { warnings.append(.turns) }
         return warnings
     }
 

@@ -23,7 +23,7 @@ package struct MoneyAMonth: Sendable, Equatable {
     /// All lines that could be converted, in milliunits of the reporting currency a month.
     package private(set) var total = BatchFigures.Money()
     package private(set) var rates: [UsedRate] = []
-    /// Lines that `total` lacks: no rate is loaded for their currency, or for the reporting one, or it is absurd.
+    /// Lines that `total` lacks: no rate is loaded for their currency, or for the reporting one, or they are absurd.
     package private(set) var withoutRate: [Line] = []
     /// The currencies whose rate is missing, the reporting one among them.
     package private(set) var missingRates: [String] = []
@@ -49,6 +49,11 @@ package struct MoneyAMonth: Sendable, Equatable {
         let needed = withoutRate.map(\.currency) + [reportingCurrency]
         let missing = Set(needed).filter { rules.exchangeRate($0) == nil }
         missingRates = (missing.isEmpty ? Set(withoutRate.map(\.currency)) : missing).sorted()
+    }
+
+    /// Whether a sum is.
+    package var isTooLarge: Bool {
+        total.isTooLarge || lines.contains { $0.money.isTooLarge }
     }
 
     private mutating func add(_ line: Line, _ rules: RulesInForce) {

@@ -12,13 +12,12 @@ package struct ReportingCurrency: Sendable {
         perEuro = rate.perEuro
     }
 
-    /// Milliunits, rounded towards zero; nil where the other currency has no rate, or the amount does not fit.
-    package func converted(_ milliunits: Int64, from other: String) -> Int64? {
-        guard other != code else { return milliunits }
-        guard let rate = rules.exchangeRate(other) else { return nil }
-        return Int64(
-            exactly: Int128(milliunits) * Int128(perEuro.billionths)
-                / Int128(rate.perEuro.billionths))
+    /// Rounded towards zero; nil where the other currency has no rate.
+    package func converted(_ sum: MoneySum, from other: String) -> MoneySum? {
+        guard other != code else { return sum }
+        return rules.exchangeRate(other).map {
+            sum.times(perEuro.billionths, over: $0.perEuro.billionths)
+        }
     }
 
     /// The day of the oldest rate that the conversion from these currencies rests on; nil where none is dated.

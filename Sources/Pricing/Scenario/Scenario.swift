@@ -90,6 +90,8 @@ package struct ScenarioJudge: Sendable {
     ) {
         let items = cohort.items(of: facts)
         guard !items.isEmpty, let code = facts.currency else { return }
+        // The cohort is the same for all scenarios.
+        if !forecasts.isEmpty { forecasts[0].see(facts, cohort) }
         let renewals = Renewals(facts: facts, environment: environment)
         for (place, question) in questions.enumerated() where forecasts.indices.contains(place) {
             var rows: [BatchRow] = []

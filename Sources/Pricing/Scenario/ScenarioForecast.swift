@@ -11,61 +11,59 @@ package struct ScenarioForecast: Sendable, Equatable {
         case notANumber = "no_price"
     }
 
-    /// Of one currency, milliunits.
-    package struct Money: Sendable, Equatable {
-        package var rows = 0
-        /// What all rows that can go are charged in a month, now and then.
-        package var nowAMonth: Int64 = 0
-        package var thenAMonth: Int64 = 0
-        /// The price effect of 12 months where everybody stays.
-        package var gain: Int64 = 0
+    /// What 12 months bring in one currency.
+    package struct Effect: Sendable, Equatable {
+        /// Where everybody stays.
+        package var gain = MoneySum.zero
         /// What is lost of it where all who are, or may be, asked decline: their increases, and what they are charged
         /// today with the dependents.
-        package var loss: Int64 = 0
-        /// What those who must consent are charged in a month, dependents counted in; and those who may have to.
-        package var atRiskAMonth: Int64 = 0
-        package var maybeAtRiskAMonth: Int64 = 0
+        package var loss = MoneySum.zero
 
-        package static let none = Money()
+        package static let none = Effect()
 
-        /// The price effect of 12 months where so many hundredths of a percent of those asked decline.
-        package func effect(declining basisPoints: Int64) -> Int64 {
-            let lost = Int128(loss) * Int128(basisPoints) / 10_000
-            return Int64(clamping: Int128(gain) - lost)
+        /// What they bring where so many hundredths of a percent of those asked decline.
+        package func effect(declining basisPoints: Int64) -> MoneySum {
+            gain - loss.times(basisPoints, over: 10_000)
         }
 
         /// The decline rate, in hundredths of a percent, at which 12 months bring nothing: nil where none does.
-        package var breakEvenBasisPoints: Int64? {
-            guard loss > 0, gain >= 0, gain <= loss else { return nil }
-            return Int64(clamping: Int128(gain) * 10_000 / Int128(loss))
+        package var breakEvenBasisPoints: Int64? { gain.basisPoints(of: loss) }
+
+        package static func + (left: Effect, right: Effect) -> Effect {
+            Effect(gain: left.gain + right.gain, loss: left.loss + right.loss)
         }
 
-        package static func + (left: Money, right: Money) -> Money {
-            Money(
-                rows: left.rows + right.rows,
-                nowAMonth: sum(left.nowAMonth, right.nowAMonth),
-                thenAMonth: sum(left.thenAMonth, right.thenAMonth),
-                gain: sum(left.gain, right.gain), loss: sum(left.loss, right.loss),
-                atRiskAMonth: sum(left.atRiskAMonth, right.atRiskAMonth),
-                maybeAtRiskAMonth: sum(left.maybeAtRiskAMonth, right.maybeAtRiskAMonth))
-        }
-
-        /// The same in another currency; nil where it does not fit.
-        package func converted(_ convert: (Int64) -> Int64?) -> Money? {
-            guard let now = convert(nowAMonth), let then = convert(thenAMonth),
-                let gain = convert(gain), let loss = convert(loss),
-                let atRisk = convert(atRiskAMonth), let maybe = convert(maybeAtRiskAMonth)
-            else { return nil }
-            return Money(
-                rows: rows, nowAMonth: now, thenAMonth: then, gain: gain, loss: loss,
-                atRiskAMonth: atRisk, maybeAtRiskAMonth: maybe)
-        }
-
-        private static func sum(_ left: Int64, _ right: Int64) -> Int64 {
-            Int64(clamping: Int128(left) + Int128(right))
+        /// The same in another currency; nil where there is no rate.
+        package func converted(_ convert: (MoneySum) -> MoneySum?) -> Effect? {
+            guard let gain = convert(gain), let loss = convert(loss) else { return nil }
+            return Effect(gain: gain, loss: loss)
         }
     }
 
+    /// What of the cohort's options its subscriptions have.
+    package struct Seen: Sendable, Equatable {
+        package var skus: Set<String> = []
+        package var storefronts: Set<String> = []
+        package var dependents: Set<String> = []
+
+        package init() {}
+
+        package mutating func formUnion(_ other: Seen) {
+            skus.formUnion(other.skus)
+            storefronts.formUnion(other.storefronts)
+            dependents.formUnion(other.dependents)
+        }
+
+        fileprivate mutating func add(_ facts: SubscriptionFacts, _ cohort: Cohort) {
+            for item in facts.items where item.renews {
+                if cohort.skus.contains(item.sku) { skus.insert(item.sku) }
+                if cohort.dependents.contains(item.sku) { dependents.insert(item.sku) }
+            }
+            if let storefront = facts.storefront { storefronts.insert(storefront) }
+        }
+    }
+
+    package private(set) var seen = Seen()
     package let sentAt: Instant
     package private(set) var rows = 0
     package private(set) var canGo = 0
@@ -76,11 +74,17 @@ package struct ScenarioForecast: Sendable, Equatable {
     package private(set) var months: [Int: Int] = [:]
     /// By whole days of waiting, from 1 on: rows whose renewal slips with that day.
     package private(set) var slips = [Int](repeating: 0, count: waitingDays)
-    package private(set) var money: [String: Money] = [:]
+    /// What all rows that can go are charged a period, now and then, and what is at risk.
+    package private(set) var money: [BatchFigures.MoneyKey: BatchFigures.Money] = [:]
+    /// By currency.
+    package private(set) var effects: [String: Effect] = [:]
 
     package init(sentAt: Instant) { self.sentAt = sentAt }
 
     package var refused: Int { rows - canGo }
+
+    /// Notes a subscription of the cohort, whatever becomes of its rows.
+    mutating func see(_ facts: SubscriptionFacts, _ cohort: Cohort) { seen.add(facts, cohort) }
 
     mutating func refuse(_ why: NoPrice) {
         rows += 1
@@ -97,7 +101,8 @@ package struct ScenarioForecast: Sendable, Equatable {
         if let consent = row.consent { consents[consent, default: 0] += 1 }
         if let effectiveAt = row.effectiveAt { months[effectiveAt.day.monthIndex, default: 0] += 1 }
         countSlip(row)
-        addMoney(row, renewals)
+        money.add(row)
+        addEffect(row, renewals)
     }
 
     private mutating func countSlip(_ row: PlanRow) {
@@ -106,42 +111,22 @@ package struct ScenarioForecast: Sendable, Equatable {
         if let day = Int(exactly: day), slips.indices.contains(day) { slips[day] += 1 }
     }
 
-    private mutating func addMoney(_ row: PlanRow, _ renewals: Renewals?) {
+    private mutating func addEffect(_ row: PlanRow, _ renewals: Renewals?) {
         guard let code = row.currency, let current = row.currentPrice, let new = row.newPrice,
-            let period = row.period.map(Period.init), let effectiveAt = row.effectiveAt
+            let effectiveAt = row.effectiveAt
         else { return }
         let count = renewals.map { charges(from: effectiveAt, $0) } ?? 0
-        func times(_ amount: Int64) -> Int64 { Int64(clamping: Int128(amount) * Int128(count)) }
-        var money = Money(
-            rows: 1, nowAMonth: period.perMonth(current) ?? 0,
-            thenAMonth: period.perMonth(new) ?? 0, gain: times(new - current))
-        let atRisk = row.atRisk ?? current
+        let gain = (MoneySum(new) - MoneySum(current)).times(Int64(count))
+        effects[code, default: .none].gain += gain
         switch row.consent {
-        case .required: money.atRiskAMonth = period.perMonth(atRisk) ?? 0
-        case .notKnown: money.maybeAtRiskAMonth = period.perMonth(atRisk) ?? 0
-        case .notRequired?, Consent.none?, nil:
-            self.money[code] = (self.money[code] ?? Money()) + money
-            return
+        case .notRequired?, Consent.none?, nil: return
+        case .required?, .notKnown?: break
         }
-        money.loss = Int64(clamping: Int128(times(new - current)) + Int128(times(atRisk)))
-        self.money[code] = (self.money[code] ?? Money()) + money
-        addElsewhere(row, effectiveAt)
-    }
-
-    /// Dependents in another currency or period: by the month, to the same day a year later.
-    private mutating func addElsewhere(_ row: PlanRow, _ effectiveAt: Instant) {
-        let months = max(0, horizon.day.monthIndex - effectiveAt.day.monthIndex)
-        for charge in row.atRiskElsewhere {
-            guard let amount = Period(charge.period).perMonth(charge.amount) else { continue }
-            var money = Money()
-            money.loss = Int64(clamping: Int128(amount) * Int128(months))
-            if row.consent == .required {
-                money.atRiskAMonth = amount
-            } else {
-                money.maybeAtRiskAMonth = amount
-            }
-            self.money[charge.currency] = (self.money[charge.currency] ?? Money()) + money
+        // Dependents are of the same subscription: what stands apart had no room in a sum of 64 bits.
+        let atRisk = row.atRiskElsewhere.reduce(MoneySum(row.atRisk ?? current)) {
+            $0 + MoneySum($1.amount)
         }
+        effects[code, default: .none].loss += gain + atRisk.times(Int64(count))
     }
 
     /// The renewals of 12 months from the call that charge the new price.
@@ -154,6 +139,7 @@ package struct ScenarioForecast: Sendable, Equatable {
 
     /// Adds the figures of another part of the same cohort.
     package mutating func add(_ other: ScenarioForecast) {
+        seen.formUnion(other.seen)
         rows += other.rows
         canGo += other.canGo
         codes.merge(other.codes, uniquingKeysWith: +)
@@ -163,6 +149,7 @@ package struct ScenarioForecast: Sendable, Equatable {
         for (day, rows) in other.slips.enumerated() where slips.indices.contains(day) {
             slips[day] += rows
         }
-        money.merge(other.money, uniquingKeysWith: +)
+        for (key, sum) in other.money { money[key, default: .init()].add(sum) }
+        effects.merge(other.effects, uniquingKeysWith: +)
     }
 }

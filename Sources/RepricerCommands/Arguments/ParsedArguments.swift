@@ -1,3 +1,4 @@
+import Pricing
 import ServiceKit
 
 /// What the command line said, checked against the command's specification.
@@ -36,6 +37,11 @@ package struct ParsedArguments: Sendable, Equatable {
             throw UsageError(
                 "--\(option.name) cannot be \(quoted(text)); write an instant as "
                     + "2026-12-01T00:00:00Z or 2026-12-01")
+        }
+        guard Instant(milliseconds: instant).isOnCalendar else {
+            throw UsageError(
+                "--\(option.name) cannot be \(quoted(text)); use an instant from 1970 to the end of 9999"
+            )
         }
         return instant
     }

@@ -64,22 +64,27 @@ struct MoneyLine {
         .shown(.right("THEN")) { $0.shownMonth($0.sum.then) },
         .shown(.right("NEEDS CONSENT, A MONTH")) { $0.shownMonth($0.sum.atRisk) },
         .shown(.right("NOT KNOWN, A MONTH")) { $0.shownMonth($0.sum.maybeAtRisk) },
-        .key("now_per_period_milliunits") { $0.sum.now },
-        .key("then_per_period_milliunits") { $0.sum.then },
-        .key("at_risk_per_period_milliunits") { $0.sum.atRisk },
-        .key("not_known_per_period_milliunits") { $0.sum.maybeAtRisk },
+        .key("now_per_period_milliunits") { $0.sum.now.milliunits },
+        .key("then_per_period_milliunits") { $0.sum.then.milliunits },
+        .key("at_risk_per_period_milliunits") { $0.sum.atRisk.milliunits },
+        .key("not_known_per_period_milliunits") { $0.sum.maybeAtRisk.milliunits },
         .key("now_per_month_milliunits") { $0.perMonth($0.sum.now) },
         .key("then_per_month_milliunits") { $0.perMonth($0.sum.then) },
         .key("at_risk_per_month_milliunits") { $0.perMonth($0.sum.atRisk) },
         .key("not_known_per_month_milliunits") { $0.perMonth($0.sum.maybeAtRisk) },
+        .key("too_large") { $0.sum.isTooLarge },
     ]
 
-    private func perMonth(_ amount: Int64) -> Int64? { Period(key.period).perMonth(amount) }
+    private func perMonth(_ sum: MoneySum) -> Int64? {
+        Period(key.period).perMonth(sum)?.milliunits
+    }
 
-    private func shown(_ amount: Int64) -> String { shownPrice(amount, currency: key.currency) }
+    private func shown(_ sum: MoneySum) -> String {
+        sum.milliunits.map { shownPrice($0, currency: key.currency) } ?? "too large"
+    }
 
-    private func shownMonth(_ ofPeriod: Int64) -> String {
-        perMonth(ofPeriod).map { shownAmount($0, currency: key.currency) } ?? "-"
+    private func shownMonth(_ ofPeriod: MoneySum) -> String {
+        Period(key.period).perMonth(ofPeriod).map { shownSum($0, currency: key.currency) } ?? "-"
     }
 }
 

@@ -57,10 +57,13 @@ struct FiguresJSON {
 
     private func sums(_ currency: String, _ money: BatchFigures.Money) -> JSONValue {
         [
-            "currency": currency, "rows": money.rows, "now_per_month_milliunits": money.now,
-            "then_per_month_milliunits": money.then, "change_per_month_milliunits": money.change,
-            "at_risk_per_month_milliunits": money.atRisk,
-            "not_known_per_month_milliunits": money.maybeAtRisk,
+            "currency": currency, "rows": money.rows,
+            "now_per_month_milliunits": money.now.milliunits,
+            "then_per_month_milliunits": money.then.milliunits,
+            "change_per_month_milliunits": money.change.milliunits,
+            "at_risk_per_month_milliunits": money.atRisk.milliunits,
+            "not_known_per_month_milliunits": money.maybeAtRisk.milliunits,
+            "too_large": money.isTooLarge,
         ]
     }
 

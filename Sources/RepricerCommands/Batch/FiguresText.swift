@@ -81,14 +81,14 @@ struct FiguresText {
         return lines.table([
             .shown(.left("A MONTH")) { $0.name },
             .shown(.right("ROWS")) { "\($0.money.rows)" },
-            .shown(.right("NOW")) { shownAmount($0.money.now, currency: $0.currency) },
-            .shown(.right("THEN")) { shownAmount($0.money.then, currency: $0.currency) },
+            .shown(.right("NOW")) { shownSum($0.money.now, currency: $0.currency) },
+            .shown(.right("THEN")) { shownSum($0.money.then, currency: $0.currency) },
             .shown(.right("CHANGE")) {
-                ($0.money.change > 0 ? "+" : "")
-                    + shownAmount($0.money.change, currency: $0.currency)
-            }, .shown(.right("AT RISK")) { shownAmount($0.money.atRisk, currency: $0.currency) },
+                ($0.money.change.milliunits.map { $0 > 0 } == true ? "+" : "")
+                    + shownSum($0.money.change, currency: $0.currency)
+            }, .shown(.right("AT RISK")) { shownSum($0.money.atRisk, currency: $0.currency) },
             .shown(.right("NOT KNOWN")) {
-                shownAmount($0.money.maybeAtRisk, currency: $0.currency)
+                shownSum($0.money.maybeAtRisk, currency: $0.currency)
             },
         ]) + (others > 0 ? "and \(others) currencies more: --details\n" : "") + moneyNotes
     }
@@ -108,6 +108,7 @@ struct FiguresText {
                     + "\(rows) \(rows == 1 ? "row is" : "rows are") not in that sum; "
                     + "`repricer rules import` takes rates")
         }
+        if money.isTooLarge { notes += wrapped(sumTooLarge) }
         if money.rowsWithoutMonth > 0 {
             notes += "\(money.rowsWithoutMonth) rows of an unknown period: in no sum\n"
         }
@@ -218,7 +219,8 @@ extension BatchWarning {
     fileprivate var noun: String {
         switch self {
         case .makesOthersAsk: "open change"
-        case .moreThanThreefold, .lessThanAThird, .farAhead, .idsEndInZero, .stale, .late: "row"
+        case .moreThanThreefold, .lessThanAThird, .farAhead, .idsEndInZero, .stale, .turns, .late:
+            "row"
         }
     }
 
@@ -229,6 +231,7 @@ extension BatchWarning {
         case .farAhead: "effective in more than two years"
         case .idsEndInZero: "every id ends in 0, did a spreadsheet round them"
         case .stale: "facts older than a known renewal, sync them"
+        case .turns: "consent turns before the last day to send"
         case .late: "late at the allowed rate"
         case .makesOthersAsk: "makes open changes of other batches need consent"
         }
@@ -284,6 +287,16 @@ func shownAmount(_ milliunits: Int64, currency: String) -> String {
     let (sum, overflow) = milliunits.addingReportingOverflow(half)
     return shownPrice((overflow ? milliunits : sum) / step * step, currency: currency)
 }
+
+/// A sum, or that it is too large to be one.
+func shownSum(_ sum: MoneySum, currency: String) -> String {
+    sum.milliunits.map { shownAmount($0, currency: currency) } ?? "too large"
+}
+
+/// What `too large` means, and what to do about it.
+let sumTooLarge =
+    "too large: a sum of more than \(PriceText.decimal(.max, decimals: 3)), which is not shown; "
+    + "check the prices of these rows"
 
 private func decimals(of currency: String) -> Int {
     Currency.apple.first { $0.code == currency }?.decimals ?? 2

@@ -21,7 +21,8 @@ extension Commands {
         discussion: """
             Writes nothing to the database and calls nobody. Exits 3 when a row is refused. The plan hash is the \
             same for the same rows, facts and rules; `submit --plan-hash` stores only that plan, and with the file \
-            of --rows says what has changed since.
+            of --rows says what has changed since. Where standard output carries rows, the summary goes to \
+            standard error, with --json as one line of JSON.
             """ + " " + BatchTermOptions.discussion
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -50,14 +51,12 @@ extension Commands {
                 reportingCurrency: currency)
         }
         let withDetails = invocation.arguments[details]
-        let rowsAreOnOutput = invocation.arguments[rowsFile] == "-"
-        if rowsAreOnOutput {
-            // Standard output carries rows only: a program reads it.
-            let isTerminal = invocation.dependencies.isMessagesTerminal
-            if !invocation.isQuiet {
-                invocation.dependencies.sayPlainly(
-                    summary.text(isTerminal: isTerminal, withDetails: withDetails))
-            }
+        if [rowsFile, rejectsFile].contains(where: { invocation.arguments[$0] == "-" }) {
+            invocation.printAside(
+                json: summary.json,
+                summary.text(
+                    isTerminal: invocation.dependencies.isMessagesTerminal,
+                    withDetails: withDetails))
         } else {
             try invocation.print(
                 json: summary.json,

@@ -13,6 +13,8 @@ enum PlanRowCSV {
         ("new_price_milliunits", { $0.newPrice.map(String.init) }),
         ("consent", { $0.consent?.rawValue }), ("reasons", { list($0.reasons.map(\.rawValue)) }),
         ("not_known", { list($0.notKnown.map(\.rawValue)) }),
+        ("consent_turns_at", { $0.turn?.at.text }),
+        ("consent_turns_to", { $0.turn?.consent.rawValue }),
         ("judged_at", { $0.judgedAt?.text }), ("facts_at", { $0.factsAt?.text }),
         ("known_since", { $0.knownSince?.text }), ("stale", { "\($0.isStale)" }),
         ("faults", { list($0.faults.map(\.rawValue)) }),

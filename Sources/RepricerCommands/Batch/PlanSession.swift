@@ -12,9 +12,10 @@ struct PlanSession: Sendable {
     /// What the rows are judged by, and money is converted by.
     let rulesInForce: RulesInForce
     private let rules: RuleSet
+    private let known: Instant?
     private let pool: PostgresPool
 
-    /// `known`: the instant whose knowledge of the rules counts; nil: all that is known now.
+    /// `known`: the instant whose knowledge of the rules and of past increases counts; nil: all that is known now.
     init(
         path: String, asOf: Instant, knownAt known: Instant? = nil, environment: StoreEnvironment,
         terms: BatchTerms,
@@ -24,6 +25,7 @@ struct PlanSession: Sendable {
         self.environment = environment
         self.terms = terms
         self.pool = pool
+        self.known = known
         rules = try await pool.rules(at: asOf, knownAt: known)
         rulesInForce = rules.inForce(at: asOf)
         input = try BatchInput(path: path)
@@ -39,7 +41,8 @@ struct PlanSession: Sendable {
 
     /// Judges all rows.
     func plan(into sink: some PlanSink) async throws {
-        let planner = Planner(pool: pool, rules: rules, environment: environment)
+        let planner = Planner(
+            pool: pool, rules: rules, environment: environment, knownAt: known)
         try await planner.plan(input, outline: outline, asOf: asOf, into: sink)
     }
 }

@@ -18,6 +18,11 @@ package struct Invocation: Sendable {
         try print(isJSON ? json().text + "\n" : text())
     }
 
+    /// Prints facts beside other data, which standard output carries alone: a program reads that.
+    func printAside(json: @autoclosure () -> JSONValue, _ text: @autoclosure () -> String) {
+        if !isQuiet { dependencies.sayPlainly(isJSON ? json().text + "\n" : text()) }
+    }
+
     /// A remark for a person; `--quiet` silences it.
     func note(_ message: String) {
         if !isQuiet { dependencies.say(message) }

@@ -47,7 +47,8 @@ extension Commands {
             The cohort are all active subscriptions that renew the item. Each row is judged as `plan` would judge it. A \
             range of percentages goes in steps of 5; +10%..+25%/2.5 names its own. The price effect is that of the \
             renewals within 12 months of the calls; consent that is not known counts as asked for. `plan` accepts the \
-            file of --out as it is.
+            file of --out as it is. Where standard output carries the batch file or the page, the table goes to \
+            standard error.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -56,6 +57,9 @@ extension Commands {
         let known = try invocation.known(asOf)
         let wish = try ScenarioWish(
             invocation.arguments, cohort: cohort(invocation.arguments), now: now)
+        guard invocation.arguments[scenarioOut] != "-" || invocation.arguments[page] != "-" else {
+            throw UsageError("--out and --html cannot both be standard output")
+        }
         let out = try invocation.arguments[scenarioOut].map {
             try BatchFileOutput(path: $0, dependencies: invocation.dependencies)
         }
@@ -65,28 +69,24 @@ extension Commands {
                 wish.scenarios, of: wish.cohort, rules: rules, environment: environment)
             let decline = try await declineRate(wish, pool)
             try await out?.write(ScenarioRun.batchHeader)
-            let forecasts = try await ScenarioRun(pool: pool, judge: judge).run(
+            let forecasts = try await ScenarioRun(pool: pool, judge: judge, knownAt: known).run(
                 writing: out == nil ? nil : wish.chosen
             ) { try await out?.write($0) }
             try await out?.flush()
             return ScenarioTable(
                 wish, forecasts, rules: rules.inForce(at: now), asOf: now, decline: decline)
         }
-        if table.isEmpty {
-            invocation.note(
-                "nobody is in the cohort: no active subscription renews \(wish.cohort.skus.joined(separator: " or ")) and fits the other options"
-            )
-        }
+        for warning in table.warnings { invocation.note(warning) }
         if let path = invocation.arguments[page] {
             let file = try OutputFile(path: path, dependencies: invocation.dependencies)
             try file.write(table.page)
             try file.flush()
         }
-        guard invocation.arguments[scenarioOut] != "-" else {
-            if !invocation.isQuiet { invocation.dependencies.sayPlainly(table.text) }
-            return .done
+        if [scenarioOut, page].contains(where: { invocation.arguments[$0] == "-" }) {
+            invocation.printAside(json: table.json, table.text)
+        } else {
+            try invocation.print(json: table.json, table.text)
         }
-        try invocation.print(json: table.json, table.text)
         return .done
     }
 
@@ -105,8 +105,15 @@ extension Commands {
         }
         cohort.priceBelow = try price(arguments, priceBelow)
         cohort.priceAbove = try price(arguments, priceAbove)
-        if let period = cohort.period, Period(period).step == nil {
-            throw UsageError("--period cannot be \(quoted(period)); write it as P1M or P1Y")
+        if let period = cohort.period, case .other = Period(period) {
+            throw UsageError(
+                "--period cannot be \(quoted(period)); the App Store has P1W, P1M, P2M, P3M, P6M and P1Y"
+            )
+        }
+        for storefront in cohort.storefronts where !AppStorefronts.all.contains(storefront) {
+            throw UsageError(
+                "--storefront cannot be \(quoted(storefront)), which the App Store does not have; write ISO 3166-1 "
+                    + "alpha-3 codes, as USA or USA,CAN")
         }
         return cohort
     }

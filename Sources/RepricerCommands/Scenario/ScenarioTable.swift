@@ -18,6 +18,20 @@ struct ScenarioTable {
     private let asOf: Instant
     private let decline: Commands.ScenarioWish.Decline
     private let reporting: ReportingCurrency?
+    /// Of each scenario.
+    private let sums: [Sums]
+
+    /// What the rows of one scenario cost a month and bring in 12, by currency and in one.
+    private struct Sums {
+        var byCurrency: [String: Amounts] = [:]
+        /// Nil where a currency has no rate.
+        var total: Amounts?
+    }
+
+    private struct Amounts {
+        var aMonth = BatchFigures.Money()
+        var effect = ScenarioForecast.Effect.none
+    }
 
     init(
         _ wish: Commands.ScenarioWish, _ forecasts: [ScenarioForecast], rules: RulesInForce,
@@ -27,29 +41,63 @@ struct ScenarioTable {
         self.forecasts = forecasts
         self.asOf = asOf
         self.decline = decline
-        reporting = ReportingCurrency(wish.reportingCurrency, rules: rules)
+        let reporting = ReportingCurrency(wish.reportingCurrency, rules: rules)
+        self.reporting = reporting
+        sums = forecasts.map { Self.sums($0, wish.reportingCurrency, reporting, rules) }
     }
 
-    var isEmpty: Bool { forecasts.allSatisfy { $0.rows == 0 } }
-
-    private var currencies: [String] { Set(forecasts.flatMap(\.money.keys)).sorted() }
-
-    /// The sum of all currencies in one; nil where one of them has no rate.
-    private func total(_ forecast: ScenarioForecast) -> ScenarioForecast.Money? {
-        guard let reporting else { return nil }
-        var total = ScenarioForecast.Money.none
-        for (code, money) in forecast.money {
-            guard let converted = money.converted({ reporting.converted($0, from: code) }) else {
-                return nil
-            }
-            total = total + converted
+    private static func sums(
+        _ forecast: ScenarioForecast, _ currency: String, _ reporting: ReportingCurrency?,
+        _ rules: RulesInForce
+    ) -> Sums {
+        let aMonth = MoneyAMonth(forecast.money, in: currency, by: rules)
+        var sums = Sums()
+        for line in aMonth.lines {
+            sums.byCurrency[line.currency, default: .init()].aMonth = line.money
         }
-        return total
+        var total: Amounts? = Amounts(aMonth: aMonth.total)
+        for (code, effect) in forecast.effects {
+            sums.byCurrency[code, default: .init()].effect = effect
+            let converted =
+                code == currency
+                ? effect : effect.converted { reporting?.converted($0, from: code) }
+            guard let converted else {
+                total = nil
+                continue
+            }
+            total = total.map { Amounts(aMonth: $0.aMonth, effect: $0.effect + converted) }
+        }
+        sums.total = aMonth.withoutRate.isEmpty ? total : nil
+        return sums
     }
+
+    /// What was asked for and nobody in the cohort has.
+    private var nobodys: [(option: String, values: [String])] {
+        let seen = forecasts.reduce(into: ScenarioForecast.Seen()) { $0.formUnion($1.seen) }
+        return [
+            ("sku", wish.cohort.skus.filter { !seen.skus.contains($0) }),
+            ("storefront", wish.cohort.storefronts.filter { !seen.storefronts.contains($0) }),
+            ("dependents", wish.cohort.dependents.filter { !seen.dependents.contains($0) }),
+        ].filter { !$0.1.isEmpty }
+    }
+
+    var warnings: [String] {
+        guard !forecasts.allSatisfy({ $0.rows == 0 }) else {
+            return [
+                "nobody is in the cohort: no active subscription renews "
+                    + "\(wish.cohort.skus.joined(separator: " or ")) and fits the other options"
+            ]
+        }
+        return nobodys.map { option, values in
+            "warning: nobody in the cohort has --\(option) \(values.joined(separator: ", "))"
+        }
+    }
+
+    private var currencies: [String] { Set(sums.flatMap(\.byCurrency.keys)).sorted() }
 
     private var withoutRate: [String] {
         guard let reporting else { return currencies.filter { $0 != wish.reportingCurrency } }
-        return currencies.filter { reporting.converted(0, from: $0) == nil }
+        return currencies.filter { reporting.converted(.zero, from: $0) == nil }
     }
 }
 
@@ -136,42 +184,56 @@ extension ScenarioTable {
     private var money: [Line] {
         let several = currencies.count > 1 || currencies.first != wish.reportingCurrency
         var lines: [Line] = []
-        func add(
-            _ label: String, _ amount: @escaping (ScenarioForecast.Money) -> Int64
-        ) {
+        func add(_ label: String, _ amount: (Amounts) -> MoneySum) {
             lines.append(heading(label))
             for code in currencies {
                 lines.append(
-                    line(code) { forecast in
-                        forecast.money[code].map { grouped(amount($0), code) } ?? "-"
-                    })
+                    line(code) { $0.byCurrency[code].map { grouped(amount($0), code) } ?? "-" })
             }
             guard several, withoutRate.isEmpty else { return }
             lines.append(
-                line("all, in \(wish.reportingCurrency)") { forecast in
-                    total(forecast).map { grouped(amount($0), wish.reportingCurrency) } ?? "-"
+                line("all, in \(wish.reportingCurrency)") {
+                    $0.total.map { grouped(amount($0), wish.reportingCurrency) } ?? "-"
                 })
         }
         let rate = percent(decline.basisPoints)
         add("12 months, \(rate) declining") {
-            $0.effect(declining: decline.basisPoints)
+            $0.effect.effect(declining: decline.basisPoints)
         }
-        add("at risk a month") { $0.atRiskAMonth }
-        add("at risk a month, not known") { $0.maybeAtRiskAMonth }
+        add("at risk a month") { $0.aMonth.atRisk }
+        add("at risk a month, not known") { $0.aMonth.maybeAtRisk }
         lines.append(heading("break-even decline rate"))
         for code in currencies {
-            lines.append(line(code) { forecast in breakEven(forecast.money[code]) })
+            lines.append(line(code) { breakEven($0.byCurrency[code]) })
         }
         if several, withoutRate.isEmpty {
-            lines.append(line("all, in \(wish.reportingCurrency)") { breakEven(total($0)) })
+            lines.append(line("all, in \(wish.reportingCurrency)") { breakEven($0.total) })
         }
         return lines
     }
 
-    private func breakEven(_ money: ScenarioForecast.Money?) -> String {
-        guard let money, money.rows > 0 else { return "-" }
-        if let points = money.breakEvenBasisPoints { return percent(points) }
-        return money.gain < 0 ? "loses at any" : "gains at any"
+    private func line(_ label: String, _ cell: (Sums) -> String) -> Line {
+        Line(label: label, cells: sums.map(cell))
+    }
+
+    private func breakEven(_ amounts: Amounts?) -> String {
+        guard let amounts, amounts.aMonth.rows > 0 else { return "-" }
+        if let points = amounts.effect.breakEvenBasisPoints { return percent(points) }
+        return amounts.effect.gain.isNegative ? "loses at any" : "gains at any"
+    }
+
+    private var isTooLarge: Bool {
+        sums.contains { sums in
+            (Array(sums.byCurrency.values) + [sums.total].compactMap { $0 }).contains(
+                where: isTooLarge)
+        }
+    }
+
+    private func isTooLarge(_ amounts: Amounts) -> Bool {
+        let effect = amounts.effect
+        return amounts.aMonth.isTooLarge
+            || [effect.gain, effect.loss, effect.effect(declining: decline.basisPoints)]
+                .contains(where: \.isTooLarge)
     }
 
     private var notes: [String] {
@@ -194,6 +256,7 @@ extension ScenarioTable {
         } else if let day = reporting?.ratesFrom(currencies) {
             notes.append("Sums in \(wish.reportingCurrency) by the exchange rates of \(day.text).")
         }
+        if isTooLarge { notes.append("\(sumTooLarge).") }
         return notes
     }
 
@@ -203,7 +266,8 @@ extension ScenarioTable {
 }
 
 /// An amount in its currency's decimals, the thousands apart.
-private func grouped(_ milliunits: Int64, _ currency: String) -> String {
+private func grouped(_ sum: MoneySum, _ currency: String) -> String {
+    guard let milliunits = sum.milliunits else { return "too large" }
     let decimals = Currency.apple.first { $0.code == currency }?.decimals ?? 2
     let step = Currency(code: currency, decimals: decimals).smallestStep
     let text = PriceText.decimal(milliunits - milliunits % step, decimals: decimals)
@@ -233,13 +297,16 @@ extension ScenarioTable {
             "reporting_currency": wish.reportingCurrency,
             "rates_from": reporting?.ratesFrom(currencies)?.text,
             "currencies_without_rate": JSONValue.array(withoutRate.map { .string($0) }),
+            "nobody_has": JSONValue.object(
+                nobodys.map { .init(name: $0.option, value: $0.values.json) }),
             "scenarios": JSONValue.array(
-                zip(zip(wish.scenarios, wish.labels), forecasts).map { json($0.0, $0.1, $1) }),
+                zip(zip(wish.scenarios, wish.labels), zip(forecasts, sums))
+                    .map { json($0.0, $0.1, $1.0, $1.1) }),
         ]
     }
 
     private func json(
-        _ scenario: Scenario, _ label: String, _ forecast: ScenarioForecast
+        _ scenario: Scenario, _ label: String, _ forecast: ScenarioForecast, _ sums: Sums
     ) -> JSONValue {
         let months = forecast.months.sorted { $0.key < $1.key }
         return [
@@ -262,22 +329,25 @@ extension ScenarioTable {
             "slips_by_day": JSONValue.array(forecast.slips.map { .integer(Int64($0)) }),
             "money": JSONValue.object(
                 currencies.compactMap { code in
-                    forecast.money[code].map { .init(name: code, value: json($0)) }
+                    sums.byCurrency[code].map { .init(name: code, value: json($0)) }
                 }),
-            "total": total(forecast).map(json),
+            "total": sums.total.map(json),
         ]
     }
 
-    private func json(_ money: ScenarioForecast.Money) -> JSONValue {
-        [
-            "rows": money.rows, "now_per_month_milliunits": money.nowAMonth,
-            "then_per_month_milliunits": money.thenAMonth,
-            "effect_12_months_milliunits": money.effect(declining: decline.basisPoints),
-            "effect_12_months_nobody_declines_milliunits": money.gain,
-            "lost_12_months_all_decline_milliunits": money.loss,
-            "at_risk_per_month_milliunits": money.atRiskAMonth,
-            "not_known_per_month_milliunits": money.maybeAtRiskAMonth,
-            "break_even_basis_points": money.breakEvenBasisPoints,
+    private func json(_ amounts: Amounts) -> JSONValue {
+        let (aMonth, effect) = (amounts.aMonth, amounts.effect)
+        return [
+            "rows": aMonth.rows, "now_per_month_milliunits": aMonth.now.milliunits,
+            "then_per_month_milliunits": aMonth.then.milliunits,
+            "effect_12_months_milliunits":
+                effect.effect(declining: decline.basisPoints).milliunits,
+            "effect_12_months_nobody_declines_milliunits": effect.gain.milliunits,
+            "lost_12_months_all_decline_milliunits": effect.loss.milliunits,
+            "at_risk_per_month_milliunits": aMonth.atRisk.milliunits,
+            "not_known_per_month_milliunits": aMonth.maybeAtRisk.milliunits,
+            "break_even_basis_points": effect.breakEvenBasisPoints,
+            "too_large": isTooLarge(amounts),
         ]
     }
 

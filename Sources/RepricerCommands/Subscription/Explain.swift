@@ -33,7 +33,8 @@ extension Commands {
             }
             let entry = try fileOfOneRow(
                 invocation, currency: facts?.currency, rules: rules.inForce(at: asOf))
-            let planner = Planner(pool: pool, rules: rules, environment: environment)
+            let planner = Planner(
+                pool: pool, rules: rules, environment: environment, knownAt: known)
             switch entry {
             case .row(let row): return try await planner.plan(rows: [row], asOf: asOf)
             case .spoiled(let row): return [row.plan]
@@ -81,6 +82,7 @@ extension Commands {
             ("reasons", row.reasons.map(\.rawValue).joined(separator: ", ")),
             ("not known", row.notKnown.map(\.rawValue).joined(separator: ", ")),
             ("judged at", row.judgedAt?.text ?? "-"),
+            ("turns", row.turn.map { "\($0.consent.rawValue) from \($0.at.text) on" } ?? "-"),
             (
                 "facts of",
                 (row.factsAt?.text ?? "-")

@@ -13,12 +13,16 @@ struct RuleInWords {
     }
 
     var text: String {
-        switch rule {
-        case .alwaysConsentStorefront: list
-        case .threshold: "\(percent); \(amount)"
-        case .increaseWithin12Months: history
-        case .koreaOfferConversion: korea
-        }
+        let reason =
+            switch rule {
+            case .alwaysConsentStorefront: list
+            case .threshold: "\(percent); \(amount)"
+            case .increaseWithin12Months: history
+            case .koreaOfferConversion: korea
+            }
+        guard let turnsAt = instant("turns_at") else { return reason }
+        let then = flag("turns_to").map { $0 ? "yes" : "no" } ?? "not known"
+        return "\(reason); sent from \(turnsAt.text) on: \(then)"
     }
 
     private var list: String {

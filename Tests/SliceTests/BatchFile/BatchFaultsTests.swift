@@ -42,6 +42,19 @@ struct BatchFaultsTests {
         #expect(faults.map { "\($0.code.rawValue): \($0.message)" } == [said])
     }
 
+    @Test(arguments: [
+        ("10000-01-01", "is after the year 9999"), ("99999-12-31", "is after the year 9999"),
+        ("10000-13-01", "is not a date"), ("0000-01-01", "is not a date"),
+        ("1969-12-31", "is not a date"),
+    ])
+    func date_beyondTheCalendar_isSaidToBeSo(_ date: String, _ said: String) throws {
+        let faults = try BatchText(Self.header + "1,A,1.00,USD,,,,\(date)").spoiled
+            .flatMap(\.faults)
+
+        #expect(faults.map(\.code) == [.malformedRow])
+        #expect(faults.first?.message == "effective_on_or_after '\(date)' \(said)")
+    }
+
     @Test func faults_ofALineOfNDJSON_areAllOfItsValues() throws {
         let batch = try BatchText(
             #"{"original_transaction_id":"x","sku":" ","price":"","colour":1}"#)

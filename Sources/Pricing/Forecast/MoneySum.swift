@@ -1,0 +1,78 @@
+/// A sum of milliunits of one currency. It knows when it has grown beyond 64 bits, and then is no number to show.
+package struct MoneySum: Hashable, Sendable {
+    /// Far beyond what any number of rows can sum to, and far enough below the limit to be multiplied.
+    private static let most = Int128(1) << 110
+
+    private var value: Int128
+
+    private init(clamping value: Int128) {
+        self.value = min(max(value, -Self.most), Self.most)
+    }
+
+    package init(_ milliunits: Int64) { value = Int128(milliunits) }
+
+    /// Reads a number of any length, as a database writes the sum of many; nil for anything else.
+    package init?(_ text: String) {
+        guard let value = Int128(text) else { return nil }
+        self.init(clamping: value)
+    }
+
+    package static let zero = MoneySum(0)
+
+    /// Nil where the sum is too large for a number of 64 bits.
+    package var milliunits: Int64? { Int64(exactly: value) }
+
+    package var isTooLarge: Bool { milliunits == nil }
+    package var isNegative: Bool { value < 0 }
+
+    package static func + (left: MoneySum, right: MoneySum) -> MoneySum {
+        MoneySum(clamping: left.value + right.value)
+    }
+
+    package static func - (left: MoneySum, right: MoneySum) -> MoneySum {
+        MoneySum(clamping: left.value - right.value)
+    }
+
+    package static func += (left: inout MoneySum, right: MoneySum) { left = left + right }
+
+    package static func += (left: inout MoneySum, right: Int64) { left = left + MoneySum(right) }
+
+    /// So many thirds, twelfths, …: rounded towards zero.
+    func times(_ factor: Int64, over divisor: Int64 = 1) -> MoneySum {
+        let (whole, rest) = value.quotientAndRemainder(dividingBy: Int128(divisor))
+        let (product, overflow) = whole.multipliedReportingOverflow(by: Int128(factor))
+        guard !overflow else {
+            return MoneySum(clamping: (value < 0) == (factor < 0) ? .max : .min)
+        }
+        return MoneySum(clamping: product)
+            + MoneySum(clamping: rest * Int128(factor) / Int128(divisor))
+    }
+
+    /// The same, rounded half away from zero.
+    func rounded(times factor: Int64, over divisor: Int64) -> MoneySum {
+        let exact = times(factor, over: divisor)
+        let rest = (value % Int128(divisor) * Int128(factor)) % Int128(divisor)
+        guard rest.magnitude * 2 >= divisor.magnitude else { return exact }
+        return exact + MoneySum(clamping: rest.signum())
+    }
+
+    /// How much of another sum it is, in hundredths of a percent, rounded towards zero; nil where that is none, or
+    /// this is more than it or below 0.
+    package func basisPoints(of whole: MoneySum) -> Int64? {
+        guard whole.value > 0, value >= 0, value <= whole.value else { return nil }
+        return Int64(clamping: value * 10_000 / whole.value)
+    }
+}
+
+extension Period {
+    /// A sum of amounts of one period as an amount a month: a year is 12 months or 52 weeks, as in
+    /// `report.revenue_impact`. Rounded half away from zero; nil for a period that cannot be stepped.
+    package func perMonth(_ sum: MoneySum) -> MoneySum? {
+        switch step {
+        case .months(let months): sum.rounded(times: 1, over: Int64(months))
+        // 52 weeks are 364 days.
+        case .days(let days): sum.rounded(times: 364, over: Int64(days) * 12)
+        case nil: nil
+        }
+    }
+}
