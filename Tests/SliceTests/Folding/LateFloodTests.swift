@@ -28,7 +28,8 @@ import Testing
         #expect(stored?.facts == ordered.facts)
         #expect(stored?.foldedThrough == ordered.foldedThrough)
         #expect(try await harness.count("subscription_events") == Self.count + 2)
-        #expect(try await harness.count("charges") == ordered.money.count { $0.key.kind == .charge })
+        #expect(
+            try await harness.count("charges") == ordered.money.count { $0.key.kind == .charge })
         await harness.close()
     }
 
