@@ -26,9 +26,14 @@ package struct Judge: Sendable {
         context: JudgeContext
     ) -> [PlanRow] {
         guard let facts else { return rows.map(unknownSubscription) }
-        let all = siblings.count > rows.count ? siblings : rows
-        return RowGroup(self, rows: all, facts: facts, context: context)
-            .plans(of: Set(rows.map(\.line)))
+        guard siblings.count > rows.count else {
+            return RowGroup(self, rows: rows, facts: facts, context: context).plans { _ in true }
+        }
+        let lines = rows.map(\.line)
+        let isFew = lines.count <= 8
+        let set = isFew ? [] : Set(lines)
+        return RowGroup(self, rows: siblings, facts: facts, context: context)
+            .plans { isFew ? lines.contains($0) : set.contains($0) }
     }
 
     private func unknownSubscription(_ row: BatchRow) -> PlanRow {

@@ -100,22 +100,29 @@ extension PlanQueries {
 }
 
 extension PlanQueries.FactRows {
-    /// One subscription and what the judge needs besides.
-    package struct Known: Sendable {
-        package var facts: SubscriptionFacts
+    /// One subscription and what the judge needs besides. A class, for both are costly to copy; whoever decoded it
+    /// owns it alone.
+    package final class Known {
+        package let facts: SubscriptionFacts
         package var context: JudgeContext
+
+        init(_ facts: SubscriptionFacts, _ context: JudgeContext) {
+            self.facts = facts
+            self.context = context
+        }
     }
 
     /// Decodes the rows, by original transaction id.
     package func decoded() throws -> [String: Known] {
         var known: [String: Known] = [:]
         known.reserveCapacity(facts.count)
+        var items = RecentItems()
         for row in facts {
-            let facts = try Self.read(row)
+            let facts = try Self.read(row, &items)
             let increases = try row.storedIncreases()
             var context = JudgeContext(increaseHistory: increases.past)
             context.announcedAt = increases.announcedAt
-            known[facts.originalTransactionID] = Known(facts: facts, context: context)
+            known[facts.originalTransactionID] = Known(facts, context)
         }
         for (id, increases) in try ImportedIncreaseQueries.found(imported) {
             known[id]?.context.increaseHistory += increases
@@ -135,7 +142,9 @@ extension PlanQueries.FactRows {
         return known
     }
 
-    private static func read(_ row: Row) throws -> SubscriptionFacts {
+    private static func read(
+        _ row: Row, _ items: inout RecentItems
+    ) throws -> SubscriptionFacts {
         var facts = SubscriptionFacts(
             originalTransactionID: try row.text("original_transaction_id"))
         facts.status = try row.intOrNil("status")
@@ -151,7 +160,7 @@ extension PlanQueries.FactRows {
         facts.purchasedAt = try row.instant("purchased_at")
         facts.expiresAt = try row.instant("expires_at")
         facts.renewalAt = try row.instant("renewal_at")
-        facts.items = try row.storedItems()
+        facts.items = try items.items(of: row)
         facts.signedAt = try row.instant("signed_at")
         facts.knownSince = try row.instant("known_since")
         return facts
