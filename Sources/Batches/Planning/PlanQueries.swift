@@ -62,7 +62,9 @@ package enum PlanQueries {
                 state, due_effective_at, new_price_milliunits > current_price_milliunits AS is_increase
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
-                AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled',
+                -- By state, which no index knows: while the table is small, a plan by stage looks as good, and a
+                -- submission that fills the table would read all of it for each piece of its plan.
+                AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
                 -- An undo that Apple has taken stands in nobody's way.
                 AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))
@@ -79,13 +81,15 @@ extension PlanQueries {
         let rows = try connection.query(
             """
             -- name: dependentClaims
-            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by,
-                coalesce(c.current_sku, c.sku) AS sku
+            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by, c.sku
             FROM repricer.dependent_claims d
-            JOIN repricer.price_changes c
-                ON c.original_transaction_id = d.claimed_by AND c.change_id = d.change_id
-                AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                    'pending_consent', 'accepted')
+            -- By claim, and not by change: see planOpenChanges.
+            CROSS JOIN LATERAL (
+                SELECT coalesce(current_sku, sku) AS sku FROM repricer.price_changes
+                WHERE original_transaction_id = d.claimed_by AND change_id = d.change_id
+                    AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                        'pending_consent', 'accepted')
+                OFFSET 0) c
             WHERE d.original_transaction_id = ANY (\(ids)::text[])
             ORDER BY name, d.claimed_by, d.change_id
             """)
