@@ -164,46 +164,63 @@ BEGIN
 END
 $$;
 
--- Stores changes of a batch and the parts that their SKUs play, from columns of equal length, of which the last three may
--- be left out. Lists of SKUs, of reasons and of rules are the text of an array.
+-- Stores changes of a batch and the parts that their SKUs play, from columns. Lists of SKUs, of reasons and of rules are
+-- the text of an array. Many rows have most in common, so the columns from p_skus to p_threshold_sources and from
+-- p_not_known to p_at_risk_elsewhere may hold each combination once: p_kinds then says which a row takes, by its place
+-- from 1 on. Without it they are as long as the others. The last four may be left out.
 CREATE FUNCTION repricer.store_changes(
     p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[],
     p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[],
     p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[],
     p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamptz[],
     p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[],
-    p_not_known text[] DEFAULT NULL, p_at_risk bigint[] DEFAULT NULL, p_at_risk_elsewhere jsonb[] DEFAULT NULL)
+    p_not_known text[] DEFAULT NULL, p_at_risk bigint[] DEFAULT NULL, p_at_risk_elsewhere jsonb[] DEFAULT NULL,
+    p_kinds bigint[] DEFAULT NULL)
     RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
+    -- The planner takes arrays for short and would compare each row with each kind.
+    SET enable_nestloop = off AS $$
 DECLARE
     v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
 BEGIN
-    WITH stored AS (
-        INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, sku,
-                dependent_skus, direction, currency, storefront, period, current_price_milliunits,
-                new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
-                forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
-                forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
-                forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
-            SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, r.sku, r.dependent_skus::text[],
-                r.direction, r.currency, r.storefront, r.period, r.current_price, r.new_price, r.expected_price,
-                r.effective_on_or_after::date, r.consent, r.reasons::text[], r.threshold_source, r.rules, r.renewal,
-                r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
-                coalesce(r.not_known::text[], '{}'), r.at_risk, r.at_risk_elsewhere
-            FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_skus, p_dependent_skus, p_directions, p_currencies,
-                p_storefronts, p_periods, p_current_prices, p_new_prices, p_expected_prices,
-                p_effective_on_or_after, p_consents, p_reasons, p_threshold_sources, p_rules, p_renewals, p_notices,
-                p_effective, p_send_after, p_send_by, p_not_known, p_at_risk, p_at_risk_elsewhere) AS r (id, change_id, line, wave, sku, dependent_skus,
-                direction, currency, storefront, period, current_price, new_price, expected_price,
-                effective_on_or_after, consent, reasons, threshold_source, rules, renewal, notice, effective,
-                send_after, send_by, not_known, at_risk, at_risk_elsewhere)
-            RETURNING original_transaction_id, bucket, change_id, sku, dependent_skus
-    )
-    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
-        SELECT s.original_transaction_id, s.bucket, part.sku, part.role, s.change_id
-        FROM stored s CROSS JOIN LATERAL (
-            SELECT s.sku, 'parent' UNION ALL SELECT unnest(s.dependent_skus), 'dependent') part (sku, role)
-        WHERE s.dependent_skus <> '{}';
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, sku,
+            dependent_skus, direction, currency, storefront, period, current_price_milliunits,
+            new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
+            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
+            forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
+            forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
+        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, k.sku, k.dependent_skus,
+            k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
+            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
+            r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
+            k.not_known, k.at_risk, k.at_risk_elsewhere
+        FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
+                p_send_after, p_send_by, p_kinds) WITH ORDINALITY
+            AS r (id, change_id, line, wave, rules, renewal, notice, effective, send_after, send_by, kind, place)
+        LEFT JOIN (
+            SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
+                k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
+                k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
+                k.at_risk_elsewhere
+            FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
+                    p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
+                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere) WITH ORDINALITY
+                AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
+                    expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
+                    at_risk_elsewhere, place)
+            -- Read once a kind, and not once a row.
+            OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
+    IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
+        INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+            SELECT r.id, bucket_of(r.id), part.sku, part.role, r.change_id
+            FROM unnest(p_ids, p_change_ids, p_kinds) WITH ORDINALITY AS r (id, change_id, kind, place)
+            JOIN unnest(p_skus, p_dependent_skus) WITH ORDINALITY AS k (sku, dependent_skus, place)
+                ON k.place = coalesce(r.kind, r.place)
+            CROSS JOIN LATERAL (
+                SELECT k.sku, 'parent' UNION ALL SELECT unnest(k.dependent_skus::text[]), 'dependent'
+            ) AS part (sku, role)
+            WHERE k.dependent_skus::text[] <> '{}';
+    END IF;
 END
 $$;
 

@@ -48,7 +48,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity()
     repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz),
     repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],
         bigint[], bigint[], bigint[], text[], text[], text[], text[], jsonb[], timestamptz[], timestamptz[],
-        timestamptz[], timestamptz[], timestamptz[], text[], bigint[], jsonb[]),
+        timestamptz[], timestamptz[], timestamptz[], text[], bigint[], jsonb[], bigint[]),
     repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
     repricer.finish_submission(uuid, text, bigint, bigint),
     repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[],

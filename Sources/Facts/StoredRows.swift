@@ -1,6 +1,32 @@
 package import Postgres
 package import Pricing
 
+/// Items by the JSON that they were read from lately: most subscriptions carry what many others do, at the same prices.
+package struct RecentItems {
+    private static let countMax = 32
+    private var texts: [[UInt8]] = []
+    private var read: [[SubscriptionFacts.Item]] = []
+    private var oldest = 0
+
+    package init() {}
+
+    /// As `storedItems`.
+    package mutating func items(of row: Row) throws -> [SubscriptionFacts.Item] {
+        if let place = try row.place(of: "items", among: texts) { return read[place] }
+        let items = try row.storedItems()
+        guard let text = try row.decoded("items", { Array($0) }) else { return items }
+        if texts.count < Self.countMax {
+            texts.append(text)
+            read.append(items)
+        } else {
+            texts[oldest] = text
+            read[oldest] = items
+            oldest = (oldest + 1) % Self.countMax
+        }
+        return items
+    }
+}
+
 extension Row {
     package func storedItems() throws -> [SubscriptionFacts.Item] {
         try stored("items", StatementText.items)

@@ -144,6 +144,19 @@ package struct Row: Sendable {
         try withValue(column, "readable") { bytes -> T?? in .some(decode(bytes)) } ?? nil
     }
 
+    /// The first of these texts, as UTF-8, that is the column's text form; nil for NULL and where none is.
+    package func place(
+        of column: String, among texts: [[UInt8]]
+    ) throws(PostgresError) -> Int? {
+        try withValue(column, "text") { value -> Int?? in
+            .some(
+                texts.firstIndex { text in
+                    text.count == value.count
+                        && text.withUnsafeBytes { isSame($0, value) }
+                })
+        } ?? nil
+    }
+
     package func textOrNil(_ column: String) throws(PostgresError) -> String? {
         try withValue(column, "text") { String(decoding: $0, as: UTF8.self) }
     }
@@ -238,4 +251,10 @@ package struct Row: Sendable {
             return elements.count == texts.count ? elements : nil
         }
     }
+}
+
+/// Of buffers of one length.
+private func isSame(_ one: UnsafeRawBufferPointer, _ other: UnsafeRawBufferPointer) -> Bool {
+    guard let left = one.baseAddress, let right = other.baseAddress else { return true }
+    return memcmp(left, right, min(one.count, other.count)) == 0
 }

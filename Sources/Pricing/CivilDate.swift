@@ -80,7 +80,20 @@ package struct CivilDate: Hashable, Comparable, Sendable {
     var monthIndex: Int { year * 12 + month - 1 }
 
     /// `YYYY-MM-DD`.
-    package var text: String { "\(padded(year, 4))-\(padded(month, 2))-\(padded(day, 2))" }
+    package var text: String {
+        var bytes: [UInt8] = []
+        append(to: &bytes)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Appends `YYYY-MM-DD`.
+    func append(to bytes: inout [UInt8]) {
+        appendPadded(year, 4, to: &bytes)
+        bytes.append(UInt8(ascii: "-"))
+        appendPadded(month, 2, to: &bytes)
+        bytes.append(UInt8(ascii: "-"))
+        appendPadded(day, 2, to: &bytes)
+    }
 
     package static func < (left: CivilDate, right: CivilDate) -> Bool {
         (left.year, left.month, left.day) < (right.year, right.month, right.day)
@@ -101,9 +114,25 @@ func floorDivision(_ value: Int, by divisor: Int) -> Int {
 }
 
 func padded(_ number: Int, _ width: Int) -> String {
-    let digits = String(number)
-    let missing = width - digits.utf8.count
-    return missing > 0 ? String(repeating: "0", count: missing) + digits : digits
+    var bytes: [UInt8] = []
+    appendPadded(number, width, to: &bytes)
+    return String(decoding: bytes, as: UTF8.self)
+}
+
+/// The digits of a number, at least so many; a sign counts as one.
+func appendPadded(_ number: Int, _ width: Int, to bytes: inout [UInt8]) {
+    guard (0..<10_000).contains(number), width <= 4 else {
+        let digits = String(number).utf8
+        for _ in 0..<max(0, width - digits.count) { bytes.append(UInt8(ascii: "0")) }
+        return bytes.append(contentsOf: digits)
+    }
+    var weight = 1000
+    for place in (0..<4).reversed() {
+        if place < width || number >= weight {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: number / weight % 10))
+        }
+        weight /= 10
+    }
 }
 
 /// The value of ASCII digits, nothing else; nil when empty or longer than 18 digits.

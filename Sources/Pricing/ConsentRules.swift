@@ -89,12 +89,35 @@ struct ConsentAnswers: Hashable, Sendable {
 /// Our forecast of whether Apple asks for consent.
 ///
 /// Each rule is answered, whether or not an earlier one has already decided. A plan of a million rows holds
-/// a million of these, so the answers are kept as their inputs and put into words when they are read.
+/// a million of these, so the answers are kept as their inputs, in one place that all copies of a row share, and put
+/// into words when they are read.
 package struct ConsentVerdict: Hashable, Sendable {
-    private let question: ConsentQuestion
-    private let threshold: ThresholdInForce?
-    private let always: RulesInForce.AlwaysAnswer?
-    private let answers: ConsentAnswers
+    private final class Basis: Hashable, Sendable {
+        let question: ConsentQuestion
+        let figures: ConsentFigures
+        let answers: ConsentAnswers
+
+        init(_ question: ConsentQuestion, _ figures: ConsentFigures) {
+            self.question = question
+            self.figures = figures
+            answers = question.answers(figures)
+        }
+
+        static func == (left: Basis, right: Basis) -> Bool {
+            left.question == right.question && left.figures == right.figures
+        }
+
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(question)
+            hasher.combine(figures)
+        }
+    }
+
+    private let basis: Basis
+    private var question: ConsentQuestion { basis.question }
+    private var threshold: ThresholdInForce? { basis.figures.threshold }
+    private var always: RulesInForce.AlwaysAnswer? { basis.figures.always }
+    private var answers: ConsentAnswers { basis.answers }
 
     /// The rules that require consent, in the order of `ConsentReason`.
     package var reasons: [ConsentReason] { answers.rules(answering: true) }
@@ -127,10 +150,7 @@ package struct ConsentVerdict: Hashable, Sendable {
 
     /// Judges an increase; a decrease asks no rule.
     init(_ question: ConsentQuestion, _ figures: ConsentFigures) {
-        self.question = question
-        threshold = figures.threshold
-        always = figures.always
-        answers = question.answers(figures)
+        basis = Basis(question, figures)
     }
 
     private var isAmountOver: Bool? { threshold?.isExceeded(by: question.difference) }

@@ -1,5 +1,5 @@
 /// The figures of the rules for one storefront, currency and period kind.
-struct ConsentFigures {
+struct ConsentFigures: Hashable, Sendable {
     var threshold: ThresholdInForce?
     var always: RulesInForce.AlwaysAnswer?
 
@@ -8,6 +8,12 @@ struct ConsentFigures {
         threshold = rules.thresholdInForce(
             storefront: storefront, currency: currency, kind: kind)
         always = rules.alwaysAnswer(storefront: storefront)
+    }
+
+    init(_ question: ConsentQuestion, rules: RulesInForce) {
+        self.init(
+            storefront: question.storefront, currency: question.currency,
+            kind: question.period.kind, rules: rules)
     }
 }
 
@@ -28,15 +34,7 @@ struct IncreaseCase {
         self.rules = rules
         self.history = history
         self.conversions = conversions
-        figures = Self.figures(question, rules.rules(at: question.now))
-    }
-
-    private static func figures(
-        _ question: ConsentQuestion, _ rules: RulesInForce
-    ) -> ConsentFigures {
-        ConsentFigures(
-            storefront: question.storefront, currency: question.currency,
-            kind: question.period.kind, rules: rules)
+        figures = ConsentFigures(question, rules: rules.rules(at: question.now))
     }
 
     func verdict(at call: Instant, for renewal: Instant) -> ConsentVerdict {
@@ -57,7 +55,7 @@ struct IncreaseCase {
 
     private func figures(at call: Instant) -> ConsentFigures {
         rules.areSame(question.now, call)
-            ? figures : Self.figures(question, rules.rules(at: call))
+            ? figures : ConsentFigures(question, rules: rules.rules(at: call))
     }
 
     /// The end of another item's offer at this very renewal.

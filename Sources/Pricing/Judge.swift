@@ -26,14 +26,19 @@ package struct Judge: Sendable {
         context: JudgeContext
     ) -> [PlanRow] {
         let all = siblings.count > rows.count ? siblings : rows
-        let lines = Set(rows.map(\.line))
         guard let facts else {
             let unknown = SubscriptionFacts(
                 originalTransactionID: rows.first?.originalTransactionID ?? "")
+            let lines = Set(rows.map(\.line))
             return RowGroup(self, rows: all, facts: unknown, context: context)
-                .plansOfUnknown(lines)
+                .plansOfUnknown { lines.contains($0) }
         }
-        return RowGroup(self, rows: all, facts: facts, context: context).plans(of: lines)
+        let group = RowGroup(self, rows: all, facts: facts, context: context)
+        guard siblings.count > rows.count else { return group.plans { _ in true } }
+        let lines = rows.map(\.line)
+        let isFew = lines.count <= 8
+        let set = isFew ? [] : Set(lines)
+        return group.plans { isFew ? lines.contains($0) : set.contains($0) }
     }
 }
 

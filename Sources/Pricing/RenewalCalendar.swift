@@ -2,6 +2,7 @@
 /// 31 March.
 package struct RenewalCalendar: Hashable, Sendable {
     private let knownAt: Instant
+    private let knownMonth: Int
     private let step: Period.Step
     private let anchorDay: Int
 
@@ -17,6 +18,7 @@ package struct RenewalCalendar: Hashable, Sendable {
         self.knownAt = knownAt
         self.step = step
         let known = knownAt.day
+        knownMonth = known.monthIndex
         let starts = [startedAt, purchasedAt].compactMap { $0 }.filter(\.isOnCalendar)
         guard case .months(let months) = step else {
             anchorDay = known.day
@@ -37,7 +39,7 @@ package struct RenewalCalendar: Hashable, Sendable {
             return knownAt.advanced(by: Int64(index * days) * Instant.millisecondsPerDay)
         case .months(let months):
             let date = CivilDate(
-                monthIndex: knownAt.day.monthIndex + index * months, clampedDay: anchorDay)
+                monthIndex: knownMonth + index * months, clampedDay: anchorDay)
             return date.startAt.advanced(by: knownAt.timeOfDay)
         }
     }
@@ -56,7 +58,7 @@ package struct RenewalCalendar: Hashable, Sendable {
         case .days(let days):
             Int((instant.milliseconds - knownAt.milliseconds) / Instant.millisecondsPerDay) / days
         case .months(let months):
-            (instant.day.monthIndex - knownAt.day.monthIndex) / months
+            (instant.day.monthIndex - knownMonth) / months
         }
     }
 }

@@ -1,18 +1,18 @@
 /// One row beside the facts that it is judged on.
 struct RowCase {
-    var row: BatchRow
-    var facts: SubscriptionFacts
+    let row: BatchRow
     /// The item that the row names, where the subscription has one.
-    var item: SubscriptionFacts.Item?
-    var context: JudgeContext
-    var environment: StoreEnvironment
-    /// Every line of the batch that names this SKU of this subscription.
-    var linesOfSKU: [Int]
-    /// Of the batch alone, and of all that is known.
-    var dependenciesInFile: DependencyRules
-    var dependencies: DependencyRules
-    /// Of the facts.
-    var renewingSKUs: Set<String>
+    let item: SubscriptionFacts.Item?
+    /// Of its subscription.
+    private let group: RowGroup
+    private var facts: SubscriptionFacts { group.facts }
+    private var context: JudgeContext { group.context }
+
+    init(_ row: BatchRow, of group: RowGroup) {
+        self.row = row
+        self.group = group
+        item = group.facts.items.first { $0.sku == row.sku }
+    }
 
     /// The price of the running period; of an item that only joins at the renewal, the price it joins at.
     var currentPrice: Int64? { item?.currentPrice ?? item?.renewalPrice }
@@ -53,17 +53,23 @@ extension SubscriptionFacts {
     /// The SKUs that renew. A subscription whose renewal as a whole is off lists none; its items then count
     /// as they stand, so that a row is told the real reason.
     package var renewingSKUs: Set<String> {
-        let renewing = items.filter(\.renews)
-        guard renewing.isEmpty, status != 1 || autoRenews == false else {
-            return Set(renewing.map(\.sku))
-        }
-        return Set(items.map(\.sku))
+        let doAllCount = doAllItemsCount
+        return Set(items.lazy.filter { doAllCount || $0.renews }.map(\.sku))
+    }
+
+    /// Whether `renewingSKUs` has it.
+    func isRenewing(_ sku: String) -> Bool {
+        items.contains { $0.sku == sku && ($0.renews || doAllItemsCount) }
+    }
+
+    private var doAllItemsCount: Bool {
+        (status != 1 || autoRenews == false) && !items.contains(where: \.renews)
     }
 }
 
 extension RowCase {
     private var dateInSandbox: RowFault? {
-        guard environment == .sandbox, row.effectiveOnOrAfter != nil else { return nil }
+        guard group.judge.environment == .sandbox, row.effectiveOnOrAfter != nil else { return nil }
         return RowFault(
             .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
             remedy: "leave it out; an increase takes effect at the renewal after the next one")
@@ -86,8 +92,8 @@ extension RowCase {
     }
 
     private var unknownItem: RowFault? {
-        guard renewingSKUs.contains(row.sku) else {
-            let others = renewingSKUs.sorted().prefix(10).joined(separator: ", ")
+        guard facts.isRenewing(row.sku) else {
+            let others = facts.renewingSKUs.sorted().prefix(10).joined(separator: ", ")
             return RowFault(
                 .unknownItem, "\(row.sku) is not set to renew on this subscription",
                 remedy: others.isEmpty ? "remove the row" : "use one of \(others)")
@@ -101,8 +107,9 @@ extension RowCase {
     }
 
     private var duplicateRow: RowFault? {
-        guard linesOfSKU.count > 1 else { return nil }
-        let others = linesOfSKU.lazy.filter { $0 != row.line }.prefix(10).map(String.init)
+        let lines = group.lines(of: row)
+        guard lines.count > 1 else { return nil }
+        let others = lines.lazy.filter { $0 != row.line }.prefix(10).map(String.init)
         return RowFault(
             .duplicateRow,
             "\(row.sku) of this subscription is also on line \(others.joined(separator: ", "))",
@@ -169,13 +176,13 @@ extension RowCase {
 
     private var dependentInFile: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
-        return dependenciesInFile.faultOfFile(row, context)
+        return group.dependenciesInFile.faultOfFile(row, context)
     }
 
     private var dependent: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
-        return dependencies.fault(
-            of: row, known: renewingSKUs.union(context.siblingSKUs), context: context)
+        return group.dependencies.fault(
+            of: row, known: facts.renewingSKUs.union(context.siblingSKUs), context: context)
     }
 
     private var notActive: RowFault? {

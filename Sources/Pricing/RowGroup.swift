@@ -1,39 +1,41 @@
 /// The rows of one subscription, each judged beside the others.
-struct RowGroup {
+///
+/// A class, which the cases of its rows share: what it holds is costly to copy.
+final class RowGroup: Sendable {
     let judge: Judge
     let facts: SubscriptionFacts
     let context: JudgeContext
     /// Nil where Apple has not said when the subscription renews.
     let renewals: Renewals?
-    private let cases: [RowCase]
+    /// Of the batch alone, and of all that is known.
+    let dependenciesInFile: DependencyRules
+    let dependencies: DependencyRules
+    /// All of the batch that name the subscription.
+    private let rows: [BatchRow]
+    /// Where there are many: the lines that name each SKU.
+    private let linesBySKU: [String: [Int]]?
 
     /// `rows` are all of the batch that name the subscription.
     init(_ judge: Judge, rows: [BatchRow], facts: SubscriptionFacts, context: JudgeContext) {
         self.judge = judge
         self.facts = facts
         self.context = context
+        self.rows = rows
         renewals = Renewals(facts: facts, environment: judge.environment)
-        let inFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
-        let dependencies = DependencyRules(
+        dependenciesInFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
+        dependencies = DependencyRules(
             rows: rows, facts: facts, openChanges: context.openChanges)
-        let renewing = facts.renewingSKUs
-        var lines: [String: [Int]] = [:]
-        for row in rows { lines[row.sku, default: []].append(row.line) }
-        cases = rows.map { row in
-            RowCase(
-                row: row, facts: facts, item: facts.items.first { $0.sku == row.sku },
-                context: context, environment: judge.environment,
-                linesOfSKU: lines[row.sku] ?? [], dependenciesInFile: inFile,
-                dependencies: dependencies, renewingSKUs: renewing)
-        }
+        linesBySKU =
+            rows.count <= 8
+            ? nil : Dictionary(grouping: rows, by: \.sku).mapValues { $0.map(\.line) }
     }
 
-    /// Of the rows at these lines, in their order, where nothing was ever received of the subscription.
-    func plansOfUnknown(_ lines: Set<Int>) -> [PlanRow] {
-        cases.filter { lines.contains($0.row.line) }.map { rowCase in
-            var plan = PlanRow(rowCase.row)
+    /// Of the rows at the lines that are wanted, in their order, where nothing was ever received of the subscription.
+    func plansOfUnknown(at isWanted: (_ line: Int) -> Bool) -> [PlanRow] {
+        rows.filter { isWanted($0.line) }.map { row in
+            var plan = PlanRow(row)
             plan.fault =
-                rowCase.faultOfFile()
+                RowCase(row, of: self).faultOfFile()
                 ?? RowFault(
                     .unknownSubscription,
                     "no notification of this subscription was ever received",
@@ -42,15 +44,25 @@ struct RowGroup {
         }
     }
 
-    /// Of the rows at these lines, in their order.
+    /// Every line of the batch that names the row's SKU of this subscription.
+    func lines(of row: BatchRow) -> [Int] {
+        guard rows.count > 1 else { return [row.line] }
+        guard let linesBySKU else { return rows.filter { $0.sku == row.sku }.map(\.line) }
+        return linesBySKU[row.sku] ?? []
+    }
+
+    /// Of the rows at the lines that are wanted, in their order.
     ///
     /// Increases that can go count against those of later renewals. What takes effect earliest depends on no other,
     /// so they are settled renewal by renewal.
-    func plans(of lines: Set<Int>) -> [PlanRow] {
+    func plans(at isWanted: (_ line: Int) -> Bool) -> [PlanRow] {
         var history = knownHistory
-        guard cases.count > 1, !areAllOfOneRenewal else {
-            return cases.filter { lines.contains($0.row.line) }.map { plan($0, history) }
+        guard rows.count > 1, !areAllOfOneRenewal else {
+            return rows.compactMap { row in
+                isWanted(row.line) ? plan(RowCase(row, of: self), history) : nil
+            }
         }
+        let cases = rows.map { RowCase($0, of: self) }
         var plans = cases.map { plan($0, history) }
         var open = plans.indices.filter { plans[$0].isIncreaseThatCanGo }
         while let earliest = open.compactMap({ plans[$0].effectiveAt }).min() {
@@ -65,13 +77,13 @@ struct RowGroup {
         for index in plans.indices where plans[index].isIncreaseThatIsRefused {
             plans[index] = plan(cases[index], history)
         }
-        return plans.filter { lines.contains($0.line) }
+        return plans.filter { isWanted($0.line) }
     }
 
     /// Whether increases of the subscription take effect at one renewal, whatever they cost: then none counts against
     /// another. A month's notice is the same with and without consent, and the Sandbox has none.
     private var areAllOfOneRenewal: Bool {
-        guard cases.allSatisfy({ $0.row.effectiveOnOrAfter == nil }) else { return false }
+        guard rows.allSatisfy({ $0.effectiveOnOrAfter == nil }) else { return false }
         switch judge.environment {
         case .sandbox: return true
         case .production:

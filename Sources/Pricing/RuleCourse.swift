@@ -2,7 +2,9 @@ internal import Synchronization
 
 /// The rules as they follow one another: a row is judged by those in force when it is sent, and what Apple shows by those
 /// of the day on which it was said.
-package struct RuleCourse: Sendable {
+///
+/// A class, for every row that is judged holds them.
+package final class RuleCourse: Sendable {
     private let from: Instant
     private let first: RulesInForce
     private let later: [(from: Instant, rules: RulesInForce)]

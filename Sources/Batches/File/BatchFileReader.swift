@@ -95,6 +95,9 @@ package struct BatchFileReader {
             }
             if line.bytes.allSatisfy(isBlank) { continue }
             guard let header else { return object(line) }
+            if let cells = PlainRow.cells(of: line.bytes, header) {
+                return builder.row(line: line.number, cells)
+            }
             if let entry = try record(line, header) { return entry }
         }
         return nil

@@ -7,7 +7,7 @@ extension PieceJudge {
     /// Reads what rows with dependents are judged by: where these live, what parts they play there, and who else
     /// names them, in the batch and by open changes.
     func addDependents(
-        to known: inout [String: Known], _ entries: [BatchFileEntry]
+        to known: [String: Known], _ entries: [BatchFileEntry]
     ) async throws {
         var skus: [String: Set<String>] = [:]
         var parents: [String: Set<String>] = [:]
@@ -23,8 +23,8 @@ extension PieceJudge {
             guard let household = known[id]?.customer.flatMap({ households[$0] }) else { continue }
             known[id]?.place(names, of: id, among: household.siblings)
         }
-        try await addCarriers(to: &known, skus)
-        try await addClaims(to: &known, skus, parents, households)
+        try await addCarriers(to: known, skus)
+        try await addClaims(to: known, skus, parents, households)
     }
 
     /// The subscriptions of customers who have several, by customer.
@@ -40,7 +40,7 @@ extension PieceJudge {
 
     /// Reads the other subscriptions on which dependents live.
     private func addCarriers(
-        to known: inout [String: Known], _ skus: [String: Set<String>]
+        to known: [String: Known], _ skus: [String: Set<String>]
     ) async throws {
         var places: [String: [(name: String, reference: DependentReference)]] = [:]
         for (id, names) in skus {
@@ -65,7 +65,7 @@ extension PieceJudge {
 
     /// Reads who names the items of rows with dependents, and these dependents.
     private func addClaims(
-        to known: inout [String: Known], _ skus: [String: Set<String>],
+        to known: [String: Known], _ skus: [String: Set<String>],
         _ parents: [String: Set<String>], _ households: [String: Household]
     ) async throws {
         var named: [String: Set<String>] = [:]
@@ -154,7 +154,7 @@ extension PlanQueries.FactRows.Known {
     fileprivate var customer: String? { facts.appAccountToken }
 
     /// Notes what renews on the customer's subscriptions, and where names lead that are none of its own items.
-    fileprivate mutating func place(
+    fileprivate func place(
         _ names: Set<String>, of id: String, among siblings: [SubscriptionQueries.Sibling]
     ) {
         let foreign = names.subtracting(facts.renewingSKUs)

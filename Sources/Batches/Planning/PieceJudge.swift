@@ -11,41 +11,102 @@ struct PieceJudge: Sendable {
     let siblings: @Sendable (String) -> [BatchRow]
     /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
     let claims: @Sendable (String) -> [DependentClaim]
+    /// Of pieces before.
+    let kept = KeptFacts()
+
+    /// That a row stands at a place of the piece.
+    private struct Mention: Comparable {
+        let id: String
+        let place: Int
+
+        static func < (left: Mention, right: Mention) -> Bool {
+            left.id == right.id ? left.place < right.place : left.id < right.id
+        }
+    }
 
     func judge(_ entries: [BatchFileEntry]) async throws -> PlannedPiece {
-        var places: [String: [Int]] = [:]
-        places.reserveCapacity(entries.count)
+        var mentions: [Mention] = []
+        mentions.reserveCapacity(entries.count)
         var rows: [PlanRow] = []
         rows.reserveCapacity(entries.count)
         for (place, entry) in entries.enumerated() {
             switch entry {
             case .row(let row):
-                places[row.originalTransactionID, default: []].append(place)
+                mentions.append(Mention(id: row.originalTransactionID, place: place))
                 // Its place; the verdict follows.
                 rows.append(PlanRow(line: row.line))
             case .spoiled(let row): rows.append(row.plan)
             }
         }
         // In the order of the index, which spares the server jumps.
-        let ids = places.keys.sorted()
-        let read = try await connection.read { try PlanQueries.facts(ids, knownAt: self.known, on: $0) }
-        var known = try read.decoded()
-        try await addDependents(to: &known, entries)
+        mentions.sort()
+        let groups = mentions.chunked(by: \.id)
+        let ids = groups.compactMap { $0.first?.id }
+        let known = try await facts(of: ids, entries)
+        try await addDependents(to: known, entries)
+        var needed: [Known] = []
         var overtaken: [PlannedPiece.Overtaken] = []
-        for (id, indices) in places {
-            let batchRows = indices.compactMap { index -> BatchRow? in
-                guard case .row(let row) = entries[index] else { return nil }
+        for (id, group) in zip(ids, groups) {
+            let batchRows = group.compactMap { mention -> BatchRow? in
+                guard case .row(let row) = entries[mention.place] else { return nil }
                 return row
             }
             let found = known[id]
+            let siblings = siblings(id)
             let judged = judge.judge(
-                rows: batchRows, siblings: siblings(id), facts: found?.facts,
+                rows: batchRows, siblings: siblings, facts: found?.facts,
                 context: found?.context ?? JudgeContext(increaseHistory: []))
-            for (index, row) in zip(indices, judged) { rows[index] = row }
-            for row in judged { overtaken += found?.context.overtaken(by: row) ?? [] }
+            if let found, let last = siblings.last, let end = rows.last, last.line > end.line {
+                needed.append(found)
+            }
+            for (mention, row) in zip(group, judged) {
+                rows[mention.place] = row
+                guard let found, !found.context.openChanges.isEmpty else { continue }
+                overtaken += found.context.overtaken(by: row)
+            }
         }
+        kept.keep(needed)
         return PlannedPiece(
             entries: entries, rows: rows, overtaken: overtaken.sorted { $0.line < $1.line })
+    }
+
+    /// Those that are known of these subscriptions.
+    private func facts(
+        of ids: [String], _ entries: [BatchFileEntry]
+    ) async throws -> [String: Known] {
+        // Beside a row with dependents more of its subscription counts than is kept.
+        var parents: Set<String> = []
+        for case .row(let row) in entries where !row.dependentSKUs.isEmpty {
+            parents.insert(row.originalTransactionID)
+        }
+        var known = kept.found(ids.lazy.filter { !parents.contains($0) })
+        let others = known.isEmpty ? ids : ids.filter { known[$0] == nil }
+        guard !others.isEmpty else { return known }
+        let read = try await connection.read {
+            try PlanQueries.facts(others, knownAt: self.known, on: $0)
+        }
+        let fresh = try read.decoded()
+        guard !known.isEmpty else { return fresh }
+        known.merge(fresh) { _, fresh in fresh }
+        return known
+    }
+}
+
+extension Array {
+    /// The runs of neighbours that have the same value.
+    fileprivate func chunked<Value: Equatable>(by value: (Element) -> Value) -> [ArraySlice<
+        Element
+    >] {
+        var chunks: [ArraySlice<Element>] = []
+        chunks.reserveCapacity(count)
+        var start = startIndex
+        while start < endIndex {
+            let first = value(self[start])
+            let end = self[start...].firstIndex { value($0) != first } ?? endIndex
+            chunks.append(self[start..<end])
+            start = end
+        }
+        return chunks
     }
 }
 

@@ -62,7 +62,9 @@ package enum PlanQueries {
                 state, due_effective_at, new_price_milliunits > current_price_milliunits AS is_increase
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
-                AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled',
+                -- By state, which no index knows: while the table is small, a plan by stage looks as good, and a
+                -- submission that fills the table would read all of it for each piece of its plan.
+                AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
                 -- An undo that Apple has taken stands in nobody's way.
                 AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))
@@ -79,13 +81,15 @@ extension PlanQueries {
         let rows = try connection.query(
             """
             -- name: dependentClaims
-            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by,
-                coalesce(c.current_sku, c.sku) AS sku
+            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by, c.sku
             FROM repricer.dependent_claims d
-            JOIN repricer.price_changes c
-                ON c.original_transaction_id = d.claimed_by AND c.change_id = d.change_id
-                AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                    'pending_consent', 'accepted')
+            -- By claim, and not by change: see planOpenChanges.
+            CROSS JOIN LATERAL (
+                SELECT coalesce(current_sku, sku) AS sku FROM repricer.price_changes
+                WHERE original_transaction_id = d.claimed_by AND change_id = d.change_id
+                    AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                        'pending_consent', 'accepted')
+                OFFSET 0) c
             WHERE d.original_transaction_id = ANY (\(ids)::text[])
             ORDER BY name, d.claimed_by, d.change_id
             """)
@@ -100,22 +104,29 @@ extension PlanQueries {
 }
 
 extension PlanQueries.FactRows {
-    /// One subscription and what the judge needs besides.
-    package struct Known: Sendable {
-        package var facts: SubscriptionFacts
+    /// One subscription and what the judge needs besides. A class, for both are costly to copy; whoever decoded it
+    /// owns it alone.
+    package final class Known {
+        package let facts: SubscriptionFacts
         package var context: JudgeContext
+
+        init(_ facts: SubscriptionFacts, _ context: JudgeContext) {
+            self.facts = facts
+            self.context = context
+        }
     }
 
     /// Decodes the rows, by original transaction id.
     package func decoded() throws -> [String: Known] {
         var known: [String: Known] = [:]
         known.reserveCapacity(facts.count)
+        var items = RecentItems()
         for row in facts {
-            let facts = try Self.read(row)
+            let facts = try Self.read(row, &items)
             let increases = try row.storedIncreases()
             var context = JudgeContext(increaseHistory: increases.past)
             context.announcedAt = increases.announcedAt
-            known[facts.originalTransactionID] = Known(facts: facts, context: context)
+            known[facts.originalTransactionID] = Known(facts, context)
         }
         for (id, increases) in try ImportedIncreaseQueries.found(imported) {
             known[id]?.context.increaseHistory += increases
@@ -135,7 +146,9 @@ extension PlanQueries.FactRows {
         return known
     }
 
-    private static func read(_ row: Row) throws -> SubscriptionFacts {
+    private static func read(
+        _ row: Row, _ items: inout RecentItems
+    ) throws -> SubscriptionFacts {
         var facts = SubscriptionFacts(
             originalTransactionID: try row.text("original_transaction_id"))
         facts.status = try row.intOrNil("status")
@@ -151,7 +164,7 @@ extension PlanQueries.FactRows {
         facts.purchasedAt = try row.instant("purchased_at")
         facts.expiresAt = try row.instant("expires_at")
         facts.renewalAt = try row.instant("renewal_at")
-        facts.items = try row.storedItems()
+        facts.items = try items.items(of: row)
         facts.signedAt = try row.instant("signed_at")
         facts.knownSince = try row.instant("known_since")
         return facts

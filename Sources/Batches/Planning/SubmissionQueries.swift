@@ -21,28 +21,65 @@ struct SubmissionRows: Sendable {
         var changeIDs: [String] = []
         var lines: [Int] = []
         var waves: [Int] = []
-        var skus: [String] = []
-        var dependentSKUs: [String] = []
-        var directions: [String?] = []
-        var currencies: [String?] = []
-        var storefronts: [String?] = []
-        var periods: [String?] = []
-        var currentPrices: [Int64?] = []
-        var newPrices: [Int64?] = []
-        var expectedPrices: [Int64?] = []
-        var effectiveOnOrAfter: [String?] = []
-        var consents: [String?] = []
-        var reasons: [String] = []
-        var thresholdSources: [String?] = []
         var rules: [String] = []
         var renewals: [Int64?] = []
         var notices: [Int64?] = []
         var effective: [Int64?] = []
         var sendAfter: [Int64?] = []
         var sendBy: [Int64?] = []
-        var notKnown: [String] = []
-        var atRisk: [Int64?] = []
-        var atRiskElsewhere: [String?] = []
+        /// Of each row, by its place from 1 on.
+        var kinds: [Int] = []
+        /// Without repetition.
+        var shared: [SharedTerms] = []
+        var places: [SharedTerms: Int] = [:]
+    }
+
+    /// What many rows of a batch have in common: sent once for all of them.
+    fileprivate struct SharedTerms: Hashable, Sendable {
+        let sku: String
+        let dependentSKUs: [String]
+        let direction: PlanRow.Direction?
+        let currency: String?
+        let storefront: String?
+        let period: String?
+        let currentPrice: Int64?
+        let newPrice: Int64?
+        let expectedPrice: Int64?
+        let effectiveOnOrAfter: CivilDate?
+        let consent: Consent?
+        let reasons: [ConsentReason]
+        let notKnown: [ConsentReason]
+        let thresholdSource: RuleSource?
+        let atRisk: Int64?
+        let atRiskElsewhere: [ItemCharge]
+
+        init(_ plan: PlanRow) {
+            sku = plan.sku
+            dependentSKUs = plan.dependentSKUs
+            direction = plan.direction
+            currency = plan.currency
+            storefront = plan.storefront
+            period = plan.period
+            currentPrice = plan.currentPrice
+            newPrice = plan.newPrice
+            expectedPrice = plan.expectedPrice
+            effectiveOnOrAfter = plan.effectiveOnOrAfter
+            consent = plan.consent
+            reasons = plan.reasons
+            notKnown = plan.notKnown
+            thresholdSource = plan.thresholdSource
+            atRisk = plan.atRisk
+            atRiskElsewhere = plan.atRiskElsewhere
+        }
+
+        /// Of what differs most.
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(sku)
+            hasher.combine(storefront)
+            hasher.combine(currentPrice)
+            hasher.combine(newPrice)
+            hasher.combine(atRisk)
+        }
     }
 
     fileprivate struct Rejects: Sendable {
@@ -69,32 +106,20 @@ struct SubmissionRows: Sendable {
             waves.flatMap {
                 $0.wave(ofSubscription: plan.originalTransactionID, storefront: plan.storefront)
             } ?? 0)
-        changes.skus.append(plan.sku)
-        changes.dependentSKUs.append(ArrayText.format(plan.dependentSKUs))
-        changes.directions.append(plan.direction?.rawValue)
-        changes.currencies.append(plan.currency)
-        changes.storefronts.append(plan.storefront)
-        changes.periods.append(plan.period)
-        changes.currentPrices.append(plan.currentPrice)
-        changes.newPrices.append(plan.newPrice)
-        changes.expectedPrices.append(plan.expectedPrice)
-        changes.effectiveOnOrAfter.append(plan.effectiveOnOrAfter?.text)
-        addForecast(plan)
-    }
-
-    private mutating func addForecast(_ plan: PlanRow) {
-        changes.consents.append(plan.consent?.rawValue)
-        changes.reasons.append(ArrayText.format(plan.reasons.map(\.rawValue)))
-        changes.thresholdSources.append(plan.thresholdSource?.rawValue)
         changes.rules.append(String(decoding: plan.rulesJSONBytes, as: UTF8.self))
         changes.renewals.append(plan.renewalAt?.milliseconds)
         changes.notices.append(plan.noticeAt?.milliseconds)
         changes.effective.append(plan.effectiveAt?.milliseconds)
         changes.sendAfter.append(plan.sendAfter?.milliseconds)
         changes.sendBy.append(plan.sendBy?.milliseconds)
-        changes.notKnown.append(ArrayText.format(plan.notKnown.map(\.rawValue)))
-        changes.atRisk.append(plan.atRisk)
-        changes.atRiskElsewhere.append(plan.atRiskElsewhere.stored)
+        changes.kinds.append(place(of: SharedTerms(plan)))
+    }
+
+    private mutating func place(of terms: SharedTerms) -> Int {
+        if let place = changes.places[terms] { return place }
+        changes.shared.append(terms)
+        changes.places[terms] = changes.shared.count
+        return changes.shared.count
     }
 
     private mutating func addReject(_ plan: PlanRow, _ fault: RowFault) {
@@ -134,14 +159,21 @@ enum SubmissionQueries {
         """
         -- name: storeChanges
         SELECT repricer.store_changes(\(uuid: batchID), \(rows.originalTransactionIDs),
-            \(uuids: rows.changeIDs), \(rows.lines), \(rows.waves), \(rows.skus), \(rows.dependentSKUs),
-            \(texts: rows.directions), \(texts: rows.currencies), \(texts: rows.storefronts),
-            \(texts: rows.periods), \(ints: rows.currentPrices), \(ints: rows.newPrices),
-            \(ints: rows.expectedPrices), \(texts: rows.effectiveOnOrAfter), \(texts: rows.consents),
-            \(rows.reasons), \(texts: rows.thresholdSources), \(jsons: rows.rules),
+            \(uuids: rows.changeIDs), \(rows.lines), \(rows.waves), \(rows.shared.column(\.sku)),
+            \(rows.shared.column { ArrayText.format($0.dependentSKUs) }),
+            \(texts: rows.shared.column { $0.direction?.rawValue }), \(texts: rows.shared.column(\.currency)),
+            \(texts: rows.shared.column(\.storefront)), \(texts: rows.shared.column(\.period)),
+            \(ints: rows.shared.column(\.currentPrice)), \(ints: rows.shared.column(\.newPrice)),
+            \(ints: rows.shared.column(\.expectedPrice)),
+            \(texts: rows.shared.column { $0.effectiveOnOrAfter?.text }),
+            \(texts: rows.shared.column { $0.consent?.rawValue }),
+            \(rows.shared.column { ArrayText.format($0.reasons.map(\.rawValue)) }),
+            \(texts: rows.shared.column { $0.thresholdSource?.rawValue }), \(jsons: rows.rules),
             \(timestamps: rows.renewals), \(timestamps: rows.notices), \(timestamps: rows.effective),
-            \(timestamps: rows.sendAfter), \(timestamps: rows.sendBy), \(rows.notKnown),
-            \(ints: rows.atRisk), \(jsons: rows.atRiskElsewhere))
+            \(timestamps: rows.sendAfter), \(timestamps: rows.sendBy),
+            \(rows.shared.column { ArrayText.format($0.notKnown.map(\.rawValue)) }),
+            \(ints: rows.shared.column(\.atRisk)), \(jsons: rows.shared.column { $0.atRiskElsewhere.stored }),
+            \(rows.kinds))
         """
     }
 

@@ -44,35 +44,39 @@ package struct CallList: Sendable {
         }
     }
 
+    /// 48 bytes: a batch has a million of them.
     private struct Member {
         var subscription: SubscriptionKeys.Key
         var effectiveAt: Int64
         var sendBy: Int64
         /// `.min` where the call may go at once.
         var sendAfter: Int64
-        var line: Int
+        var line: UInt32
         var sku: UInt32
         /// Which of its subscription's requests it may share; nil for a request of its own.
-        var place: Int?
+        var place: UInt8?
 
         var group: (SubscriptionKeys.Key, Int, Int64) {
-            (subscription, place ?? -1, place == everything ? sendAfter : effectiveAt)
+            (
+                subscription, place.map(Int.init) ?? -1,
+                place == everything ? sendAfter : effectiveAt
+            )
         }
     }
 
     private struct Call {
         var sendBy: Int64
         var sendAfter: Int64
-        /// None: it is another batch's, and only takes its time.
-        var members: Range<Int>
+        /// Places in the order of subscriptions. None: it is another batch's, and only takes its time.
+        var members: Range<UInt32>
 
-        init(sendBy: Int64, sendAfter: Int64, members: Range<Int>) {
+        init(sendBy: Int64, sendAfter: Int64, members: Range<UInt32>) {
             self.sendBy = sendBy
             self.sendAfter = sendAfter
             self.members = members
         }
 
-        init(_ stored: Stored, members: Range<Int>) {
+        init(_ stored: Stored, members: Range<UInt32>) {
             self.init(
                 sendBy: stored.sendBy.milliseconds,
                 sendAfter: stored.sendAfter?.milliseconds ?? .min, members: members)
@@ -95,11 +99,11 @@ package struct CallList: Sendable {
             Member(
                 subscription: keys.add(row.originalTransactionID),
                 effectiveAt: effectiveAt.milliseconds, sendBy: sendBy.milliseconds,
-                sendAfter: row.sendAfter?.milliseconds ?? .min, line: row.line,
+                sendAfter: row.sendAfter?.milliseconds ?? .min, line: UInt32(clamping: row.line),
                 sku: skus.number(of: row.sku), place: place(RequestGroup.Kind(consent))))
     }
 
-    private func place(_ kind: RequestGroup.Kind) -> Int? {
+    private func place(_ kind: RequestGroup.Kind) -> UInt8? {
         switch (grouping, kind) {
         case (.item, _), (.announced, .consent): nil
         case (.announced, .announced): 0
@@ -115,10 +119,12 @@ package struct CallList: Sendable {
         callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
         lateRowsMax: Int
     ) -> Quota {
-        let sorted = members.sorted { left, right in
-            left.group == right.group ? left.line < right.line : left.group < right.group
+        // Places, for the members themselves are large.
+        let sorted = members.indices.map { UInt32(truncatingIfNeeded: $0) }.sorted {
+            let (left, right) = (members[Int($0)], members[Int($1)])
+            return left.group == right.group ? left.line < right.line : left.group < right.group
         }
-        let calls = Self.calls(of: sorted)
+        let calls = calls(inOrder: sorted)
         let late = Self.late(
             Self.calls(ofOthers: others) + calls, callsPerThousandSeconds: rate,
             now: now.milliseconds)
@@ -127,10 +133,12 @@ package struct CallList: Sendable {
             lateRowCount: 0, lateRows: [])
         for call in late {
             quota.lateRowCount += call.members.count
-            for member in sorted[call.members].prefix(lateRowsMax - quota.lateRows.count) {
+            for place in call.members.prefix(lateRowsMax - quota.lateRows.count) {
+                let member = members[Int(sorted[Int(place)])]
                 quota.lateRows.append(
                     LateRow(
-                        line: member.line, originalTransactionID: keys.id(of: member.subscription),
+                        line: Int(member.line),
+                        originalTransactionID: keys.id(of: member.subscription),
                         sku: skus[member.sku], sendBy: Instant(milliseconds: member.sendBy)))
             }
         }
@@ -142,7 +150,8 @@ package struct CallList: Sendable {
         of own: [Stored], besides others: [Stored], callsPerThousandSeconds rate: Int, now: Instant
     ) -> Int {
         let calls = own.flatMap { stored in
-            repeatElement(Call(stored, members: 0..<stored.rowsEach), count: stored.calls)
+            repeatElement(
+                Call(stored, members: 0..<UInt32(clamping: stored.rowsEach)), count: stored.calls)
         }
         return late(
             Self.calls(ofOthers: others) + calls, callsPerThousandSeconds: rate,
@@ -154,22 +163,26 @@ package struct CallList: Sendable {
         others.flatMap { repeatElement(Call($0, members: 0..<0), count: $0.calls) }
     }
 
-    /// The requests, in the order of subscriptions.
-    private static func calls(of sorted: [Member]) -> [Call] {
+    /// The requests, in the order of subscriptions that the places of members are in.
+    private func calls(inOrder sorted: [UInt32]) -> [Call] {
         var calls: [Call] = []
-        for (index, member) in sorted.enumerated() {
-            if let last = calls.last, member.place != nil,
-                sorted[last.members.lowerBound].group == member.group
+        var lastGroup: (SubscriptionKeys.Key, Int, Int64)?
+        for (index, place) in sorted.enumerated() {
+            let member = members[Int(place)]
+            let place = UInt32(truncatingIfNeeded: index)
+            if let last = calls.last, let lastGroup, member.place != nil,
+                lastGroup == member.group
             {
                 calls[calls.count - 1] = Call(
                     sendBy: min(last.sendBy, member.sendBy),
                     sendAfter: max(last.sendAfter, member.sendAfter),
-                    members: last.members.lowerBound..<(index + 1))
+                    members: last.members.lowerBound..<(place + 1))
             } else {
                 calls.append(
                     Call(
                         sendBy: member.sendBy, sendAfter: member.sendAfter,
-                        members: index..<(index + 1)))
+                        members: place..<(place + 1)))
+                lastGroup = member.group
             }
         }
         return calls
@@ -215,7 +228,7 @@ package struct CallList: Sendable {
 }
 
 /// The place of items that share one request with whatever goes at the same time.
-private let everything = 2
+private let everything: UInt8 = 2
 
 /// A binary heap: the earliest deadline first, of equal ones the first call.
 private struct Heap {

@@ -49,6 +49,8 @@ package struct Interner<Value: Hashable & Sendable>: Sendable {
 
     package init() {}
 
+    package var count: Int { values.count }
+
     package mutating func number(of value: Value) -> UInt32 {
         if let number = numbers[value] { return number }
         let number = UInt32(truncatingIfNeeded: values.count)

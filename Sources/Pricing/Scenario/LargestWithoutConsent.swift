@@ -13,8 +13,7 @@ extension RulesInForce {
                 storefront: storefront, currency: currency.code,
                 period: kind == .annual ? .year : .month, currentPrice: current,
                 newPrice: current + steps * currency.smallestStep, now: .distantPast)
-            let verdict = ConsentVerdict(question, figures)
-            return !verdict.reasons.contains(.threshold) && !verdict.notKnown.contains(.threshold)
+            return question.answers(figures).isOverThreshold == false
         }
         guard current > 0, current < Int64.max / 8, isFree(1) else { return nil }
         // Beyond the largest price that Apple or anybody takes nothing is looked for.

@@ -14,17 +14,33 @@ enum LateRows {
             now: Instant(milliseconds: now))
     }
 
+    /// Of a batch that was planned and stored just now: its calls are at hand.
+    static func count(
+        of calls: CallList, _ rate: Configuration.CallRate, now: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Int {
+        let others = try OpenCallQueries.open(of: nil, on: connection).others
+        return calls.quota(
+            callsPerThousandSeconds: rate.perThousandSeconds, now: Instant(milliseconds: now),
+            besides: others, lateRowsMax: 0
+        ).lateRowCount
+    }
+
     static let meaning =
         "rows would miss their renewal at the allowed rate, other open batches counted"
 }
 
 extension Invocation {
-    /// Reads how many are late and warns a person of them.
+    /// Reads how many are late and warns a person of them. `planned` are the batch's calls where they are at hand.
     func warnOfLateRows(
-        of batchID: String, _ rate: Configuration.CallRate, now: Int64, _ pool: PostgresPool
+        of batchID: String, planned: CallList? = nil, _ rate: Configuration.CallRate, now: Int64,
+        _ pool: PostgresPool
     ) async throws -> Int {
-        let count = try await pool.withTransaction {
-            try LateRows.count(of: batchID, rate, now: now, on: $0)
+        let count = try await pool.withTransaction { connection in
+            if let planned {
+                return try LateRows.count(of: planned, rate, now: now, on: connection)
+            }
+            return try LateRows.count(of: batchID, rate, now: now, on: connection)
         }
         if count > 0 { note("late: \(count) \(LateRows.meaning)") }
         return count

@@ -124,7 +124,7 @@ extension Commands {
     ) async throws -> ExitCode {
         let forecast = finished?.forecast
         let late = try await invocation.warnOfLateRows(
-            of: batchID, rate, now: now.milliseconds, pool)
+            of: batchID, planned: forecast?.calls, rate, now: now.milliseconds, pool)
         try invocation.print(
             json: [
                 "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,

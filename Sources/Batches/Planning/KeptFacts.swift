@@ -1,0 +1,139 @@
+import Pricing
+import Synchronization
+
+/// Facts that a plan has read and will need again: in an export the rows of one subscription lie far apart, and to read
+/// it once more would be half of the database's work.
+///
+/// A million of them fit, since of most subscriptions all but the dates is said of many others too. What is kept is
+/// what the judge looks at of a row without dependents; subscriptions with increases or open changes are read again.
+final class KeptFacts: Sendable {
+    /// What many subscriptions have in common.
+    fileprivate struct Common: Hashable, Sendable {
+        var status: Int?
+        var autoRenews: Bool?
+        var isInBillingRetry: Bool
+        var storefront: String?
+        var currency: String?
+        var period: String?
+        var ownershipType: String?
+        var items: [SubscriptionFacts.Item]
+
+        /// Of what differs most.
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(storefront)
+            hasher.combine(period)
+            for item in items {
+                hasher.combine(item.sku)
+                hasher.combine(item.currentPrice)
+            }
+        }
+    }
+
+    /// Instants are milliseconds, `none` where there is none.
+    fileprivate struct Kept: Sendable {
+        static let none = Int64.min
+
+        var originalPurchaseAt: Int64
+        var recentSubscriptionStartAt: Int64
+        var purchasedAt: Int64
+        var expiresAt: Int64
+        var renewalAt: Int64
+        var signedAt: Int64
+        var knownSince: Int64
+        var common: UInt32
+    }
+
+    private struct Store: Sendable {
+        var keys = SubscriptionKeys()
+        var places: [SubscriptionKeys.Key: UInt32] = [:]
+        var kept: [Kept] = []
+        var commons = Interner<Common>()
+    }
+
+    /// Beyond these the subscriptions have too little in common.
+    private static let commonsMax = 65_536
+    private let store = Mutex(Store())
+
+    /// Keeps those that are like most.
+    func keep(_ subscriptions: [PlanQueries.FactRows.Known]) {
+        guard !subscriptions.isEmpty else { return }
+        store.withLock { store in
+            for known in subscriptions where known.context == JudgeContext(increaseHistory: []) {
+                guard store.commons.count < Self.commonsMax else { return }
+                let facts = known.facts
+                let key = store.keys.add(facts.originalTransactionID)
+                guard store.places[key] == nil else { continue }
+                store.places[key] = UInt32(truncatingIfNeeded: store.kept.count)
+                store.kept.append(Kept(facts, common: store.commons.number(of: Common(facts))))
+            }
+        }
+    }
+
+    /// Those of these subscriptions that are kept.
+    func found(_ ids: some Sequence<String>) -> [String: PlanQueries.FactRows.Known] {
+        store.withLock { store in
+            var found: [String: PlanQueries.FactRows.Known] = [:]
+            guard !store.kept.isEmpty else { return found }
+            for id in ids {
+                guard let key = store.keys.key(of: id), let place = store.places[key] else {
+                    continue
+                }
+                let kept = store.kept[Int(place)]
+                found[id] = PlanQueries.FactRows.Known(
+                    kept.facts(of: id, store.commons[kept.common]),
+                    JudgeContext(increaseHistory: []))
+            }
+            return found
+        }
+    }
+}
+
+extension KeptFacts.Common {
+    fileprivate init(_ facts: SubscriptionFacts) {
+        status = facts.status
+        autoRenews = facts.autoRenews
+        isInBillingRetry = facts.isInBillingRetry
+        storefront = facts.storefront
+        currency = facts.currency
+        period = facts.period
+        ownershipType = facts.ownershipType
+        items = facts.items
+    }
+}
+
+extension KeptFacts.Kept {
+    fileprivate init(_ facts: SubscriptionFacts, common: UInt32) {
+        func number(_ instant: Instant?) -> Int64 { instant?.milliseconds ?? Self.none }
+        originalPurchaseAt = number(facts.originalPurchaseAt)
+        recentSubscriptionStartAt = number(facts.recentSubscriptionStartAt)
+        purchasedAt = number(facts.purchasedAt)
+        expiresAt = number(facts.expiresAt)
+        renewalAt = number(facts.renewalAt)
+        signedAt = number(facts.signedAt)
+        knownSince = number(facts.knownSince)
+        self.common = common
+    }
+
+    fileprivate func facts(of id: String, _ common: KeptFacts.Common) -> SubscriptionFacts {
+        func instant(_ number: Int64) -> Instant? {
+            number == Self.none ? nil : Instant(milliseconds: number)
+        }
+        var facts = SubscriptionFacts(originalTransactionID: id)
+        facts.status = common.status
+        facts.autoRenews = common.autoRenews
+        facts.isInBillingRetry = common.isInBillingRetry
+        facts.storefront = common.storefront
+        facts.currency = common.currency
+        facts.period = common.period
+        facts.ownershipType = common.ownershipType
+        facts.items = common.items
+        facts.originalPurchaseAt = instant(originalPurchaseAt)
+        facts.recentSubscriptionStartAt = instant(recentSubscriptionStartAt)
+        facts.purchasedAt = instant(purchasedAt)
+        facts.expiresAt = instant(expiresAt)
+        facts.renewalAt = instant(renewalAt)
+        facts.signedAt = instant(signedAt)
+        facts.knownSince = instant(knownSince)
+        return facts
+    }
+}

@@ -1,0 +1,42 @@
+import ServiceKit
+import Testing
+
+@testable import Batches
+
+@Suite("Rows that are cut the short way")
+struct PlainRowTests {
+    private static let header: [BatchColumn] = [.originalTransactionID, .sku, .price]
+
+    @Test("They have the cells that the careful reader finds")
+    func sameCells() {
+        let alphabet = Array("ab;,,,,\"\" \t'é".utf8)
+        var random = SeededRandom(seed: 18)
+        var plain = 0
+        for _ in 0..<50_000 {
+            let line = (0..<Int.random(in: 0...12, using: &random)).map { _ in
+                alphabet.randomElement(using: &random) ?? 0
+            }
+            guard let cells = PlainRow.cells(of: line, Self.header) else { continue }
+            plain += 1
+            guard case .cells(let careful) = CSVRecord(line) else {
+                Issue.record("not one record: \(line)")
+                continue
+            }
+            #expect(careful.count == Self.header.count)
+            for (column, cell) in zip(Self.header, careful) {
+                let text = String(decoding: cell[...].withoutBlanks, as: UTF8.self)
+                #expect(cells[column] == .text(text), "\(line)")
+            }
+        }
+        #expect(plain > 1000)
+    }
+
+    @Test(
+        "What needs care is left to the careful reader",
+        arguments: [
+            "1,A", "1,A,2,3", "1,'=A,2", "1,\"a\"\"b\",2", "1,a\"b,2", "1,\"A,2", ",,", "1,ä,2",
+        ])
+    func leftAlone(line: String) {
+        #expect(PlainRow.cells(of: Array(line.utf8), Self.header) == nil)
+    }
+}
