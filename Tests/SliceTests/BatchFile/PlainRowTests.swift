@@ -12,7 +12,7 @@ struct PlainRowTests {
         let alphabet = Array("ab;,,,,\"\" \t'é".utf8)
         var random = SeededRandom(seed: 18)
         var plain = 0
-        for _ in 0..<50_000 {
+        for _ in 0..<100_000 {
             let line = (0..<Int.random(in: 0...12, using: &random)).map { _ in
                 alphabet.randomElement(using: &random) ?? 0
             }
