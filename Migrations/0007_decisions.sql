@@ -178,8 +178,9 @@ CREATE FUNCTION repricer.store_changes(
     p_kinds bigint[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
-    -- The planner takes arrays for short and would compare each row with each kind.
-    SET enable_nestloop = off AS $$
+    -- The planner takes arrays for short and would compare each row with each kind. What it must do so nevertheless
+    -- looks so dear to it then that it would compile it.
+    SET enable_nestloop = off SET jit = off AS $$
 DECLARE
     v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
 BEGIN

@@ -1670,6 +1670,7 @@ CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_i
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET enable_nestloop TO 'off'
+    SET jit TO 'off'
     AS $$
 DECLARE
     v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
