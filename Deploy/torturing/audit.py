@@ -485,6 +485,16 @@ def is_period_stretched(look, change, call, date):
     return stretched > 0 and late > 0 and late % stretched == 0 and late // stretched <= PERIODS_AHEAD
 
 
+def extended_since(look, call):
+    """By how much the renewal that came next was extended after the call took effect, in milliseconds."""
+    expires, moved = look.owners[call["subscription"]]["expires"], 0
+    for event in look.events_of[call["subscription"]]:
+        if event["kind"] == "RENEWAL_EXTENDED" and event["at"] > call["applied_at"]:
+            moved += event["expiresAt"] - expires
+        expires = event["expiresAt"]
+    return moved
+
+
 def is_dated_as_if_asked(look, change, call, item, date):
     """Whether the date is that of an increase which needs consent, where the ledger said that it does not know.
 
@@ -495,7 +505,9 @@ def is_dated_as_if_asked(look, change, call, item, date):
     asks = call["effects"].get(item["sku"], {}).get("needsConsent")
     if look.is_real or change["forecast_consent"] != "not_known" or asks is not False or change["sent_at"] is None:
         return False
-    due, day = change["due_effective_at"], 86_400_000
+    # Both dates moved by what the renewal was extended since.
+    moved = extended_since(look, call)
+    due, date, day = change["due_effective_at"] - moved, date - moved, 86_400_000
     if due < date:
         return date - due in (7 * day, 14 * day, 21 * day) and due - change["sent_at"] >= 7 * day
     return call["applied_at"] + 27 * day <= date < change["sent_at"] + 60 * day <= due

@@ -476,6 +476,14 @@ def later_than_a_consent_not_known_explains(world):
     world["changes"][0].update(forecast_consent="not_known", due_effective_at=RENEWAL + 10 * DAY)
 
 
+def later_than_an_extended_consent_not_known_explains(world):
+    """dates_equal"""
+    later_than_a_consent_not_known_explains(world)
+    # Seven days of the ten are the extension's, and three are nobody's.
+    world["owners"]["20000"]["expires"] = RENEWAL - 7 * DAY
+    world["events"].insert(0, event(DAY, "RENEWAL_EXTENDED", [item("A", 1000)]))
+
+
 def sooner_than_a_consent_not_known_explains(world):
     """dates_equal"""
     later_than_a_consent_not_known_explains(world)
