@@ -485,8 +485,8 @@ COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
     'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
 
--- Who was never charged for a time that was paid for is named by the renewal that is missing: nothing else tells why no
--- charge came, a failed one, say, or an end. The Sandbox's short periods count alike.
+-- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
+-- came: a failed charge, say, or an end. The Sandbox's short periods count alike.
 CREATE VIEW report.charge_exception AS
 WITH found AS (
     SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
