@@ -10,10 +10,11 @@ enum MoneyQueries {
         let lines = folds.flatMap { fold in
             fold.state.money.map { (fold.state.facts.originalTransactionID, $0) }
         }
-        guard !lines.isEmpty else { return [] }
         let anew = folds.filter(\.isAnew).map(\.state.facts.originalTransactionID)
+        guard !lines.isEmpty || !anew.isEmpty else { return [] }
         let charges = lines.filter { $0.1.terms != nil }
-        var statements = [record(lines, anew: anew), saveCharges(charges)]
+        var statements = [record(lines, anew: anew)]
+        if !charges.isEmpty { statements.append(saveCharges(charges)) }
         // Who has no refund needs no sum of them.
         let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
         if !given.isEmpty { statements.append(sumRefunds(given)) }
@@ -23,7 +24,7 @@ enum MoneyQueries {
     /// Adds what is not in the ledger yet: a line, or by how much a later statement makes it another. Of a charge and of
     /// a fold from the beginning all lines are told; what the ledger has beside them is taken out by a line of its own.
     private static func record(_ lines: [Line], anew: [String]) -> SQL {
-        let ids = Set(lines.map(\.id)).sorted()
+        let ids = Set(lines.map(\.id)).union(anew).sorted()
         return """
             -- name: recordMoney
             WITH told AS (
@@ -88,7 +89,8 @@ enum MoneyQueries {
         ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
                 price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
-                currency = EXCLUDED.currency, storefront = EXCLUDED.storefront, is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase
+                currency = EXCLUDED.currency, storefront = EXCLUDED.storefront,
+                is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase
             WHERE (known.purchased_at, known.expires_at, known.price_milliunits, known.quantity, known.currency,
                     known.storefront, known.is_offer, known.is_purchase)
                 IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.price_milliunits,
