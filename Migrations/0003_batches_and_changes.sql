@@ -23,6 +23,7 @@ CREATE TABLE repricer.batches (
     waves jsonb NOT NULL DEFAULT '[]',
     released_wave smallint NOT NULL DEFAULT 0,
     next_release_at timestamptz,
+    holdout_basis_points integer NOT NULL DEFAULT 0,
     -- Who paused it. A guard rail, or a code of the App Store, pauses as the service's database user.
     is_paused boolean NOT NULL DEFAULT false,
     paused_by text,
@@ -57,6 +58,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_grouping CHECK (grouping IN ('announced', 'item', 'subscription')),
     CONSTRAINT batches_waves CHECK (jsonb_typeof(waves) = 'array' AND jsonb_array_length(waves) <= 100),
     CONSTRAINT batches_released_wave CHECK (released_wave BETWEEN 0 AND jsonb_array_length(waves)),
+    CONSTRAINT batches_holdout CHECK (holdout_basis_points BETWEEN 0 AND 5000),
     CONSTRAINT batches_guards CHECK (jsonb_typeof(guards) = 'array'),
     CONSTRAINT batches_halted_is_paused CHECK (halted_by IS NULL OR is_paused),
     CONSTRAINT batches_probed_is_halted CHECK (probe_at IS NULL OR halted_by IS NOT NULL),
@@ -91,6 +93,8 @@ COMMENT ON COLUMN repricer.batches.released_wave IS
     'Rows of a later wave are not sent. Without waves every row is of wave 0.';
 COMMENT ON COLUMN repricer.batches.next_release_at IS
     'When the next wave is released by itself; null: by hand, or none is left.';
+COMMENT ON COLUMN repricer.batches.holdout_basis_points IS
+    'How many subscriptions are never sent, in hundredths of a percent: the comparison of report.holdout. 0: none.';
 COMMENT ON COLUMN repricer.batches.guards IS
     'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted '
     'before it judges).';
@@ -130,6 +134,7 @@ CREATE TABLE repricer.price_changes (
     submitted_by text NOT NULL DEFAULT session_user,
     line bigint NOT NULL,
     wave smallint NOT NULL DEFAULT 0,
+    is_held_out boolean NOT NULL DEFAULT false,
     undoes_change_id uuid,
     -- The item under the name that was submitted, and every other name that it had: in our call, since, and today. A
     -- fold from the beginning starts with the name in the call.
@@ -256,6 +261,8 @@ CREATE UNIQUE INDEX price_changes_one_undo
     ON repricer.price_changes (original_transaction_id, undoes_change_id, bucket)
     WHERE undoes_change_id IS NOT NULL AND stage IN ('awaiting_approval', 'queued', 'unknown');
 
+COMMENT ON COLUMN repricer.price_changes.is_held_out IS
+    'Never sent, so that its customer can be compared with those of the others: ends aborted with the approval.';
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS
     'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only '
     'undo_batch writes it.';

@@ -130,7 +130,7 @@ $$;
 -- Begins a batch. The instant at which it was planned is the submitter's to say, but not far from the server's clock.
 CREATE FUNCTION repricer.begin_submission(
     p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb,
-    p_planned_as_of timestamptz) RETURNS void
+    p_planned_as_of timestamptz, p_holdout integer DEFAULT 0) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_at timestamptz := decision_instant(p_planned_as_of);
@@ -142,10 +142,20 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, waves, guards)
+            grouping, waves, guards, holdout_basis_points)
         VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
-            p_waves, p_guards);
+            p_waves, p_guards, p_holdout);
 END
+$$;
+
+-- Whether a subscription belongs to the share that is not sent. All its items do alike, and nobody chooses: the file and
+-- the subscription decide by their hash, so that the same file holds out the same ones, and another file others.
+CREATE FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer)
+    RETURNS boolean
+    LANGUAGE sql IMMUTABLE SET search_path = repricer, pg_temp AS $$
+SELECT p_basis_points > 0 AND ('x' || left(encode(
+    sha256(convert_to(p_content_sha256 || ':' || p_original_transaction_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint
+    * 10000 < p_basis_points * 4294967296
 $$;
 
 -- The batch that this user is submitting in this transaction.
@@ -182,15 +192,17 @@ CREATE FUNCTION repricer.store_changes(
     -- looks so dear to it then that it would compile it.
     SET enable_nestloop = off SET jit = off AS $$
 DECLARE
-    v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
+    v_batch batches := batch_in_submission(p_batch_id);
+    v_at timestamptz := v_batch.submitted_at;
 BEGIN
-    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, sku,
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
             dependent_skus, direction, currency, storefront, period, current_price_milliunits,
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
             forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
-        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, k.sku, k.dependent_skus,
+        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
+            is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
@@ -257,7 +269,8 @@ BEGIN
     PERFORM record_dependent_claims(p_batch_id);
     PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
-            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id));
+            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id,
+            'holdout_basis_points', nullif(v_batch.holdout_basis_points, 0)));
 END
 $$;
 
@@ -728,7 +741,7 @@ BEGIN
 END
 $$;
 
--- Approves a batch and queues its changes; returns their number. Null: the approval is recorded as the first, and a
+-- Approves a batch, queues its changes and ends those that are held out; returns the number of the others. Null: the approval is recorded as the first, and a
 -- second approver is needed. This is the gate that every change passes, so it asks again what the submission asked:
 -- that all rows are there, each in a wave, and that each part which a change gives to its SKUs is recorded.
 CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamptz) RETURNS bigint
@@ -738,6 +751,7 @@ DECLARE
     v_rows bigint;
     v_stray bigint;
     v_line bigint;
+    v_held_out bigint;
     v_exceeded text[];
     v_first text;
     v_fault text;
@@ -804,6 +818,22 @@ BEGIN
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
             next_release_at = wave_release_at(waves -> 0, p_at)
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
+    WITH held_out AS (
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out'
+            WHERE v_batch.holdout_basis_points > 0 AND batch_id = p_batch_id AND state = 'awaiting_approval'
+                AND is_held_out
+            RETURNING original_transaction_id, bucket, change_id
+    ), released AS (
+        DELETE FROM dependency_roles d USING held_out h
+            WHERE d.original_transaction_id = h.original_transaction_id AND d.change_id = h.change_id
+                AND d.bucket = h.bucket
+    ), told AS (
+        INSERT INTO price_change_history
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', session_user, 'held_out'
+            FROM held_out
+    )
+    SELECT count(*) INTO v_held_out FROM held_out;
     -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
     WITH queued AS (
         UPDATE price_changes SET state = 'queued', state_since = p_at,
@@ -816,14 +846,14 @@ BEGIN
         SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
-        json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
-            'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
+            'submitted_by', v_batch.submitted_by, 'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
             'waves', CASE WHEN v_batch.waves <> '[]'
                 THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
     IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
         PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
     END IF;
-    RETURN v_rows;
+    RETURN v_rows - v_held_out;
 END
 $$;
 

@@ -723,6 +723,287 @@ COMMENT ON VIEW report.unknown_part IS
     'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` '
     'after an upgrade.';
 
+-- Bridge, risk, holdout -----------------------------------------------------------------------------------------------
+
+-- What a period is of a month, in twelfths: a year has 12 months or 52 weeks. A period that nobody knows counts as a
+-- month.
+CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
+        ELSE 12 END;
+
+-- What the items of called changes, and their dependents, brought a month: at the start of each calendar month, or at
+-- the call where that came within it, and at its end; and what became of the difference. In twelfths of milliunits.
+-- What begins or ends at midnight on the first belongs to the month that begins then.
+-- An item counts under the newest change that was called before the month ended, so that no two batches count it. What
+-- is paid for at an instant is what charges say; before the first one that is known, what the plan knew.
+CREATE FUNCTION repricer.revenue_moves(p_at timestamptz, p_batch uuid DEFAULT NULL) RETURNS TABLE (
+        batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text,
+        price_effect numeric)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp SET jit = off AS $$
+WITH subjects AS (
+    SELECT DISTINCT original_transaction_id AS id FROM price_changes
+    WHERE p_batch IS NULL OR batch_id = p_batch
+), called AS (
+    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
+        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
+    FROM price_changes c
+    JOIN subjects s ON s.id = c.original_transaction_id
+    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
+    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
+    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
+), items AS (
+    SELECT c.batch_id, c.change_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
+        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
+        c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.batch_id, c.change_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
+            ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- One that has a called change itself counts with that.
+    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM price_changes o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
+        h.purchased_at AS from_at,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AS to_at
+    FROM charges h
+    JOIN (SELECT DISTINCT id FROM items) s ON s.id = h.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM money_entries e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+    WHERE h.purchased_at <= p_at
+), spans AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month, i.called_at) AS from_at, m.end_at AS to_at
+    FROM items i
+    CROSS JOIN LATERAL (
+        SELECT s.month AT TIME ZONE 'UTC' AS month,
+            least((s.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS end_at
+        FROM generate_series(date_trunc('month', i.called_at AT TIME ZONE 'UTC'),
+            date_trunc('month', p_at AT TIME ZONE 'UTC'), interval '1 month') AS s (month)
+        WHERE s.month AT TIME ZONE 'UTC' < p_at) m
+    WHERE i.next_called_at IS NULL OR i.next_called_at >= m.end_at
+), paid AS (
+    SELECT s.batch_id, s.month, s.change_id, s.id, s.names, s.is_dependent, s.currency, s.storefront, s.twelfths,
+        s.from_at, s.to_at, s.called_at, s.state, s.reason, s.ended_at, s.effective_at, s.old_price, s.new_price,
+        s.forecast_renewal_at,
+        sum(r.milliunits) FILTER (WHERE r.from_at < s.from_at AND s.from_at <= r.to_at) AS opening,
+        sum(r.milliunits) FILTER (WHERE r.from_at < s.to_at AND s.to_at <= r.to_at) AS closing,
+        bool_or(r.from_at < s.called_at AND s.called_at <= r.to_at) AS was_known
+    FROM spans s
+    LEFT JOIN runs r ON r.id = s.id AND r.sku = ANY (s.names) AND r.currency = s.currency
+        AND r.from_at < s.to_at
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
+), moves AS (
+    SELECT p.*,
+        p.twelfths * coalesce(p.opening, CASE WHEN NOT coalesce(p.was_known, false)
+            AND p.from_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS opens,
+        p.twelfths * coalesce(p.closing, CASE WHEN NOT coalesce(p.was_known, false)
+            AND p.to_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS closes
+    FROM paid p
+)
+SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM subscription_events e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m
+WHERE m.opens > 0 OR m.closes > 0
+$$;
+
+CREATE VIEW report.revenue_bridge AS
+WITH sums AS (
+    SELECT batch_id, month, currency, storefront, round(sum(opening) / 12)::bigint AS opening,
+        round(sum(price_effect) / 12)::bigint AS price_effect,
+        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12)::bigint AS declined,
+        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12)::bigint AS "left",
+        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12)::bigint AS lapsed,
+        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12)::bigint AS dependents,
+        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12)::bigint AS refunds,
+        round(sum(closing) / 12)::bigint AS closing
+    FROM repricer.revenue_moves(report.as_of())
+    GROUP BY batch_id, month, currency, storefront
+)
+SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront, s.opening AS opening_milliunits,
+    s.price_effect AS price_effect_milliunits, coalesce(s.declined, 0) AS declined_milliunits,
+    coalesce(s."left", 0) AS left_milliunits, coalesce(s.lapsed, 0) AS lapsed_milliunits,
+    coalesce(s.dependents, 0) AS dependents_milliunits, coalesce(s.refunds, 0) AS refunds_milliunits,
+    s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0) - coalesce(s.lapsed, 0)
+        - coalesce(s.dependents, 0) - coalesce(s.refunds, 0) AS other_milliunits,
+    s.closing AS closing_milliunits
+FROM sums s JOIN repricer.batches b ON b.batch_id = s.batch_id;
+
+COMMENT ON VIEW report.revenue_bridge IS
+    'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
+    'and why it differs: closing = opening + all between. It tells each month as it is known today; closed_period keeps '
+    'what was known when the month was closed.';
+
+-- In one currency: by the setting repricer.reporting_currency, else US dollars, at the newest rates.
+CREATE VIEW report.revenue_bridge_total AS
+WITH rates AS (
+    SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
+    FROM (
+        -- The newest revision of an instant counts; one that withdraws it leaves none.
+        SELECT DISTINCT ON (e.currency, e.valid_from) e.currency, e.valid_from, e.billionths_per_euro
+        FROM repricer.exchange_rates e
+        WHERE e.valid_from <= report.as_of() AND e.recorded_at <= report.as_of()
+        ORDER BY e.currency, e.valid_from, e.revision DESC) r
+    WHERE r.billionths_per_euro IS NOT NULL
+    ORDER BY r.currency, r.valid_from DESC
+), target AS (
+    SELECT t.currency, r.per_euro, r.valid_from
+    FROM (SELECT coalesce(nullif(current_setting('repricer.reporting_currency', true), ''), 'USD') AS currency) t
+    LEFT JOIN rates r ON r.currency = t.currency
+), converted AS (
+    SELECT b.*, t.currency AS reporting_currency,
+        CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
+        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from
+    FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
+), sums AS (
+    SELECT batch_id, batch_name, month, reporting_currency,
+        round(sum(opening_milliunits * rate))::bigint AS opening,
+        round(sum(price_effect_milliunits * rate))::bigint AS price_effect,
+        round(sum(declined_milliunits * rate))::bigint AS declined,
+        round(sum(left_milliunits * rate))::bigint AS "left",
+        round(sum(lapsed_milliunits * rate))::bigint AS lapsed,
+        round(sum(dependents_milliunits * rate))::bigint AS dependents,
+        round(sum(refunds_milliunits * rate))::bigint AS refunds,
+        round(sum(closing_milliunits * rate))::bigint AS closing,
+        (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
+        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate
+    FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
+)
+SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS opening_milliunits,
+    price_effect AS price_effect_milliunits, declined AS declined_milliunits, "left" AS left_milliunits,
+    lapsed AS lapsed_milliunits, dependents AS dependents_milliunits, refunds AS refunds_milliunits,
+    closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds AS other_milliunits,
+    closing AS closing_milliunits, rates_from, without_rate
+FROM sums;
+COMMENT ON VIEW report.revenue_bridge_total IS
+    'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. Not a '
+    'figure of the past: rates that are imported later change it.';
+
+-- What the App Store has been given or is to be given, and no customer has agreed to yet.
+CREATE VIEW report.revenue_at_risk AS
+WITH open AS (
+    SELECT c.batch_id, c.change_id, c.state, c.forecast_consent,
+        (c.due_effective_at AT TIME ZONE 'UTC')::date AS consent_due_on, r.currency, r.storefront, r.period, r.milliunits,
+        r.is_own
+    FROM repricer.price_changes c
+    CROSS JOIN LATERAL (
+        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+            true AS is_own
+        UNION ALL
+        SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false
+        FROM jsonb_array_elements(c.at_risk_elsewhere) AS e) r
+    WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent') AND c.undoes_change_id IS NULL
+        AND (c.state = 'pending_consent' OR c.forecast_consent IN ('required', 'not_known'))
+)
+SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefront, o.period,
+    count(*) FILTER (WHERE o.is_own) AS changes,
+    count(*) FILTER (WHERE o.is_own AND o.state = 'pending_consent') AS asked,
+    count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent = 'required') AS to_be_asked,
+    count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent <> 'required') AS not_known,
+    sum(o.milliunits)::bigint AS at_risk_milliunits,
+    round(sum(o.milliunits) * repricer.twelfths(o.period) / 12)::bigint AS at_risk_per_month_milliunits
+FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
+GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
+COMMENT ON VIEW report.revenue_at_risk IS
+    'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. It looks '
+    'ahead from now; what was pending at an earlier instant price_change_as_of tells.';
+
+-- Sent against held out. Both are asked alike: of the subscriptions whose forecast renewal has passed for a day, how many
+-- do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the sent:
+-- among those held out there are such customers, too. The interval of the difference is Newcombe's, of two of Wilson's.
+CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (p_share + 3.841459 / (2 * p_of) + p_sign * 1.959964
+        * sqrt(p_share * (1 - p_share) / p_of + 3.841459 / (4 * p_of * p_of))) / (1 + 3.841459 / p_of);
+
+CREATE VIEW report.holdout AS
+WITH rows AS (
+    SELECT c.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out,
+        c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
+        c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
+        NOT EXISTS (
+            SELECT FROM repricer.charges h
+            WHERE h.original_transaction_id = c.original_transaction_id
+                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                AND h.purchased_at <= report.as_of() AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
+                AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+    FROM repricer.price_changes c
+    JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.holdout_basis_points > 0 AND b.decided_at <= report.as_of()
+    WHERE b.state <> 'rejected' AND c.undoes_change_id IS NULL
+), subscriptions AS (
+    SELECT batch_id, forecast_consent, original_transaction_id, is_held_out, bool_and(is_as_meant) AS is_as_meant,
+        bool_and(is_due) AS is_due, bool_or(has_left) AS has_left
+    FROM rows GROUP BY batch_id, forecast_consent, original_transaction_id, is_held_out
+), counts AS (
+    SELECT batch_id, forecast_consent,
+        count(*) FILTER (WHERE is_due AND NOT is_held_out) AS sent,
+        count(*) FILTER (WHERE is_due AND NOT is_held_out AND NOT is_as_meant) AS never_sent,
+        count(*) FILTER (WHERE is_due AND NOT is_held_out AND has_left) AS sent_left,
+        count(*) FILTER (WHERE is_due AND is_held_out) AS held_out,
+        count(*) FILTER (WHERE is_due AND is_held_out AND has_left) AS held_out_left,
+        count(*) FILTER (WHERE NOT is_due) AS not_due
+    FROM subscriptions GROUP BY batch_id, forecast_consent
+), shares AS (
+    SELECT c.*, sent_left::numeric / nullif(sent, 0) AS p, held_out_left::numeric / nullif(held_out, 0) AS q,
+        least(sent, held_out) >= 30 AS is_enough
+    FROM counts c
+), intervals AS (
+    SELECT s.*,
+        p - q - sqrt((p - repricer.wilson_bound(p, sent, -1)) ^ 2 + (repricer.wilson_bound(q, held_out, 1) - q) ^ 2) AS lower,
+        p - q + sqrt((repricer.wilson_bound(p, sent, 1) - p) ^ 2 + (q - repricer.wilson_bound(q, held_out, -1)) ^ 2) AS upper
+    FROM shares s
+)
+SELECT i.batch_id, b.name AS batch_name, i.forecast_consent, i.sent AS sent_subscriptions, i.never_sent, i.sent_left,
+    i.held_out AS held_out_subscriptions, i.held_out_left, i.not_due,
+    round(i.p * 10000)::bigint AS sent_left_basis_points, round(i.q * 10000)::bigint AS held_out_left_basis_points,
+    CASE WHEN i.is_enough THEN round((i.p - i.q) * 10000)::bigint END AS difference_basis_points,
+    CASE WHEN i.is_enough THEN round(i.lower * 10000)::bigint END AS lower_basis_points,
+    CASE WHEN i.is_enough THEN round(i.upper * 10000)::bigint END AS upper_basis_points,
+    CASE WHEN NOT i.is_enough THEN 'too_few' WHEN i.lower > 0 THEN 'more_left' WHEN i.upper < 0 THEN 'fewer_left'
+        ELSE 'no_difference_seen' END AS answer
+FROM intervals i JOIN repricer.batches b ON b.batch_id = i.batch_id;
+COMMENT ON VIEW report.holdout IS
+    'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, '
+    'with a 95 % interval of the difference. It tells the present; who was still paying then, charges of that time tell.';
+
 -- The comment of each column; '*' holds in every view that has no nearer one. A column without a comment is an error.
 DO $comments$
 DECLARE
@@ -931,6 +1212,56 @@ BEGIN
         ('charge_exception', 'expected_milliunits',
             'What the change would have had charged then: its new price once in effect, its old one before.'),
         ('charge_exception', 'refunded_milliunits', 'What of it was refunded and not taken back again.'),
+        ('revenue_bridge', 'month', 'The calendar month, UTC, by its first day; the running one ends now.'),
+        ('revenue_bridge', 'currency', 'ISO 4217: the currency of all money in the row.'),
+        ('revenue_bridge', 'opening_milliunits',
+            'What the items brought a month at the start of the month; of those called within it, at their call.'),
+        ('revenue_bridge', 'price_effect_milliunits', 'What new prices added that took effect.'),
+        ('revenue_bridge', 'declined_milliunits', 'Items that ended because their increase was declined; losses are negative.'),
+        ('revenue_bridge', 'left_milliunits', 'Items whose customer left.'),
+        ('revenue_bridge', 'lapsed_milliunits', 'Items that ended for billing or product reasons.'),
+        ('revenue_bridge', 'dependents_milliunits', 'Dependents that ended with the declined increase of their parent.'),
+        ('revenue_bridge', 'refunds_milliunits', 'Items that ended by a refund or a revocation.'),
+        ('revenue_bridge', 'other_milliunits',
+            'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word, '
+            'and rounding.'),
+        ('revenue_bridge', 'closing_milliunits', 'What they brought a month at its end.'),
+        ('revenue_bridge_total', 'month', 'The calendar month, UTC, by its first day; the running one ends now.'),
+        ('revenue_bridge_total', 'currency', 'The reporting currency, ISO 4217.'),
+        ('revenue_bridge_total', 'opening_milliunits', 'As in revenue_bridge, converted.'),
+        ('revenue_bridge_total', 'price_effect_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'declined_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'left_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'lapsed_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'dependents_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'refunds_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'other_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'closing_milliunits', 'Likewise.'),
+        ('revenue_bridge_total', 'rates_from', 'The day of the oldest rate that it rests on; null: nothing was converted.'),
+        ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row.'),
+        ('revenue_at_risk', 'consent_due_on', 'The day, UTC, of the renewal at which items end if consent is not given.'),
+        ('revenue_at_risk', 'changes',
+            'Price changes that wait for consent, or may have to; 0: only dependents of some in another currency or period.'),
+        ('revenue_at_risk', 'asked', 'Of these: the App Store has asked.'),
+        ('revenue_at_risk', 'to_be_asked', 'Of these: forecast as required, and not asked yet.'),
+        ('revenue_at_risk', 'not_known', 'Of these: the forecast does not say whether the App Store will ask.'),
+        ('revenue_at_risk', 'at_risk_milliunits', 'What a period brings of them and their dependents, as charged at submission.'),
+        ('revenue_at_risk', 'at_risk_per_month_milliunits', 'The same a month (weekly: times 52/12), rounded once.'),
+        ('holdout', 'sent_subscriptions',
+            'Subscriptions that were not held out and whose forecast renewal has passed for a day.'),
+        ('holdout', 'never_sent', 'Of these: an item of theirs was never sent, as one that turned out ineligible.'),
+        ('holdout', 'sent_left', 'Of these: at least one of the items is not paid for any more.'),
+        ('holdout', 'held_out_subscriptions', 'Subscriptions that were held out, likewise.'),
+        ('holdout', 'held_out_left', 'Of these: at least one of the items is not paid for any more.'),
+        ('holdout', 'not_due', 'Subscriptions of both kinds whose forecast renewal has not passed for a day: not counted.'),
+        ('holdout', 'sent_left_basis_points', 'sent_left of sent_subscriptions, in hundredths of a per cent.'),
+        ('holdout', 'held_out_left_basis_points', 'held_out_left of held_out_subscriptions, likewise.'),
+        ('holdout', 'difference_basis_points', 'The first less the second; null: too few.'),
+        ('holdout', 'lower_basis_points', 'The lower end of its 95 % interval (Newcombe); null: too few.'),
+        ('holdout', 'upper_basis_points', 'The upper end, likewise.'),
+        ('holdout', 'answer',
+            'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than '
+            '30 on one side).'),
         ('reconciliation', 'check_name', 'Which check.'),
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found. Refunds are counted, and are no fault.'),

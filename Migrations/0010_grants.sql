@@ -23,7 +23,9 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 
 -- Finance reads schema report, and so do the others.
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
-GRANT EXECUTE ON FUNCTION report.as_of(), report.price_change_as_of(timestamptz)
+-- What views call is asked of their reader. Finance can't name the functions of schema repricer.
+GRANT EXECUTE ON FUNCTION report.as_of(), report.price_change_as_of(timestamptz), repricer.twelfths(text),
+    repricer.wilson_bound(numeric, numeric, integer), repricer.revenue_moves(timestamptz, uuid)
     TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.
@@ -45,7 +47,7 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
 -- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
 -- owner's.
 GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity(), repricer.require_pricing(),
-    repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz),
+    repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz, integer),
     repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],
         bigint[], bigint[], bigint[], text[], text[], text[], text[], jsonb[], timestamptz[], timestamptz[],
         timestamptz[], timestamptz[], timestamptz[], text[], bigint[], jsonb[], bigint[]),

@@ -149,6 +149,7 @@ DECLARE
     v_rows bigint;
     v_stray bigint;
     v_line bigint;
+    v_held_out bigint;
     v_exceeded text[];
     v_first text;
     v_fault text;
@@ -215,6 +216,22 @@ BEGIN
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
             next_release_at = wave_release_at(waves -> 0, p_at)
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
+    WITH held_out AS (
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out'
+            WHERE v_batch.holdout_basis_points > 0 AND batch_id = p_batch_id AND state = 'awaiting_approval'
+                AND is_held_out
+            RETURNING original_transaction_id, bucket, change_id
+    ), released AS (
+        DELETE FROM dependency_roles d USING held_out h
+            WHERE d.original_transaction_id = h.original_transaction_id AND d.change_id = h.change_id
+                AND d.bucket = h.bucket
+    ), told AS (
+        INSERT INTO price_change_history
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', session_user, 'held_out'
+            FROM held_out
+    )
+    SELECT count(*) INTO v_held_out FROM held_out;
     -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
     WITH queued AS (
         UPDATE price_changes SET state = 'queued', state_since = p_at,
@@ -227,14 +244,14 @@ BEGIN
         SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
-        json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
-            'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
+            'submitted_by', v_batch.submitted_by, 'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
             'waves', CASE WHEN v_batch.waves <> '[]'
                 THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
     IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
         PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
     END IF;
-    RETURN v_rows;
+    RETURN v_rows - v_held_out;
 END
 $$;
 
@@ -334,6 +351,7 @@ CREATE TABLE repricer.batches (
     waves jsonb DEFAULT '[]'::jsonb NOT NULL,
     released_wave smallint DEFAULT 0 NOT NULL,
     next_release_at timestamp with time zone,
+    holdout_basis_points integer DEFAULT 0 NOT NULL,
     is_paused boolean DEFAULT false NOT NULL,
     paused_by text,
     paused_at timestamp with time zone,
@@ -352,6 +370,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
     CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
     CONSTRAINT batches_have_rows CHECK ((((row_count > 0) OR (state = 'submitting'::text)) AND (rejected_row_count >= 0))),
+    CONSTRAINT batches_holdout CHECK (((holdout_basis_points >= 0) AND (holdout_basis_points <= 5000))),
     CONSTRAINT batches_name_size CHECK (((length(name) >= 1) AND (length(name) <= 200))),
     CONSTRAINT batches_probed_is_halted CHECK (((probe_at IS NULL) OR (halted_by IS NOT NULL))),
     CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
@@ -369,6 +388,8 @@ COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval,
 COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
 
 COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
+
+COMMENT ON COLUMN repricer.batches.holdout_basis_points IS 'How many subscriptions are never sent, in hundredths of a percent: the comparison of report.holdout. 0: none.';
 
 COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted before it judges).';
 
@@ -491,7 +512,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone) RETURNS void
+CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer DEFAULT 0) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -505,9 +526,9 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, waves, guards)
+            grouping, waves, guards, holdout_basis_points)
         VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
-            p_waves, p_guards);
+            p_waves, p_guards, p_holdout);
 END
 $$;
 
@@ -749,7 +770,8 @@ BEGIN
     PERFORM record_dependent_claims(p_batch_id);
     PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
-            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id));
+            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id,
+            'holdout_basis_points', nullif(v_batch.holdout_basis_points, 0)));
 END
 $$;
 
@@ -931,6 +953,15 @@ BEGIN
             'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
     RETURN v_revision;
 END
+$$;
+
+CREATE FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT p_basis_points > 0 AND ('x' || left(encode(
+    sha256(convert_to(p_content_sha256 || ':' || p_original_transaction_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint
+    * 10000 < p_basis_points * 4294967296
 $$;
 
 CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
@@ -1572,6 +1603,116 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET jit TO 'off'
+    AS $_$
+WITH subjects AS (
+    SELECT DISTINCT original_transaction_id AS id FROM price_changes
+    WHERE p_batch IS NULL OR batch_id = p_batch
+), called AS (
+    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
+        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
+    FROM price_changes c
+    JOIN subjects s ON s.id = c.original_transaction_id
+    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
+    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
+    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
+), items AS (
+    SELECT c.batch_id, c.change_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
+        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
+        c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.batch_id, c.change_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
+            ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- One that has a called change itself counts with that.
+    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM price_changes o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
+        h.purchased_at AS from_at,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AS to_at
+    FROM charges h
+    JOIN (SELECT DISTINCT id FROM items) s ON s.id = h.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM money_entries e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+    WHERE h.purchased_at <= p_at
+), spans AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month, i.called_at) AS from_at, m.end_at AS to_at
+    FROM items i
+    CROSS JOIN LATERAL (
+        SELECT s.month AT TIME ZONE 'UTC' AS month,
+            least((s.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS end_at
+        FROM generate_series(date_trunc('month', i.called_at AT TIME ZONE 'UTC'),
+            date_trunc('month', p_at AT TIME ZONE 'UTC'), interval '1 month') AS s (month)
+        WHERE s.month AT TIME ZONE 'UTC' < p_at) m
+    WHERE i.next_called_at IS NULL OR i.next_called_at >= m.end_at
+), paid AS (
+    SELECT s.batch_id, s.month, s.change_id, s.id, s.names, s.is_dependent, s.currency, s.storefront, s.twelfths,
+        s.from_at, s.to_at, s.called_at, s.state, s.reason, s.ended_at, s.effective_at, s.old_price, s.new_price,
+        s.forecast_renewal_at,
+        sum(r.milliunits) FILTER (WHERE r.from_at < s.from_at AND s.from_at <= r.to_at) AS opening,
+        sum(r.milliunits) FILTER (WHERE r.from_at < s.to_at AND s.to_at <= r.to_at) AS closing,
+        bool_or(r.from_at < s.called_at AND s.called_at <= r.to_at) AS was_known
+    FROM spans s
+    LEFT JOIN runs r ON r.id = s.id AND r.sku = ANY (s.names) AND r.currency = s.currency
+        AND r.from_at < s.to_at
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
+), moves AS (
+    SELECT p.*,
+        p.twelfths * coalesce(p.opening, CASE WHEN NOT coalesce(p.was_known, false)
+            AND p.from_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS opens,
+        p.twelfths * coalesce(p.closing, CASE WHEN NOT coalesce(p.was_known, false)
+            AND p.to_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS closes
+    FROM paid p
+)
+SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM subscription_events e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m
+WHERE m.opens > 0 OR m.closes > 0
+$_$;
+
 CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -1673,15 +1814,17 @@ CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_i
     SET jit TO 'off'
     AS $$
 DECLARE
-    v_at timestamptz := (batch_in_submission(p_batch_id)).submitted_at;
+    v_batch batches := batch_in_submission(p_batch_id);
+    v_at timestamptz := v_batch.submitted_at;
 BEGIN
-    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, sku,
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
             dependent_skus, direction, currency, storefront, period, current_price_milliunits,
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
             forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
-        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave, k.sku, k.dependent_skus,
+        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
+            is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
@@ -1733,6 +1876,10 @@ CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zon
     BEGIN ATOMIC
  UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
 END;
+
+CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
 
 CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1821,6 +1968,10 @@ SELECT CASE p_wave ->> 'release'
     END
 $$;
 
+CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (((p_share + (3.841459 / ((2)::numeric * p_of))) + (((p_sign)::numeric * 1.959964) * sqrt((((p_share * ((1)::numeric - p_share)) / p_of) + (3.841459 / (((4)::numeric * p_of) * p_of)))))) / ((1)::numeric + (3.841459 / p_of)));
+
 CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -1899,6 +2050,7 @@ CREATE TABLE repricer.price_changes (
     submitted_by text DEFAULT SESSION_USER NOT NULL,
     line bigint NOT NULL,
     wave smallint DEFAULT 0 NOT NULL,
+    is_held_out boolean DEFAULT false NOT NULL,
     undoes_change_id uuid,
     sku text NOT NULL,
     current_sku text,
@@ -1975,6 +2127,8 @@ END),
     CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
 )
 WITH (fillfactor='80');
+
+COMMENT ON COLUMN repricer.price_changes.is_held_out IS 'Never sent, so that its customer can be compared with those of the others: ends aborted with the approval.';
 
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
 
@@ -2855,6 +3009,134 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: 
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.';
 
+CREATE VIEW report.holdout AS
+ WITH rows AS (
+         SELECT c.batch_id,
+            c.forecast_consent,
+            c.original_transaction_id,
+            c.is_held_out,
+            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
+            ((c.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
+            (NOT (EXISTS ( SELECT
+                   FROM repricer.charges h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+           FROM (repricer.price_changes c
+             JOIN repricer.batches b_1 ON (((b_1.batch_id = c.batch_id) AND (b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()))))
+          WHERE ((b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+        ), subscriptions AS (
+         SELECT rows.batch_id,
+            rows.forecast_consent,
+            rows.original_transaction_id,
+            rows.is_held_out,
+            bool_and(rows.is_as_meant) AS is_as_meant,
+            bool_and(rows.is_due) AS is_due,
+            bool_or(rows.has_left) AS has_left
+           FROM rows
+          GROUP BY rows.batch_id, rows.forecast_consent, rows.original_transaction_id, rows.is_held_out
+        ), counts AS (
+         SELECT subscriptions.batch_id,
+            subscriptions.forecast_consent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out))) AS sent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND (NOT subscriptions.is_as_meant))) AS never_sent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND subscriptions.has_left)) AS sent_left,
+            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out)) AS held_out,
+            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out AND subscriptions.has_left)) AS held_out_left,
+            count(*) FILTER (WHERE (NOT subscriptions.is_due)) AS not_due
+           FROM subscriptions
+          GROUP BY subscriptions.batch_id, subscriptions.forecast_consent
+        ), shares AS (
+         SELECT c.batch_id,
+            c.forecast_consent,
+            c.sent,
+            c.never_sent,
+            c.sent_left,
+            c.held_out,
+            c.held_out_left,
+            c.not_due,
+            ((c.sent_left)::numeric / (NULLIF(c.sent, 0))::numeric) AS p,
+            ((c.held_out_left)::numeric / (NULLIF(c.held_out, 0))::numeric) AS q,
+            (LEAST(c.sent, c.held_out) >= 30) AS is_enough
+           FROM counts c
+        ), intervals AS (
+         SELECT s.batch_id,
+            s.forecast_consent,
+            s.sent,
+            s.never_sent,
+            s.sent_left,
+            s.held_out,
+            s.held_out_left,
+            s.not_due,
+            s.p,
+            s.q,
+            s.is_enough,
+            ((s.p - s.q) - sqrt((((s.p - repricer.wilson_bound(s.p, (s.sent)::numeric, '-1'::integer)) ^ (2)::numeric) + ((repricer.wilson_bound(s.q, (s.held_out)::numeric, 1) - s.q) ^ (2)::numeric)))) AS lower,
+            ((s.p - s.q) + sqrt((((repricer.wilson_bound(s.p, (s.sent)::numeric, 1) - s.p) ^ (2)::numeric) + ((s.q - repricer.wilson_bound(s.q, (s.held_out)::numeric, '-1'::integer)) ^ (2)::numeric)))) AS upper
+           FROM shares s
+        )
+ SELECT i.batch_id,
+    b.name AS batch_name,
+    i.forecast_consent,
+    i.sent AS sent_subscriptions,
+    i.never_sent,
+    i.sent_left,
+    i.held_out AS held_out_subscriptions,
+    i.held_out_left,
+    i.not_due,
+    (round((i.p * (10000)::numeric)))::bigint AS sent_left_basis_points,
+    (round((i.q * (10000)::numeric)))::bigint AS held_out_left_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round(((i.p - i.q) * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round((i.lower * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS lower_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round((i.upper * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS upper_basis_points,
+        CASE
+            WHEN (NOT i.is_enough) THEN 'too_few'::text
+            WHEN (i.lower > (0)::numeric) THEN 'more_left'::text
+            WHEN (i.upper < (0)::numeric) THEN 'fewer_left'::text
+            ELSE 'no_difference_seen'::text
+        END AS answer
+   FROM (intervals i
+     JOIN repricer.batches b ON ((b.batch_id = i.batch_id)));
+
+COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference. It tells the present; who was still paying then, charges of that time tell.';
+
+COMMENT ON COLUMN report.holdout.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.holdout.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.holdout.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
+
+COMMENT ON COLUMN report.holdout.sent_subscriptions IS 'Subscriptions that were not held out and whose forecast renewal has passed for a day.';
+
+COMMENT ON COLUMN report.holdout.never_sent IS 'Of these: an item of theirs was never sent, as one that turned out ineligible.';
+
+COMMENT ON COLUMN report.holdout.sent_left IS 'Of these: at least one of the items is not paid for any more.';
+
+COMMENT ON COLUMN report.holdout.held_out_subscriptions IS 'Subscriptions that were held out, likewise.';
+
+COMMENT ON COLUMN report.holdout.held_out_left IS 'Of these: at least one of the items is not paid for any more.';
+
+COMMENT ON COLUMN report.holdout.not_due IS 'Subscriptions of both kinds whose forecast renewal has not passed for a day: not counted.';
+
+COMMENT ON COLUMN report.holdout.sent_left_basis_points IS 'sent_left of sent_subscriptions, in hundredths of a per cent.';
+
+COMMENT ON COLUMN report.holdout.held_out_left_basis_points IS 'held_out_left of held_out_subscriptions, likewise.';
+
+COMMENT ON COLUMN report.holdout.difference_basis_points IS 'The first less the second; null: too few.';
+
+COMMENT ON COLUMN report.holdout.lower_basis_points IS 'The lower end of its 95 % interval (Newcombe); null: too few.';
+
+COMMENT ON COLUMN report.holdout.upper_basis_points IS 'The upper end, likewise.';
+
+COMMENT ON COLUMN report.holdout.answer IS 'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than 30 on one side).';
+
 CREATE TABLE repricer.money_entries (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -3733,6 +4015,269 @@ COMMENT ON COLUMN report.renewal_extension.rejected_by IS 'The user who rejected
 
 COMMENT ON COLUMN report.renewal_extension.rejected_at IS 'When.';
 
+CREATE VIEW report.revenue_at_risk AS
+ WITH open AS (
+         SELECT c.batch_id,
+            c.change_id,
+            c.state,
+            c.forecast_consent,
+            ((c.due_effective_at AT TIME ZONE 'UTC'::text))::date AS consent_due_on,
+            r.currency,
+            r.storefront,
+            r.period,
+            r.milliunits,
+            r.is_own
+           FROM (repricer.price_changes c
+             CROSS JOIN LATERAL ( SELECT c.currency,
+                    c.storefront,
+                    c.period,
+                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    true AS is_own
+                UNION ALL
+                 SELECT (e.value ->> 'currency'::text),
+                    (e.value ->> 'storefront'::text),
+                    (e.value ->> 'period'::text),
+                    ((e.value ->> 'milliunits'::text))::bigint AS int8,
+                    false
+                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)) r)
+          WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND (c.undoes_change_id IS NULL) AND ((c.state = 'pending_consent'::text) OR (c.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+        )
+ SELECT o.batch_id,
+    b.name AS batch_name,
+    o.consent_due_on,
+    o.currency,
+    o.storefront,
+    o.period,
+    count(*) FILTER (WHERE o.is_own) AS changes,
+    count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
+    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
+    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
+    (sum(o.milliunits))::bigint AS at_risk_milliunits,
+    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+   FROM (open o
+     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
+
+COMMENT ON VIEW report.revenue_at_risk IS 'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. It looks ahead from now; what was pending at an earlier instant price_change_as_of tells.';
+
+COMMENT ON COLUMN report.revenue_at_risk.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_at_risk.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_at_risk.consent_due_on IS 'The day, UTC, of the renewal at which items end if consent is not given.';
+
+COMMENT ON COLUMN report.revenue_at_risk.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.revenue_at_risk.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.revenue_at_risk.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.revenue_at_risk.changes IS 'Price changes that wait for consent, or may have to; 0: only dependents of some in another currency or period.';
+
+COMMENT ON COLUMN report.revenue_at_risk.asked IS 'Of these: the App Store has asked.';
+
+COMMENT ON COLUMN report.revenue_at_risk.to_be_asked IS 'Of these: forecast as required, and not asked yet.';
+
+COMMENT ON COLUMN report.revenue_at_risk.not_known IS 'Of these: the forecast does not say whether the App Store will ask.';
+
+COMMENT ON COLUMN report.revenue_at_risk.at_risk_milliunits IS 'What a period brings of them and their dependents, as charged at submission.';
+
+COMMENT ON COLUMN report.revenue_at_risk.at_risk_per_month_milliunits IS 'The same a month (weekly: times 52/12), rounded once.';
+
+CREATE VIEW report.revenue_bridge AS
+ WITH sums AS (
+         SELECT revenue_moves.batch_id,
+            revenue_moves.month,
+            revenue_moves.currency,
+            revenue_moves.storefront,
+            (round((sum(revenue_moves.opening) / (12)::numeric)))::bigint AS opening,
+            (round((sum(revenue_moves.price_effect) / (12)::numeric)))::bigint AS price_effect,
+            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
+            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
+            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
+            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
+            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
+            (round((sum(revenue_moves.closing) / (12)::numeric)))::bigint AS closing
+           FROM repricer.revenue_moves(report.as_of()) revenue_moves(batch_id, month, currency, storefront, opening, closing, cause, price_effect)
+          GROUP BY revenue_moves.batch_id, revenue_moves.month, revenue_moves.currency, revenue_moves.storefront
+        )
+ SELECT s.batch_id,
+    b.name AS batch_name,
+    s.month,
+    s.currency,
+    s.storefront,
+    s.opening AS opening_milliunits,
+    s.price_effect AS price_effect_milliunits,
+    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
+    COALESCE(s."left", (0)::bigint) AS left_milliunits,
+    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
+    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
+    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
+    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
+    s.closing AS closing_milliunits
+   FROM (sums s
+     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
+
+COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between. It tells each month as it is known today; closed_period keeps what was known when the month was closed.';
+
+COMMENT ON COLUMN report.revenue_bridge.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_bridge.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_bridge.month IS 'The calendar month, UTC, by its first day; the running one ends now.';
+
+COMMENT ON COLUMN report.revenue_bridge.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.revenue_bridge.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.revenue_bridge.opening_milliunits IS 'What the items brought a month at the start of the month; of those called within it, at their call.';
+
+COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect.';
+
+COMMENT ON COLUMN report.revenue_bridge.declined_milliunits IS 'Items that ended because their increase was declined; losses are negative.';
+
+COMMENT ON COLUMN report.revenue_bridge.left_milliunits IS 'Items whose customer left.';
+
+COMMENT ON COLUMN report.revenue_bridge.lapsed_milliunits IS 'Items that ended for billing or product reasons.';
+
+COMMENT ON COLUMN report.revenue_bridge.dependents_milliunits IS 'Dependents that ended with the declined increase of their parent.';
+
+COMMENT ON COLUMN report.revenue_bridge.refunds_milliunits IS 'Items that ended by a refund or a revocation.';
+
+COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word, and rounding.';
+
+COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
+
+CREATE TABLE repricer.exchange_rates (
+    currency text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    revision integer NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    withdrawn boolean DEFAULT false NOT NULL,
+    billionths_per_euro bigint,
+    source text,
+    CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
+    CONSTRAINT exchange_rates_says CHECK (((withdrawn = (billionths_per_euro IS NULL)) AND (withdrawn = (source IS NULL)))),
+    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
+);
+
+COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
+
+CREATE VIEW report.revenue_bridge_total AS
+ WITH rates AS (
+         SELECT DISTINCT ON (r.currency) r.currency,
+            (r.billionths_per_euro)::numeric AS per_euro,
+            r.valid_from
+           FROM ( SELECT DISTINCT ON (e.currency, e.valid_from) e.currency,
+                    e.valid_from,
+                    e.billionths_per_euro
+                   FROM repricer.exchange_rates e
+                  WHERE ((e.valid_from <= report.as_of()) AND (e.recorded_at <= report.as_of()))
+                  ORDER BY e.currency, e.valid_from, e.revision DESC) r
+          WHERE (r.billionths_per_euro IS NOT NULL)
+          ORDER BY r.currency, r.valid_from DESC
+        ), target AS (
+         SELECT t.currency,
+            r.per_euro,
+            r.valid_from
+           FROM (( SELECT COALESCE(NULLIF(current_setting('repricer.reporting_currency'::text, true), ''::text), 'USD'::text) AS currency) t
+             LEFT JOIN rates r ON ((r.currency = t.currency)))
+        ), converted AS (
+         SELECT b.batch_id,
+            b.batch_name,
+            b.month,
+            b.currency,
+            b.storefront,
+            b.opening_milliunits,
+            b.price_effect_milliunits,
+            b.declined_milliunits,
+            b.left_milliunits,
+            b.lapsed_milliunits,
+            b.dependents_milliunits,
+            b.refunds_milliunits,
+            b.other_milliunits,
+            b.closing_milliunits,
+            t.currency AS reporting_currency,
+                CASE
+                    WHEN (b.currency = t.currency) THEN (1)::numeric
+                    ELSE (t.per_euro / r.per_euro)
+                END AS rate,
+                CASE
+                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    ELSE NULL::timestamp with time zone
+                END AS valid_from
+           FROM ((report.revenue_bridge b
+             CROSS JOIN target t)
+             LEFT JOIN rates r ON ((r.currency = b.currency)))
+        ), sums AS (
+         SELECT converted.batch_id,
+            converted.batch_name,
+            converted.month,
+            converted.reporting_currency,
+            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
+            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
+            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
+            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
+            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
+            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
+            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
+            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+           FROM converted
+          GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
+        )
+ SELECT sums.batch_id,
+    sums.batch_name,
+    sums.month,
+    sums.reporting_currency AS currency,
+    sums.opening AS opening_milliunits,
+    sums.price_effect AS price_effect_milliunits,
+    sums.declined AS declined_milliunits,
+    sums."left" AS left_milliunits,
+    sums.lapsed AS lapsed_milliunits,
+    sums.dependents AS dependents_milliunits,
+    sums.refunds AS refunds_milliunits,
+    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
+    sums.closing AS closing_milliunits,
+    sums.rates_from,
+    sums.without_rate
+   FROM sums;
+
+COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. Not a figure of the past: rates that are imported later change it.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.month IS 'The calendar month, UTC, by its first day; the running one ends now.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.currency IS 'The reporting currency, ISO 4217.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.opening_milliunits IS 'As in revenue_bridge, converted.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.price_effect_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.declined_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.left_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.lapsed_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.dependents_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.refunds_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.other_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.closing_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the oldest rate that it rests on; null: nothing was converted.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
+
 CREATE VIEW report.revenue_impact AS
  WITH factors(period, numerator, denominator) AS (
          VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
@@ -4091,23 +4636,6 @@ CREATE VIEW repricer.evidence_size AS
                  SELECT 'repricer.signing_headers'::regclass AS regclass) t) s);
 
 COMMENT ON VIEW repricer.evidence_size IS 'What the raw evidence takes on disk: every table and index of it.';
-
-CREATE TABLE repricer.exchange_rates (
-    currency text NOT NULL,
-    valid_from timestamp with time zone NOT NULL,
-    revision integer NOT NULL,
-    imported_by text DEFAULT SESSION_USER NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    withdrawn boolean DEFAULT false NOT NULL,
-    billionths_per_euro bigint,
-    source text,
-    CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
-    CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
-    CONSTRAINT exchange_rates_says CHECK (((withdrawn = (billionths_per_euro IS NULL)) AND (withdrawn = (source IS NULL)))),
-    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
-);
-
-COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
 CREATE TABLE repricer.first_approvals (
     batch_id uuid NOT NULL,
@@ -4679,8 +5207,8 @@ GRANT ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, 
 REVOKE ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone) TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
@@ -4735,6 +5263,8 @@ GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text
 
 REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
@@ -4812,6 +5342,11 @@ GRANT ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids t
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) FROM PUBLIC;
@@ -4828,6 +5363,11 @@ GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], 
 REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
 
@@ -4838,6 +5378,11 @@ REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p
 GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
@@ -4944,6 +5489,10 @@ GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_service;
+
+GRANT SELECT ON TABLE report.holdout TO repricer_finance;
+GRANT SELECT ON TABLE report.holdout TO repricer_pricing;
+GRANT SELECT ON TABLE report.holdout TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
@@ -5055,6 +5604,21 @@ GRANT SELECT ON TABLE report.renewal_extension TO repricer_finance;
 GRANT SELECT ON TABLE report.renewal_extension TO repricer_pricing;
 GRANT SELECT ON TABLE report.renewal_extension TO repricer_service;
 
+GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_service;
+
+GRANT SELECT ON TABLE report.revenue_bridge TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_bridge TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_bridge TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
+
+GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_service;
+
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
@@ -5103,9 +5667,6 @@ GRANT SELECT ON TABLE repricer.signing_headers TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.evidence_size TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;

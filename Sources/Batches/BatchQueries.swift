@@ -57,13 +57,14 @@ package enum BatchQueries {
             -- name: batchTermsDiffer
             SELECT name <> \(name)::text AS name, grouping <> \(terms.grouping.rawValue)::text AS grouping,
                 waves <> \(json: terms.waves?.json ?? "[]")::jsonb AS waves,
-                guards <> \(json: terms.guards.json)::jsonb AS guards
+                guards <> \(json: terms.guards.json)::jsonb AS guards,
+                holdout_basis_points <> \(terms.holdout)::integer AS holdout
             FROM repricer.batches WHERE batch_id = \(uuid: batchID)
             """
         ).one()
         return try [
             ("name", "--name"), ("grouping", "--grouping"), ("waves", "--waves"),
-            ("guards", "--halt-if"),
+            ("guards", "--halt-if"), ("holdout", "--holdout"),
         ].compactMap { column, option in try row.bool(column) ? option : nil }
     }
 

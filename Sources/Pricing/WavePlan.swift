@@ -126,6 +126,14 @@ extension WavePlan {
         return number
     }
 
+    /// `1250` hundredths as `12.5%`.
+    package static func percent(_ hundredths: Int) -> String {
+        let (whole, rest) = hundredths.quotientAndRemainder(dividingBy: 100)
+        guard rest > 0 else { return "\(whole)%" }
+        let digits = String(String(rest + 100).dropFirst())
+        return "\(whole).\(digits.hasSuffix("0") ? String(digits.dropLast()) : digits)%"
+    }
+
     private static func release(_ text: String) throws(Fault) -> Release {
         if text == "hand" { return .hand }
         if text.hasPrefix("+"), let unit = text.last,
@@ -189,11 +197,7 @@ extension WavePlan.Part {
         switch self {
         case .rest: return "rest"
         case .storefronts(let names): return names.joined(separator: "+")
-        case .share(let share):
-            let (whole, rest) = share.quotientAndRemainder(dividingBy: 100)
-            guard rest > 0 else { return "\(whole)%" }
-            let digits = String(String(rest + 100).dropFirst())
-            return "\(whole).\(digits.hasSuffix("0") ? String(digits.dropLast()) : digits)%"
+        case .share(let share): return WavePlan.percent(share)
         }
     }
 }

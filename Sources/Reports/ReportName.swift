@@ -10,6 +10,10 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case forecastAccuracy = "forecast_accuracy"
     case money
     case chargeException = "charge_exception"
+    case revenueBridge = "revenue_bridge"
+    case revenueBridgeTotal = "revenue_bridge_total"
+    case revenueAtRisk = "revenue_at_risk"
+    case holdout
     case reconciliation
     case notificationHealth = "notification_health"
     case unknownPart = "unknown_part"
@@ -89,6 +93,22 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
                 "Charges that are not as they should be",
                 "batch_name, batch_id, exception, occurred_at, original_transaction_id, transaction_id, sku",
                 ["batch_id", "change_id"], true
+            )
+        case .revenueBridge:
+            let order = "batch_name, batch_id, currency, storefront, month"
+            return ("What brought a month's revenue to the next", order, ["batch_id"], true)
+        case .revenueBridgeTotal:
+            return (
+                "What brought a month's revenue to the next, in one currency",
+                "batch_name, batch_id, month", ["batch_id"], true
+            )
+        case .revenueAtRisk:
+            let order = "consent_due_on, batch_name, batch_id, currency, storefront, period"
+            return ("Revenue at risk by the day consent is due", order, ["batch_id"], true)
+        case .holdout:
+            return (
+                "Sent against held out", "batch_name, batch_id, forecast_consent DESC",
+                ["batch_id"], true
             )
         case .reconciliation:
             let order = "batch_name NULLS LAST, batch_id, check_name"

@@ -49,6 +49,7 @@ package enum ApprovalOutlookQueries {
                 count(*) FILTER (WHERE send_by < d.now + interval '7 days') AS within_a_week
             FROM repricer.price_changes CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
             WHERE batch_id = \(uuid: batchID) AND stage IN ('awaiting_approval', 'queued')
+                AND NOT is_held_out
             """
         ).one()
         return Due(

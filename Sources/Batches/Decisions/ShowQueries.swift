@@ -11,6 +11,10 @@ package enum ShowQueries {
         /// Database users who have approved it as the first.
         package var firstApprovers: [String]
         package var isOwn: Bool
+        /// In hundredths of a percent of the subscriptions; 0: none is held out.
+        package var holdout: Int
+        /// Rows that are stored and never sent; the figures leave them out.
+        package var heldOut: Int64
     }
 
     /// `isOwn` says whether this database user submitted it.
@@ -21,6 +25,8 @@ package enum ShowQueries {
             """
             -- name: showTerms
             SELECT b.plan_hash, b.planned_as_of, b.submitted_by = session_user AS is_own,
+                b.holdout_basis_points, (SELECT count(*) FROM repricer.price_changes c
+                    WHERE b.holdout_basis_points > 0 AND c.batch_id = b.batch_id AND c.is_held_out) AS held_out,
                 ARRAY(SELECT f.approver FROM repricer.first_approvals f WHERE f.batch_id = b.batch_id
                     ORDER BY f.approved_at, f.approver) AS first_approvers
             FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)
@@ -28,10 +34,11 @@ package enum ShowQueries {
         ).one()
         return Terms(
             planHash: try row.text("plan_hash"), plannedAsOf: try row.milliseconds("planned_as_of"),
-            firstApprovers: try row.texts("first_approvers"), isOwn: try row.bool("is_own"))
+            firstApprovers: try row.texts("first_approvers"), isOwn: try row.bool("is_own"),
+            holdout: try row.int("holdout_basis_points"), heldOut: try row.int64("held_out"))
     }
 
-    /// The figures of a batch, its warnings judged at the instant of its plan.
+    /// The figures of a batch, without what is held out, its warnings judged at the instant of its plan.
     package static func figures(
         of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection
     ) throws -> BatchFigures {
@@ -58,7 +65,7 @@ package enum ShowQueries {
                 forecast_not_known, count(*) AS rows,
                 sum(current_price_milliunits)::text AS now, sum(new_price_milliunits)::text AS then,
                 sum(coalesce(at_risk_milliunits, current_price_milliunits))::text AS at_risk
-            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID)
+            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID) AND NOT is_held_out
             GROUP BY currency, storefront, period, direction, forecast_consent, forecast_reasons,
                 forecast_not_known
             """)
@@ -109,6 +116,7 @@ package enum ShowQueries {
                 sum((e.charge ->> 'milliunits')::bigint)::text AS at_risk
             FROM repricer.price_changes c, jsonb_array_elements(c.at_risk_elsewhere) AS e (charge)
             WHERE c.batch_id = \(uuid: batchID) AND c.at_risk_elsewhere IS NOT NULL
+                AND NOT c.is_held_out
             GROUP BY 1, 2, 3, 4
             """)
         for row in rows {
@@ -130,7 +138,8 @@ package enum ShowQueries {
             SELECT to_char(forecast_effective_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, direction,
                 count(*) AS rows, min(send_by) AS first_send_by,
                 max(forecast_effective_at) AS last_effective_at
-            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID) GROUP BY 1, 2
+            FROM repricer.price_changes WHERE batch_id = \(uuid: batchID) AND NOT is_held_out
+            GROUP BY 1, 2
             """)
         for row in rows {
             guard let day = CivilDate(try row.text("day")),
@@ -158,12 +167,12 @@ package enum ShowQueries {
                 new_price_milliunits
             FROM (
                 (SELECT * FROM repricer.price_changes
-                    WHERE batch_id = \(uuid: batchID) AND direction = 'increase'
+                    WHERE batch_id = \(uuid: batchID) AND NOT is_held_out AND direction = 'increase'
                     ORDER BY new_price_milliunits::float8 / nullif(current_price_milliunits, 0) DESC NULLS FIRST, line
                     LIMIT \(BatchFigures.examplesMax))
                 UNION ALL
                 (SELECT * FROM repricer.price_changes
-                    WHERE batch_id = \(uuid: batchID) AND direction = 'decrease'
+                    WHERE batch_id = \(uuid: batchID) AND NOT is_held_out AND direction = 'decrease'
                     ORDER BY new_price_milliunits::float8 / nullif(current_price_milliunits, 0), line
                     LIMIT \(BatchFigures.examplesMax))) AS moves
             ORDER BY line
@@ -199,7 +208,7 @@ package enum ShowQueries {
                 UNION ALL SELECT \(BatchWarning.farAhead.rawValue)::text, c.line
                     WHERE c.forecast_effective_at > \(timestamp: now.milliseconds)::timestamptz
                         + make_interval(months => \(BatchWarning.farMonths)::integer)) AS w (warning, line)
-            WHERE c.batch_id = \(uuid: batchID) GROUP BY 1
+            WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out GROUP BY 1
             """)
         for row in rows {
             guard let warning = BatchWarning(rawValue: try row.text("warning")) else { continue }

@@ -24,7 +24,7 @@ package enum OpenCallQueries {
                     \(fragment: minute("min(c.send_by)")) AS send_by,
                     \(fragment: minute("max(c.send_after)")) AS send_after
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
-                    AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending'
+                    AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending' AND NOT c.is_held_out
                 WHERE b.state = 'approved' OR b.batch_id = \(uuid: batchID)::uuid
                 -- What shares a call, as `RequestGroup` says it.
                 GROUP BY c.batch_id, c.original_transaction_id,

@@ -142,7 +142,7 @@ enum SubmissionQueries {
         -- name: beginSubmission
         SELECT repricer.begin_submission(\(uuid: batchID), \(name)::text, \(contentSHA256)::text,
             \(terms.grouping.rawValue)::text, \(json: terms.waves?.json ?? "[]"), \(json: terms.guards.json),
-            \(timestamp: now.milliseconds))
+            \(timestamp: now.milliseconds), \(terms.holdout)::integer)
         """
     }
 

@@ -12,6 +12,9 @@ enum BatchTermOptions {
         "halt-if", "LIST",
         "pause the batch by itself: errors>2%,declined>5%,moved>5%")
 
+    static let holdout = ValueOption(
+        "holdout", "PERCENT", "hold so many subscriptions out, to compare with; 5, at most 50")
+
     static let all: [any OptionSpecification] = [grouping, waves]
 
     static let discussion = """
@@ -31,6 +34,11 @@ enum BatchTermOptions {
         switches that off. Only a person resumes; then what was sent before counts no more.
         """
 
+    static let holdoutDiscussion = """
+        --holdout: so many subscriptions, chosen by a hash of the file and the id, are stored and never sent; they end \
+        with the approval (aborted, held_out), and `report holdout` compares who left among them and among the others.
+        """
+
     static func terms(_ arguments: ParsedArguments) throws(UsageError) -> BatchTerms {
         var terms = BatchTerms(guards: GuardRail.byDefault)
         if let text = arguments[grouping], let grouping = RequestGrouping(rawValue: text) {
@@ -45,6 +53,14 @@ enum BatchTermOptions {
             do throws(GuardRail.Fault) { terms.guards = try GuardRail.list(text) } catch {
                 throw UsageError("--halt-if: \(error)")
             }
+        }
+        if let text = arguments[holdout] {
+            guard let share = BatchTerms.holdout(text) else {
+                throw UsageError(
+                    "--holdout: '\(text)' is no share; write 5 or 2.5, above 0 and at most 50 (percent)"
+                )
+            }
+            terms.holdout = share
         }
         return terms
     }

@@ -28,6 +28,14 @@ extension ShowFacts {
         } else {
             lines.append(("state", batch.state.replacing("_", with: " ")))
         }
+        if terms.holdout > 0 {
+            lines.append(
+                (
+                    "held out",
+                    "\(terms.heldOut) rows (\(WavePlan.percent(terms.holdout)) of the subscriptions): "
+                        + "never sent, and in no figure below"
+                ))
+        }
         if let undone = batch.undoesBatchID { lines.append(("undoes", undone)) }
         let guards = guards.isEmpty ? "none" : guards.map(\.text).joined(separator: ", ")
         lines += [
@@ -78,6 +86,8 @@ extension ShowFacts {
             "decided_by": batch.decidedBy, "decided_at": batch.decidedAt?.instantText,
             "undoes_batch_id": batch.undoesBatchID, "planned_as_of": terms.plannedAsOf.instantText,
             "plan_hash": terms.planHash, "rows": batch.rowCount, "refused": batch.rejectedRowCount,
+            "holdout_percent": terms.holdout > 0 ? WavePlan.percent(terms.holdout) : nil,
+            "held_out": terms.heldOut,
             "rejected_rows": all.refused, "direction": all.directions, "consent": all.consent,
             "reasons": all.reasons, "not_known": all.notKnown, "money_a_month": all.moneyAMonth,
             "weeks": all.weeks, "months": all.months, "money": all.moneyLines,

@@ -15,13 +15,14 @@ extension Commands {
     static let submit = Command(
         "submit", "store a batch for approval and print its id", positionals: [batchFile],
         options: [batchName, planHash, planRows, acceptValid, rejectsFile]
-            + BatchTermOptions.all + [BatchTermOptions.haltIf],
+            + BatchTermOptions.all + [BatchTermOptions.haltIf, BatchTermOptions.holdout],
         discussion: """
             All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it \
             has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused, with \
             --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL; another one \
             has to approve.
-            """ + " " + BatchTermOptions.discussion + " " + BatchTermOptions.haltDiscussion
+            """ + " " + BatchTermOptions.discussion + " " + BatchTermOptions.haltDiscussion + " "
+                + BatchTermOptions.holdoutDiscussion
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
@@ -125,15 +126,19 @@ extension Commands {
         let forecast = finished?.forecast
         let late = try await invocation.warnOfLateRows(
             of: batchID, planned: forecast?.calls, rate, now: now.milliseconds, pool)
+        let heldOut = try await pool.withTransaction {
+            try ShowQueries.terms(of: batchID, on: $0).heldOut
+        }
         try invocation.print(
             json: [
                 "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
                 "refused": forecast?.refusedCount, "plan_hash": finished?.hash,
-                "late_rows": late,
+                "late_rows": late, "held_out": heldOut,
             ], batchID + "\n")
+        let held = heldOut > 0 ? ", \(heldOut) of them held out" : ""
         invocation.note(
             forecast.map {
-                "stored \($0.canGoCount) changes; they wait for another user's approval"
+                "stored \($0.canGoCount) changes\(held); they wait for another user's approval"
             }
                 ?? "this file is a batch already: no new change")
         return .done

@@ -1,0 +1,87 @@
+import Postgres
+import TestSupport
+import Testing
+
+/// Sent against held out: by decision, by subscription, with an interval, and no answer from too few.
+@Suite(.database) struct HoldoutReportTests {
+    private struct Arm {
+        var held = false
+        var count: Int
+        var left: Int
+        var consent = "required"
+        var first: Int
+    }
+
+    /// Each subscription renews in March; who left has paid until then, the others until July.
+    private func report(_ arms: [Arm], more: String = "", asOf: String = "2026-06-01Z") async throws
+        -> [String]
+    {
+        let connection = try await TestDatabase.connect()
+        var sql =
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+            + "UPDATE repricer.batches SET holdout_basis_points = 1000;"
+        for arm in arms {
+            for place in 0..<arm.count {
+                let line = arm.first + place
+                sql +=
+                    ReportFixture.Change(
+                        subscription: "\(line)", line: line, old: 9990, new: 12990,
+                        consent: arm.consent,
+                        state: arm.held ? "aborted" : "scheduled"
+                    ).sql
+                        + """
+                        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                            expires_at, price_milliunits, currency)
+                        VALUES ('\(line)', repricer.bucket_of('\(line)'), 't', 'PLAN', '2026-02-01Z',
+                            '\(place < arm.left ? "2026-03-01Z" : "2026-07-01Z")', 9990, 'USD');
+                        """
+                if arm.held {
+                    sql +=
+                        "UPDATE repricer.price_changes SET is_held_out = true, sent_at = NULL WHERE line = \(line);"
+                }
+            }
+        }
+        try await connection.script(sql + more + "SET repricer.as_of = '\(asOf)';")
+        let rows = try await connection.query(
+            """
+            SELECT concat_ws(' ', forecast_consent, sent_subscriptions, never_sent, sent_left, held_out_subscriptions,
+                held_out_left, not_due, coalesce(difference_basis_points::text, '-'),
+                coalesce(lower_basis_points::text, '-'), coalesce(upper_basis_points::text, '-'), answer) AS line
+            FROM report.holdout ORDER BY forecast_consent
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+        return rows
+    }
+
+    /// Newcombe's own example: 56 of 70 against 48 of 80 differ by 0.2, from 0.0524 to 0.3339.
+    @Test func interval_isNewcombes() async throws {
+        let rows = try await report([
+            Arm(count: 70, left: 56, first: 1), Arm(held: true, count: 80, left: 48, first: 101),
+        ])
+
+        #expect(rows == ["required 70 0 56 80 48 0 2000 524 3339 more_left"])
+    }
+
+    @Test func aDifferenceThatMayBeChance_isNoneSeen_andTooFewSayNothing() async throws {
+        let rows = try await report([
+            Arm(count: 30, left: 2, consent: "not_required", first: 1),
+            Arm(held: true, count: 30, left: 1, consent: "not_required", first: 101),
+            Arm(count: 100, left: 50, first: 201), Arm(held: true, count: 29, left: 1, first: 401),
+        ])
+
+        #expect(rows.first?.hasSuffix("no_difference_seen") == true, "\(rows)")
+        #expect(rows.last == "required 100 0 50 29 1 0 - - - too_few")
+    }
+
+    @Test func aRenewalThatHasNotCome_isNotCounted_andOneNeverSentIsNamed() async throws {
+        let rows = try await report(
+            [Arm(count: 3, left: 1, first: 1), Arm(held: true, count: 2, left: 1, first: 101)],
+            more: """
+                UPDATE repricer.price_changes SET forecast_effective_at = '2026-06-15Z' WHERE line IN (1, 101);
+                UPDATE repricer.price_changes SET sent_at = NULL, state = 'ineligible' WHERE line = 2;
+                """)
+
+        #expect(rows == ["required 2 1 0 1 0 2 - - - too_few"])
+    }
+}

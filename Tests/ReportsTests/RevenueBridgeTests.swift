@@ -1,0 +1,244 @@
+import Postgres
+import TestSupport
+import Testing
+
+/// Closing less opening is the sum of what is named between them, and each loss stands under its cause.
+@Suite(.database) struct RevenueBridgeTests {
+    /// A monthly subscription at 9.990 USD, called at 12.990 on 3 January and due on 1 March, paid from January on.
+    private struct Life {
+        var subscription: String
+        var line: Int
+        var state = "effective"
+        var reason: String?
+        var ended: String?
+        var dependents = "{}"
+        var paid: [(day: String, until: String, price: Int, sku: String)] = []
+        var events: [(day: String, type: String, subtype: String)] = []
+
+        var sql: String {
+            let change = ReportFixture.Change(
+                subscription: subscription, line: line, old: 9990, new: 12990, consent: "required",
+                state: state,
+                dependents: dependents, effective: state == "effective" ? "2026-03-01Z" : nil)
+            let ends = """
+                UPDATE repricer.price_changes SET reason = \(Self.quoted(reason)), ended_at = \(Self.quoted(ended))
+                WHERE original_transaction_id = '\(subscription)';
+                """
+            let charges = paid.map { charge in
+                """
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                    expires_at, price_milliunits, currency, storefront)
+                VALUES ('\(subscription)', repricer.bucket_of('\(subscription)'), '\(charge.day)', '\(charge.sku)',
+                    '\(charge.day)', '\(charge.until)', \(charge.price), 'USD', 'USA');
+                """
+            }
+            let told = events.map { event in
+                """
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id,
+                    source, type, subtype, statement)
+                VALUES ('\(subscription)', repricer.bucket_of('\(subscription)'), '\(event.day)', 'e', 'notification',
+                    '\(event.type)', '\(event.subtype)', '{}');
+                """
+            }
+            return change.sql + ends + charges.joined() + told.joined()
+        }
+
+        private static func quoted(_ text: String?) -> String {
+            text.map { "'\($0)'" } ?? "NULL"
+        }
+
+        mutating func pays(_ price: Int, from first: Int, to last: Int, sku: String = "PLAN") {
+            for month in first...last {
+                paid.append((Self.day(month), Self.day(month + 1), price, sku))
+            }
+        }
+
+        static func day(_ month: Int) -> String { "2026-0\(month)-01Z" }
+    }
+
+    /// `month opening price declined left lapsed dependents refunds other closing`, of USD.
+    private func bridge(
+        _ lives: [Life], until asOf: String, more: String = ""
+    ) async throws -> [String] {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: lives.count)
+                + lives.map(\.sql).joined() + more + "SET repricer.as_of = '\(asOf)';")
+        let rows = try await connection.query(
+            """
+            SELECT concat_ws(' ', to_char(month, 'MM'), opening_milliunits, price_effect_milliunits,
+                declined_milliunits, left_milliunits, lapsed_milliunits, dependents_milliunits, refunds_milliunits,
+                other_milliunits, closing_milliunits) AS line
+            FROM report.revenue_bridge ORDER BY month
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+        return rows
+    }
+
+    @Test func aChangeThatTakesEffect_isPriceEffectInItsMonthAlone() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
+
+        // At midnight on the first: that is March.
+        #expect(
+            try await bridge([life], until: "2026-05-20Z") == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
+                "03 9990 3000 0 0 0 0 0 0 12990", "04 12990 0 0 0 0 0 0 0 12990",
+                "05 12990 0 0 0 0 0 0 0 12990",
+            ])
+    }
+
+    @Test func eachLoss_standsUnderItsCause() async throws {
+        var declined = Life(
+            subscription: "1", line: 2, state: "declined", reason: "expired_for_price_increase",
+            ended: "2026-03-01Z", dependents: "{EXTRA}")
+        declined.pays(9990, from: 1, to: 2)
+        declined.pays(2000, from: 1, to: 2, sku: "EXTRA")
+        var left = Life(
+            subscription: "2", line: 3, state: "cancelled", reason: "left_voluntarily",
+            ended: "2026-03-01Z")
+        left.pays(9990, from: 1, to: 2)
+        var refunded = Life(
+            subscription: "3", line: 4, state: "cancelled", reason: "refunded_or_revoked",
+            ended: "2026-02-10Z")
+        refunded.pays(9990, from: 1, to: 2)
+        var lapsed = Life(
+            subscription: "4", line: 5, state: "lapsed", reason: "billing_failed",
+            ended: "2026-03-01Z")
+        lapsed.pays(9990, from: 1, to: 2)
+
+        #expect(
+            try await bridge([declined, left, refunded, lapsed], until: "2026-03-10Z") == [
+                "01 41960 0 0 0 0 0 0 0 41960", "02 41960 0 0 0 0 0 0 0 41960",
+                "03 41960 0 -9990 -9990 -9990 -2000 -9990 0 0",
+            ])
+    }
+
+    @Test
+    func whoLeavesAfterTheNewPrice_isToldByTheEventOfTheEnd_andWhoComesBackIsOther() async throws {
+        var left = Life(subscription: "1", line: 2)
+        left.pays(9990, from: 1, to: 2)
+        left.pays(12990, from: 3, to: 3)
+        left.events = [("2026-04-01Z", "EXPIRED", "VOLUNTARY")]
+        var recovers = Life(subscription: "2", line: 3)
+        recovers.pays(9990, from: 1, to: 2)
+        recovers.pays(12990, from: 3, to: 3)
+        recovers.pays(12990, from: 5, to: 6)
+        recovers.events = [("2026-04-01Z", "DID_FAIL_TO_RENEW", "")]
+
+        #expect(
+            try await bridge([left, recovers], until: "2026-05-20Z") == [
+                "01 19980 0 0 0 0 0 0 0 19980", "02 19980 0 0 0 0 0 0 0 19980",
+                "03 19980 6000 0 0 0 0 0 0 25980", "04 25980 0 0 -12990 -12990 0 0 0 0",
+                "05 0 0 0 0 0 0 0 12990 12990",
+            ])
+    }
+
+    /// Only the next charge will be told: the plan knew what is paid and until when.
+    @Test
+    func aSubscriptionWithoutAKnownCharge_countsAtTheOldPrice_untilItsRenewal() async throws {
+        func rows(renewal: String) async throws -> [String] {
+            let life = Life(subscription: "1", line: 2, state: "scheduled")
+            let connection = try await TestDatabase.connect()
+            try await connection.script("TRUNCATE repricer.batches, repricer.price_changes CASCADE")
+            await connection.close()
+            return try await bridge(
+                [life], until: "2026-03-20Z",
+                more: "UPDATE repricer.price_changes SET forecast_renewal_at = '\(renewal)';")
+        }
+
+        #expect(
+            try await rows(renewal: "2026-12-01Z") == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
+                "03 9990 0 0 0 0 0 0 0 9990",
+            ])
+        #expect(
+            try await rows(renewal: "2026-02-15Z") == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 -9990 0",
+            ])
+    }
+
+    @Test func aPriceThatChangedElsewhere_isOther() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 3)
+        life.pays(4990, from: 4, to: 5)
+
+        #expect(
+            try await bridge([life], until: "2026-04-20Z").suffix(2) == [
+                "03 9990 3000 0 0 0 0 0 0 12990", "04 12990 0 0 0 0 0 0 -8000 4990",
+            ])
+    }
+
+    @Test func anItemThatASecondBatchCalls_countsOnce() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
+        let connection = try await TestDatabase.connect()
+        let later = ReportFixture.Change(
+            subscription: "1", batch: ReportFixture.otherBatch, line: 9, old: 12990, new: 14990,
+            consent: "required", state: "scheduled")
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+                + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 1)
+                + life.sql + later.sql
+                    + """
+                    UPDATE repricer.price_changes SET sent_at = '2026-04-10Z' WHERE line = 9;
+                    SET repricer.as_of = '2026-05-20Z';
+                    """)
+        let rows = try await connection.query(
+            """
+            SELECT concat_ws(' ', batch_name, to_char(month, 'MM'), opening_milliunits, closing_milliunits) AS line
+            FROM report.revenue_bridge ORDER BY month, batch_name
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+
+        #expect(
+            rows == [
+                "spring 01 9990 9990", "spring 02 9990 9990", "spring 03 9990 12990",
+                "summer 04 12990 12990", "summer 05 12990 12990",
+            ])
+    }
+
+    @Test func inOneCurrency_atTheNewestRates_saysWhatHasNone() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 3)
+        let foreign = ReportFixture.Change(
+            subscription: "2", line: 3, old: 1000, new: 2000, consent: "required",
+            place: "('JPY', 'JPN', 'P1M')", state: "scheduled")
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 2) + life.sql
+                + foreign.sql
+                    + """
+                    UPDATE repricer.price_changes SET forecast_renewal_at = '2026-12-01Z' WHERE line = 3;
+                    INSERT INTO repricer.rule_imports (revision, imported_at, imported_by, file)
+                        VALUES (2, '2026-01-01Z', 'r', 'f'), (3, '2026-01-02Z', 'r', 'f'), (4, '2026-01-03Z', 'r', 'f');
+                    INSERT INTO repricer.exchange_rates (currency, valid_from, revision, imported_by, recorded_at, withdrawn,
+                        billionths_per_euro, source)
+                    VALUES ('USD', '2026-01-01Z', 2, 'r', '2026-01-01Z', false, 1250000000, 'ecb'),
+                        ('USD', '2026-02-01Z', 3, 'r', '2026-01-02Z', false, 9, 'ecb'),
+                        ('USD', '2026-02-01Z', 4, 'r', '2026-01-03Z', true, NULL, NULL),
+                        ('EUR', '2026-01-01Z', 2, 'r', '2026-01-01Z', false, 1000000000, 'ecb');
+                    SET repricer.as_of = '2026-03-20Z'; SET repricer.reporting_currency = 'EUR';
+                    """)
+        let rows = try await connection.query(
+            """
+            SELECT concat_ws(' ', to_char(month, 'MM'), currency, opening_milliunits, price_effect_milliunits,
+                other_milliunits, closing_milliunits, rates_from, without_rate::text) AS line
+            FROM report.revenue_bridge_total ORDER BY month
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+
+        #expect(
+            rows == [
+                "01 EUR 7992 0 0 7992 2026-01-01 {JPY}", "02 EUR 7992 0 0 7992 2026-01-01 {JPY}",
+                "03 EUR 7992 2400 0 10392 2026-01-01 {JPY}",
+            ])
+    }
+}
