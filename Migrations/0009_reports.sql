@@ -1002,7 +1002,7 @@ SELECT i.batch_id, b.name AS batch_name, i.forecast_consent, i.sent AS sent_subs
 FROM intervals i JOIN repricer.batches b ON b.batch_id = i.batch_id;
 COMMENT ON VIEW report.holdout IS
     'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, '
-    'with a 95 % interval of the difference. It tells the present; who was still paying then, charges of that time tell.';
+    'with a 95 % interval of the difference. An earlier instant is answered by the charges that are known today.';
 
 -- The comment of each column; '*' holds in every view that has no nearer one. A column without a comment is an error.
 DO $comments$

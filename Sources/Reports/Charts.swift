@@ -18,7 +18,8 @@ func chart(of table: ReportTable) -> String {
     case .revenueImpact:
         svg(
             "Revenue a month",
-            "Uplift charged and revenue lost a month; each currency has a scale of its own.",
+            "Uplift charged and revenue lost a month, tax included, in each currency's own units; each currency has a "
+                + "scale of its own.",
             revenueBars(table))
     case .batchSummary, .priceChange, .pendingConsent, .upcomingEffective, .dependentCancellation,
         .money, .chargeException, .revenueBridge, .revenueBridgeTotal, .revenueAtRisk, .holdout,
@@ -79,6 +80,7 @@ private func svg(_ title: String, _ description: String, _ bars: [Bar]) -> Strin
     let (labelWidth, barWidth, rowHeight) = (340, 420, 22)
     let height = bars.count * rowHeight + 8
     var text = """
+        <figure><figcaption><strong>\(escapeHTML(title))</strong>. \(escapeHTML(description))</figcaption>
         <svg role="img" viewBox="0 0 900 \(height)" width="900" height="\(height)">
         <title>\(escapeHTML(title))</title><desc>\(escapeHTML(description))</desc>
 
@@ -94,7 +96,7 @@ private func svg(_ title: String, _ description: String, _ bars: [Bar]) -> Strin
 
             """
     }
-    return text + "</svg>\n"
+    return text + "</svg></figure>\n"
 }
 
 /// Pixels, at least one for any value but 0.

@@ -55,7 +55,16 @@ private func grid(_ table: ReportTable, _ link: ((String) -> String)?) -> String
     for row in table.rows.prefix(htmlRowsMax) {
         text += "<tr>" + shown.map { cell(table, row, $0, link) }.joined() + "</tr>\n"
     }
-    return text + "</tbody></table></div>\n"
+    text += "</tbody>"
+    let totals = table.totals
+    if !totals.isEmpty {
+        text += "<tfoot>\n"
+        for row in totals {
+            text += "<tr>" + shown.map { cell(table, row, $0, nil) }.joined() + "</tr>\n"
+        }
+        text += "</tfoot>"
+    }
+    return text + "</table></div>\n"
 }
 
 private func records(_ table: ReportTable, _ link: ((String) -> String)?) -> String {
@@ -117,5 +126,9 @@ private let style = """
     th.number{text-align:right}tr.part th{padding-top:.8rem}
     td.number{text-align:right;font-variant-numeric:tabular-nums}
     svg{max-width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:currentColor}
+    tfoot td{font-weight:600;border-bottom:0;border-top:1px solid}
+    figure{margin:1rem 0}figcaption{margin-bottom:.3rem}
+    @media print{@page{size:A4 landscape;margin:10mm}body{font-size:7pt}main{max-width:none;padding:0}
+    .scroll{overflow:visible}th,td{white-space:normal;overflow-wrap:anywhere;padding:.1rem .25rem}}
     .bar{fill:var(--bar)}.gain{fill:var(--gain)}.loss{fill:var(--loss)}
     """

@@ -21,6 +21,27 @@ extension ReportTable {
         columns.indices.filter { !name.hiddenFromPeople.contains(columns[$0].name) }
     }
 
+    /// The sum of each currency, or of all rows where there is none: what people would add up by hand. Empty where a report
+    /// has nothing to add, or only one row of each.
+    var totals: [[String?]] {
+        let summed = columns.map { name.totals.contains($0.name) && $0.kind == .integer }
+        guard summed.contains(true), let labelled = shownColumns.first else { return [] }
+        let byCurrency = Dictionary(grouping: rows) { cell($0, "currency") ?? "" }
+        guard byCurrency.values.contains(where: { $0.count > 1 }) else { return [] }
+        return byCurrency.sorted { $0.key < $1.key }.map { currency, rows in
+            columns.indices.map { index -> String? in
+                if index == labelled { return "total" }
+                if columns[index].name == "currency" { return currency }
+                guard summed[index] else { return nil }
+                return String(
+                    rows.reduce(Int64(0)) { sum, row in
+                        sum.addedClamped(
+                            index < row.count ? row[index].flatMap { Int64($0) } ?? 0 : 0)
+                    })
+            }
+        }
+    }
+
     /// A cell as people read it; empty for NULL.
     func shown(_ row: [String?], _ index: Int) -> String {
         guard index < row.count, let cell = row[index] else { return "" }
@@ -36,9 +57,22 @@ extension ReportTable {
     }
 }
 
-/// `12.99`, `310` for a currency without decimals; three decimals where nobody knows the currency.
+/// `1,290.50`, `138,092` for a currency without decimals: rounded to what the currency has, half away from zero, so that
+/// a sum of fractions reads as money. Three decimals where nobody knows the currency.
 func money(_ milliunits: Int64, currency: String?) -> String {
-    PriceText.decimal(milliunits, decimals: currency.flatMap { appleDecimals[$0] } ?? 3)
+    let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
+    let step: UInt64 = [1000, 100, 10, 1][min(max(decimals, 0), 3)]
+    // Never beyond 64 bits: a magnitude is at most half of them.
+    let rounded = (milliunits.magnitude + step / 2) / step * step
+    let whole = groupedByThousands(rounded / 1000)
+    let rest = String(String(rounded % 1000 + 1000).dropFirst().prefix(decimals))
+    return (milliunits < 0 && rounded > 0 ? "-" : "") + whole + (rest.isEmpty ? "" : "." + rest)
+}
+
+private func groupedByThousands(_ number: UInt64) -> String {
+    let (rest, last) = number.quotientAndRemainder(dividingBy: 1000)
+    guard rest > 0 else { return String(last) }
+    return groupedByThousands(rest) + "," + String(last + 1000).dropFirst()
 }
 
 private let appleDecimals: [String: Int] = Dictionary(

@@ -33,98 +33,10 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     var order: String { face.order }
     /// Columns that a table leaves to CSV and JSON.
     var hiddenFromPeople: Set<String> { face.hidden }
+    /// Columns that can be added up over the rows of a currency.
+    var totals: Set<String> { face.totals }
     /// One record below the other instead of one a line: many columns, few rows.
     var isInRecords: Bool { self == .batchSummary }
-
-    private typealias Face = (
-        title: String, order: String, hidden: Set<String>, hasBatches: Bool
-    )
-
-    private var face: Face {
-        let change = "original_transaction_id, change_id"
-        switch self {
-        case .batchSummary: return ("Batches", "submitted_at, batch_id", [], true)
-        case .priceChange:
-            let hidden: Set = [
-                "batch_id", "change_id", "difference_milliunits", "effective_on_or_after",
-                "forecast_reasons", "forecast_threshold_source", "forecast_renewal_at",
-                "forecast_notice_at", "send_after_at", "send_by_at", "due_effective_at", "is_final",
-                "request_reference_id", "sent_at", "scheduled_at", "consent_asked_at",
-                "accepted_at", "ended_at", "state_since_at", "first_charged_at", "dependent_skus",
-            ]
-            return ("Price changes", "batch_id, line, \(change)", hidden, true)
-        case .consentFunnel:
-            let order = "batch_name, batch_id, direction DESC, forecast_consent DESC"
-            return ("Consent funnel", order, ["batch_id"], true)
-        case .revenueImpact:
-            let hidden: Set = [
-                "batch_id", "old_per_period_milliunits", "new_per_period_milliunits",
-                "declined_lost_per_period_milliunits", "cancelled_lost_per_period_milliunits",
-                "dependent_lost_per_period_milliunits", "charged_changes",
-            ]
-            let order = "batch_name, batch_id, currency, storefront, period"
-            return ("Revenue impact", order, hidden, true)
-        case .pendingConsent:
-            return (
-                "Consent pending", "consent_due_at, \(change)", ["batch_id", "change_id"], true
-            )
-        case .upcomingEffective:
-            return (
-                "Coming into effect", "due_effective_at, \(change)", ["batch_id", "change_id"], true
-            )
-        case .dependentCancellation:
-            return (
-                "Cancelled dependents", "requested_at, \(change), dependent_sku",
-                ["batch_id", "change_id", "requested_by_evidence", "settled_by_evidence"], true
-            )
-        case .forecastAccuracy:
-            let order =
-                "batch_name, batch_id, forecast_consent, came_consent, direction, "
-                + "forecast_threshold_source, forecast_reasons, forecast_not_known, forecast_because"
-            return ("Forecast against fact", order, ["batch_id", "is_as_forecast"], true)
-        case .money:
-            return (
-                "Money",
-                "occurred_at, recorded_at, original_transaction_id, transaction_id, sku, kind",
-                ["batch_id", "change_id", "recorded_at", "evidence_id", "is_correction"], true
-            )
-        case .chargeException:
-            return (
-                "Charges that are not as they should be",
-                "batch_name, batch_id, exception, occurred_at, original_transaction_id, transaction_id, sku",
-                ["batch_id", "change_id"], true
-            )
-        case .revenueBridge:
-            let order = "batch_name, batch_id, currency, storefront, month"
-            return ("What brought a month's revenue to the next", order, ["batch_id"], true)
-        case .revenueBridgeTotal:
-            return (
-                "What brought a month's revenue to the next, in one currency",
-                "batch_name, batch_id, month", ["batch_id"], true
-            )
-        case .revenueAtRisk:
-            let order = "consent_due_on, batch_name, batch_id, currency, storefront, period"
-            return ("Revenue at risk by the day consent is due", order, ["batch_id"], true)
-        case .holdout:
-            return (
-                "Sent against held out", "batch_name, batch_id, forecast_consent DESC",
-                ["batch_id"], true
-            )
-        case .reconciliation:
-            let order = "batch_name NULLS LAST, batch_id, check_name"
-            return ("Reconciliation", order, ["batch_id"], true)
-        case .notificationHealth: return ("Notifications", "type, subtype", [], false)
-        case .unknownPart: return ("Unknown parts", "kind, name", [], false)
-        case .renewalExtension:
-            let hidden: Set = [
-                "retry_of", "reason_code", "requested_at", "approved_at", "called_at",
-                "eligible_forecast", "retried", "retried_extended", "renewal_before_at", "code",
-                "storefronts",
-            ]
-            let order = "requested_at, kind, extension_id, original_transaction_id"
-            return ("Renewal-date extensions", order, hidden, false)
-        }
-    }
 }
 
 /// One column of a report.
@@ -149,6 +61,13 @@ package struct ReportColumn: Hashable, Sendable {
     package let meaning: String
 }
 
+/// What a report holds, in the database's own words.
+package struct ReportDescription: Hashable, Sendable {
+    package let name: ReportName
+    package let meaning: String
+    package let columns: [ReportColumn]
+}
+
 /// What to read of a report.
 package struct ReportQuery: Hashable, Sendable {
     package var name: ReportName
@@ -156,6 +75,8 @@ package struct ReportQuery: Hashable, Sendable {
     package var batchID: String?
     /// The instant that lateness is judged at, UTC milliseconds; nil for the server's clock.
     package var asOf: Int64?
+    /// ISO 4217: what a report of one currency converts to; nil for US dollars.
+    package var reportingCurrency: String?
 
     package init(_ name: ReportName, batchID: String? = nil, asOf: Int64? = nil) {
         self.name = name

@@ -39,6 +39,26 @@ package struct ReportStore: Sendable {
         return only.id
     }
 
+    /// The dictionary: what each report and each of its columns says.
+    package func describe(_ names: [ReportName]) async throws -> [ReportDescription] {
+        try await pool.withTransaction { connection in
+            try names.map { name in
+                let meaning = try connection.query(
+                    """
+                    -- name: describeReport
+                    SELECT coalesce(obj_description(c.oid), '') AS meaning FROM pg_class c
+                    JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname = 'report' AND c.relkind = 'v' AND c.relname::text = \(name.rawValue)
+                    """
+                ).first?.text("meaning")
+                guard let meaning else { throw ReportError.notReadable(name) }
+                return ReportDescription(
+                    name: name, meaning: meaning,
+                    columns: try reportColumns(name, on: connection))
+            }
+        }
+    }
+
     /// Gives the columns once, then the rows page by page: cells as text, nil for NULL.
     ///
     /// Throws a `ReportError`, or what the two closures throw.
@@ -70,6 +90,13 @@ private func readSnapshot(
             """
             -- name: setReportInstant
             SELECT set_config('repricer.as_of', \(RFC3339.format(asOf)), true)
+            """)
+    }
+    if let currency = query.reportingCurrency {
+        _ = try connection.query(
+            """
+            -- name: setReportingCurrency
+            SELECT set_config('repricer.reporting_currency', \(currency), true)
             """)
     }
     if let batchID = query.batchID {

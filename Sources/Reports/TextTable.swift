@@ -9,8 +9,10 @@ extension ReportTable {
             return lines.map { namesAndValues(zip(headings, $0).map { ($0, $1) }) }
                 .joined(separator: "\n")
         }
+        let sums = totals.map { row in shown.map { withoutControls(self.shown(row, $0)) } }
         return aligned(
-            [headings] + lines, isRight: shown.map { columns[$0].kind == .integer },
+            [headings] + lines + (sums.isEmpty ? [] : [[]] + sums),
+            isRight: shown.map { columns[$0].kind == .integer },
             isUnderlined: true)
     }
 }

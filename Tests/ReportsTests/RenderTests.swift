@@ -99,10 +99,40 @@ import Testing
             text == """
                 batch_name  currency  uplift_per_month  lost_per_month  rate_%  is_ok  dependent_skus
                 ----------  --------  ----------------  --------------  ------  -----  --------------
-                x           USD                  12.99           0.005   12.34  yes
+                x           USD                  12.99            0.01   12.34  yes
                 y\u{FFFD}[31m      JPY                   -310                    0.05  no
 
                 """)
+    }
+
+    @Test(arguments: [
+        ("138092416", "JPY", "138,092"), ("138092500", "JPY", "138,093"), ("-499", "JPY", "0"),
+        ("172857", "AUD", "172.86"), ("-172855", "AUD", "-172.86"),
+        ("1234567891", "USD", "1,234,567.89"),
+        ("1000000", "EUR", "1,000.00"), ("4", "USD", "0.00"), ("1005", "XXX", "1.005"),
+        ("\(Int64.min)", "USD", "-9,223,372,036,854,775.81"),
+        ("\(Int64.max)", "JPY", "9,223,372,036,854,776"),
+    ])
+    func table_ofMoney_isRoundedToTheCurrency(milliunits: String, currency: String, shown: String) {
+        let text = Self.render([["b", "x", currency, milliunits, nil, nil, nil, nil]], as: .table)
+
+        #expect(text.split(separator: "\n").last?.split(separator: " ").last == shown[...])
+    }
+
+    @Test func table_ofSeveralRows_addsUpEachCurrency_andCSVDoesNot() {
+        let rows: [[String?]] = [
+            ["b", "x", "USD", "12990", "1000", "1234", "true", nil],
+            ["b", "x", "JPY", "1000000", "0", nil, "true", nil],
+            ["b", "x", "USD", "-2990", nil, "1234", "true", nil],
+        ]
+
+        let text = Self.render(rows, as: .table).split(separator: "\n").suffix(2)
+
+        #expect(text.first?.split(separator: " ") == ["total", "JPY", "1,000", "0"])
+        #expect(text.last?.split(separator: " ") == ["total", "USD", "10.00", "1.00"])
+        #expect(!Self.render(rows, as: .csv).contains("total"))
+        #expect(Self.render(rows, as: .html).contains("<tfoot>\n<tr><td>total</td>"))
+        #expect(!Self.render([rows[0], rows[1]], as: .html).contains("<tfoot>"))
     }
 
     @Test func table_whenThereAreNoRows_saysSo() {
@@ -153,7 +183,7 @@ import Testing
         let text = Self.render(rows, as: .html)
 
         #expect(text.contains("The first 2000 of 2001 rows"))
-        #expect(text.split(separator: "<tr>").count - 2 == htmlRowsMax)
+        #expect(text.split(separator: "<tr><td>x</td>").count - 1 == htmlRowsMax)
     }
 
     @Test(arguments: [

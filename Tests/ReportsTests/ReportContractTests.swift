@@ -37,6 +37,18 @@ import Testing
         }
     }
 
+    /// The dictionary holds every report and the database's own word for each column.
+    @Test func describe_always_hasWordsForAll() async throws {
+        let pool = PostgresPool(
+            conninfo: TestDatabase.url, applicationName: "test", size: 1)
+        let reports = try await ReportStore(pool: pool).describe(ReportName.allCases)
+        await pool.close()
+
+        #expect(reports.map(\.name) == ReportName.allCases)
+        #expect(reports.allSatisfy { !$0.meaning.isEmpty && !$0.columns.isEmpty })
+        #expect(reports.flatMap(\.columns).allSatisfy { !$0.meaning.isEmpty })
+    }
+
     @Test func views_always_haveNamesForEveryReportAndWordsForEveryColumn() async throws {
         let connection = try await TestDatabase.connect()
         let views = try await connection.query(

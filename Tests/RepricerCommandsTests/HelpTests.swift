@@ -6,7 +6,7 @@ import Testing
     private static let submitHelp = """
         store a batch for approval and print its id
 
-        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST]
+        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST] [--holdout PERCENT]
 
           FILE  the batch, CSV or NDJSON; - is standard input
 
@@ -20,6 +20,7 @@ import Testing
                                         which items of a subscription share a call; see below
           --waves LIST                  send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below
           --halt-if LIST                pause the batch by itself: errors>2%,declined>5%,moved>5%
+          --holdout PERCENT             hold so many subscriptions out, to compare with; 5, at most 50
 
         for every command:
           --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
@@ -42,7 +43,10 @@ import Testing
         not consent (of those asked: declined) or turned renewal off (of those told: auto_renew_off), or
         of its rows missed their renewal (of those queued or sent: moved). Nothing is judged before 50
         are counted; errors>2%/200 waits for 200. Left out it is errors>5%/50; `none` switches that off.
-        Only a person resumes; then what was sent before counts no more.
+        Only a person resumes; then what was sent before counts no more. --holdout: so many
+        subscriptions, chosen by a hash of the file and the id, are stored and never sent; they end with
+        the approval (aborted, held_out), and `report holdout` compares who left among them and among
+        the others.
 
         """
 

@@ -1,7 +1,8 @@
 import Reports
 
 extension Commands {
-    private static let reportName = Positional("NAME", "the report", choices: [])
+    private static let reportName = Positional(
+        "NAME", "the report; needed unless --describe is given", isRequired: false)
     private static let reportBatch = ValueOption(
         "batch", "B", "only this batch, by its id or its name")
     private static let reportAsOf = ValueOption(
@@ -10,17 +11,25 @@ extension Commands {
         "format", "FORMAT", "how to write it; table when left out",
         choices: ReportFormat.allCases.map(\.rawValue))
 
+    private static let reportingCurrency = ValueOption(
+        "reporting-currency", "CODE",
+        "of revenue_bridge_total: convert to this one; USD when left out")
+    private static let describe = Flag(
+        "describe", "print what the report, or every report, and its columns say")
+
     static let report = Command(
         "report", "print a finance report", positionals: [reportName],
-        options: [reportBatch, reportAsOf, format],
+        options: [reportBatch, reportAsOf, format, reportingCurrency, describe],
         discussion: "Reports: \(ReportName.allCases.map(\.rawValue).joined(separator: ", "))."
     ) { invocation in
-        let typed = try invocation.arguments.required(reportName)
-        guard let name = ReportName(argument: typed) else {
-            throw unknownReport(typed)
-        }
         let configuration = try invocation.configuration()
+        let name = try chosenReport(invocation.arguments)
+        if invocation.arguments[describe] {
+            return try await printDictionary(of: name, configuration, invocation)
+        }
+        guard let name else { throw UsageError("name a report, or give --describe") }
         var query = ReportQuery(name)
+        query.reportingCurrency = try reportingCurrency(of: name, invocation.arguments)
         query.asOf = try invocation.arguments.instant(reportAsOf)
         if query.asOf == nil, configuration.clock != nil {
             query.asOf = try await invocation.now(configuration).milliseconds
@@ -39,6 +48,28 @@ extension Commands {
             ) { try invocation.print($0) }
             return .done
         }
+    }
+
+    private static func chosenReport(
+        _ arguments: ParsedArguments
+    ) throws(UsageError) -> ReportName? {
+        guard let typed = arguments[reportName] else { return nil }
+        guard let name = ReportName(argument: typed) else { throw unknownReport(typed) }
+        return name
+    }
+
+    private static func reportingCurrency(
+        of name: ReportName, _ arguments: ParsedArguments
+    ) throws(UsageError) -> String? {
+        guard let code = arguments[reportingCurrency] else { return nil }
+        guard name == .revenueBridgeTotal else {
+            throw UsageError("--reporting-currency is for report revenue_bridge_total alone")
+        }
+        guard code.utf8.count == 3, code.utf8.allSatisfy({ (65...90).contains($0) }) else {
+            throw UsageError(
+                "--reporting-currency: \(quoted(code)) is no currency; write USD or EUR")
+        }
+        return code
     }
 
     private static func unknownReport(_ typed: String) -> UsageError {

@@ -1,0 +1,56 @@
+import Reports
+
+extension Commands {
+    /// Prints the words that the database has for one report, or for all: `report --describe`.
+    static func printDictionary(
+        of name: ReportName?, _ configuration: Configuration, _ invocation: Invocation
+    ) async throws -> ExitCode {
+        try await invocation.withUncheckedPool(configuration, name: "repricer report", size: 1) {
+            pool in
+            let reports = try await ReportStore(pool: pool)
+                .describe(name.map { [$0] } ?? ReportName.allCases)
+            try invocation.print(
+                json: ["reports": JSONValue.array(reports.map(\.json))],
+                reports.map(\.text).joined(separator: "\n"))
+            return .done
+        }
+    }
+}
+
+extension ReportDescription {
+    fileprivate var text: String {
+        let words = columns.map { column in
+            "  \(column.name) (\(column.kind.word))\n" + indented(column.meaning, by: 6)
+        }
+        return "\(name.rawValue): \(name.title)\n" + indented(meaning, by: 2) + words.joined()
+    }
+
+    private func indented(_ text: String, by blanks: Int) -> String {
+        let indent = String(repeating: " ", count: blanks)
+        return wrapped(text, width: 80 - blanks).map { indent + $0 + "\n" }
+            .joined()
+    }
+
+    fileprivate var json: JSONValue {
+        [
+            "name": name.rawValue, "title": name.title, "meaning": meaning,
+            "columns": JSONValue.array(
+                columns.map { column in
+                    ["name": column.name, "type": column.kind.word, "meaning": column.meaning]
+                }),
+        ]
+    }
+}
+
+extension ReportColumn.Kind {
+    fileprivate var word: String {
+        switch self {
+        case .text: "text"
+        case .integer: "number"
+        case .boolean: "true or false"
+        case .instant: "instant"
+        case .day: "day"
+        case .list: "list"
+        }
+    }
+}
