@@ -61,6 +61,7 @@ final class TemporaryFolder: Sendable {
         let folder = try TemporaryFolder()
         for words in [
             ["--clock", "now"], ["--clock", "1999-01-01T00:00:00Z@10"], ["--month", "0"],
+            ["--lives", "odd", "--subscriptions", "1"],
             ["--clock", "2026-01-05T00:00:00Z@10", "--month", "5"], ["--seed", "x"],
             ["--app-apple-id", "0"], ["--bundle-id", ""], ["--subscriptions", "0"],
         ] {

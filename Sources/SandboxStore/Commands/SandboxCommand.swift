@@ -11,11 +11,14 @@ package enum SandboxCommand {
             the store was stopped, on the same clock.
             --listen HOST:PORT   default 127.0.0.1:9090; port 0 takes a free one
 
-        appstore-sandbox seed --data DIR --subscriptions N [--pairs N] [--batch FILE] [STORE]
+        appstore-sandbox seed --data DIR --subscriptions N [--pairs N] [--lives adversarial]
+                         [--batch FILE] [STORE]
             Makes N subscribers as of START: DIR/store.json and DIR/subscriptions.ndjson (signed
             notifications: the newest of each, and the first of most), and a sample batch for them:
             DIR/batch.csv, and FILE when given. Beyond them, --pairs N makes customers with two
-            subscriptions, one a dependent of the other.
+            subscriptions, one a dependent of the other. With --lives adversarial customers do what
+            no price change expects, in the first 120 days: refunds in part and whole, reversals,
+            downgrades taken back, leaving and buying again, moves, prices set elsewhere.
 
         appstore-sandbox act --data DIR --action JSON
             Has the open store do what subscribers do in the app; JSON as for POST /sandbox/act.

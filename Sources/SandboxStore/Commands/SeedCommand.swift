@@ -3,7 +3,8 @@ import ServiceKit
 extension SandboxCommand {
     static func seed(_ words: [String], output: @Sendable (String) -> Void) throws {
         let arguments = try Arguments(
-            words, known: storeFlags.union(["subscriptions", "pairs", "batch"]))
+            words, known: storeFlags.union(["subscriptions", "pairs", "batch", "lives"]))
+        let isAdversarial = try isAdversarial(arguments["lives"])
         let setup = try StoreSetup(arguments)
         guard
             let count = try arguments.integer(
@@ -38,6 +39,11 @@ extension SandboxCommand {
             for event in events {
                 lines += Array("{\"signedPayload\":\"\(try statements.signed(event))\"}\n".utf8)
             }
+            if isAdversarial {
+                subscription.plan.doings = Doing.adversarial(
+                    of: subscription.id, seed: store.options.seed, from: store.start,
+                    until: store.start + 120 * Milliseconds.day)
+            }
             store.subscriptions.append(subscription)
         }
         let batch = SampleRow.file(sample.rows)
@@ -51,6 +57,14 @@ extension SandboxCommand {
                 "\(sample.subscriptions.count) subscriptions, \(sample.rows.count) rows "
                     + "(\(refused) to be refused) in \(setup.folder.path)\n")
         }
+    }
+
+    private static func isAdversarial(_ lives: String?) throws(SandboxError) -> Bool {
+        guard let lives else { return false }
+        guard ["plain", "adversarial"].contains(lives) else {
+            throw SandboxError(.usage, "--lives is plain or adversarial")
+        }
+        return lives == "adversarial"
     }
 
     static func sampleBatch(_ words: [String], output: @Sendable (String) -> Void) throws {

@@ -2,7 +2,7 @@
 struct StoreAction: Hashable, Sendable {
     /// In the order in which they happen at one instant.
     enum Kind: Int, Hashable, Sendable, CaseIterable {
-        case consent, cancel, resume, refund, revoke, recover
+        case consent, cancel, resume, refund, revoke, recover, doing
         case renew, graceEnds, retryEnds
         case communicate
     }
@@ -14,11 +14,12 @@ struct StoreAction: Hashable, Sendable {
 extension StoreSubscription {
     /// The earliest action; at one instant the earliest in the order of `StoreAction.Kind`.
     func nextAction(calendar: BillingCalendar) -> StoreAction? {
-        guard isBilledOrWaiting else { return nil }
         var candidates: [StoreAction] = []
         func add(_ kind: StoreAction.Kind, _ at: Int64?) {
             if let at { candidates.append(StoreAction(at: at, kind: kind)) }
         }
+        add(.doing, plan.doings?.first?.at)
+        guard isBilledOrWaiting else { return candidates.first }
         add(.refund, plan.refundedAt)
         add(.revoke, plan.revokedAt)
         if autoRenews, status == .active { add(.cancel, plan.cancelsAt) }
@@ -54,6 +55,7 @@ extension StoreEngine {
         case .refund: end(&subscription, by: .refund)
         case .revoke: end(&subscription, by: .revoke)
         case .recover: recover(&subscription)
+        case .doing: doNext(&subscription)
         case .renew: renew(&subscription)
         case .graceEnds: endGrace(&subscription)
         case .retryEnds: expire(&subscription, intent: 2, subtype: .billingRetry)

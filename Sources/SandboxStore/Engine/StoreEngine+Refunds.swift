@@ -48,6 +48,9 @@ struct PastPeriod: Codable, Hashable, Sendable {
     var purchasedAt: Int64
     var expiresAt: Int64
     var wasPurchase: Bool?
+    /// Where it was paid; nil: where the subscription is at home now.
+    var storefront: String?
+    var currency: String?
     var items: [StoreItem]
 }
 
@@ -63,6 +66,8 @@ extension StoreSubscription {
         then.expiresAt = period.expiresAt
         then.lastWasPurchase = period.wasPurchase
         then.items = period.items
+        then.storefront = period.storefront ?? storefront
+        then.currency = period.currency ?? currency
         // A refund of the newest period leaves the earlier ones paid.
         then.revokedAt = nil
         return then
@@ -73,13 +78,15 @@ extension StoreSubscription {
         var paid = items
         for index in items.indices {
             (paid[index].change, paid[index].nextSKU) = (nil, nil)
+            paid[index].replacement = nil
             items[index].refund = nil
         }
         past =
             (past ?? []) + [
                 PastPeriod(
                     number: renewalCount, purchasedAt: purchasedAt, expiresAt: expiresAt,
-                    wasPurchase: lastWasPurchase, items: paid)
+                    wasPurchase: lastWasPurchase, storefront: storefront, currency: currency,
+                    items: paid)
             ]
     }
 

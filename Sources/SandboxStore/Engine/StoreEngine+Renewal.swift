@@ -22,7 +22,7 @@ extension StoreEngine {
     private func dropDeclinedItems(_ subscription: inout StoreSubscription, dueAt: Int64) {
         var dropped: Set<String> = []
         for item in subscription.items {
-            guard let change = item.change, change.effectiveAt <= dueAt,
+            guard item.replacement == nil, let change = item.change, change.effectiveAt <= dueAt,
                 let increase = change.increase, increase.status == .pending
             else { continue }
             dropped.insert(item.sku)
@@ -87,6 +87,10 @@ extension StoreEngine {
         subscription.takeNextNames()
         subscription.items.removeAll { $0.isLeaving }
         for index in subscription.items.indices {
+            if let next = subscription.items[index].replacement {
+                subscription.items[index] = StoreItem(
+                    sku: next.sku, displayName: next.sku, description: next.sku, price: next.price)
+            }
             increased = subscription.items[index].beginPeriod(dueAt: dueAt) || increased
         }
         subscription.moveHome()

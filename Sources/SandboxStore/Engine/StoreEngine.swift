@@ -166,6 +166,7 @@ package struct StoreEvent: Hashable, Sendable {
         case expired = "EXPIRED"
         case refund = "REFUND"
         case refundDeclined = "REFUND_DECLINED"
+        case refundReversed = "REFUND_REVERSED"
         case revoke = "REVOKE"
         case renewalExtended = "RENEWAL_EXTENDED"
         case renewalExtension = "RENEWAL_EXTENSION"
@@ -173,6 +174,8 @@ package struct StoreEvent: Hashable, Sendable {
 
     package enum Subtype: String, Codable, Hashable, Sendable {
         case initialBuy = "INITIAL_BUY"
+        case resubscribe = "RESUBSCRIBE"
+        case downgrade = "DOWNGRADE"
         case pending = "PENDING"
         case accepted = "ACCEPTED"
         case billingRecovery = "BILLING_RECOVERY"

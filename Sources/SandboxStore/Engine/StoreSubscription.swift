@@ -41,6 +41,8 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     var plan = SubscriberPlan()
     /// Whether the running period began by a purchase in the app and not by a renewal.
     var lastWasPurchase: Bool?
+    /// When it was bought anew after its end; nil: never.
+    var boughtAgainAt: Int64?
     /// Instants at which the renewal date was extended; nil: never.
     var extendedAt: [Int64]?
     /// A family member's, who shares another's purchase.
@@ -114,16 +116,19 @@ struct StoreItem: Codable, Hashable, Sendable {
     var isLeaving = false
     /// What a change of metadata makes of it at the next renewal.
     var nextSKU: String?
+    /// What takes its place at the next renewal.
+    var replacement: Replacement?
     /// Of what the running period was charged.
     var refund: ItemRefund?
 
     /// The SKU that the renewal info lists.
-    var renewalSKU: String { nextSKU ?? sku }
+    var renewalSKU: String { replacement?.sku ?? nextSKU ?? sku }
 
     var chargedPrice: Int64 { offer?.price ?? price }
 
     /// The price that the renewal info shows: the higher one as soon as the subscriber was told.
     func renewalPrice(nextRenewalAt: Int64) -> Int64 {
+        if let replacement { return replacement.price }
         guard let change else { return price }
         switch change.kind {
         case .decrease: return change.effectiveAt <= nextRenewalAt ? change.price : price
@@ -207,5 +212,7 @@ struct SubscriberPlan: Codable, Hashable, Sendable {
     var resumesAt: Int64?
     var refundedAt: Int64?
     var revokedAt: Int64?
+    /// What else is done, in order; nil: nothing.
+    var doings: [Doing]?
     var trouble: BillingTrouble?
 }

@@ -132,7 +132,7 @@ struct Statements: Sendable {
             expirationIntent: subscription.expirationIntent, priceIncreaseStatus: status,
             gracePeriodExpiresDate: subscription.graceEndsAt, signedDate: signedAt,
             environment: identity.environment,
-            recentSubscriptionStartDate: subscription.startedAt,
+            recentSubscriptionStartDate: subscription.boughtAgainAt ?? subscription.startedAt,
             renewalDate: subscription.expiresAt,
             renewalPrice: items.isEmpty
                 ? nil : items.reduce(0) { $0 + ($1.offer?.price ?? $1.price) },
@@ -151,14 +151,16 @@ struct Statements: Sendable {
             SKU: item.renewalSKU, displayName: item.displayName, description: item.description,
             price: item.renewalPrice(nextRenewalAt: subscription.expiresAt),
             offer: next.map { offer(of: subscription, $0, count: $0.periodsLeft) },
-            priceIncreaseInfo: item.change.flatMap { change in
-                change.increase.map { increase in
-                    .init(
-                        status: increase.status.rawValue, price: change.price,
-                        dependentSKUs: increase.dependentSKUs.isEmpty
-                            ? nil : increase.dependentSKUs.map(subscription.renewalSKU(of:)))
-                }
-            })
+            priceIncreaseInfo: item.replacement != nil
+                ? nil
+                : item.change.flatMap { change in
+                    change.increase.map { increase in
+                        .init(
+                            status: increase.status.rawValue, price: change.price,
+                            dependentSKUs: increase.dependentSKUs.isEmpty
+                                ? nil : increase.dependentSKUs.map(subscription.renewalSKU(of:)))
+                    }
+                })
     }
 
     private func offer(

@@ -25,6 +25,10 @@ struct Rehearsal {
     private let reconciler: Reconciler
 
     static func open(_ subscriptions: StoreSubscription...) async throws -> Rehearsal {
+        try await open(all: subscriptions)
+    }
+
+    static func open(all subscriptions: [StoreSubscription]) async throws -> Rehearsal {
         let harness = try await DeliveryHarness.make()
         let store = try await LossyStore.open(for: harness, subscriptions: subscriptions)
         let door = StoreDoor(harness, store.verifier)
@@ -79,6 +83,13 @@ struct Rehearsal {
     @discardableResult
     func submit(
         _ rows: BatchRow..., name: String = "spring", grouping: RequestGrouping = .announced
+    ) async throws -> String {
+        try await submit(all: rows, name: name, grouping: grouping)
+    }
+
+    @discardableResult
+    func submit(
+        all rows: [BatchRow], name: String = "spring", grouping: RequestGrouping = .announced
     ) async throws -> String {
         var terms = BatchTerms()
         terms.grouping = grouping
