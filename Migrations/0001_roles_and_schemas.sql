@@ -13,7 +13,8 @@ DO $roles$
 DECLARE
     role_name text;
 BEGIN
-    FOREACH role_name IN ARRAY ARRAY['repricer_pricing', 'repricer_service', 'repricer_finance'] LOOP
+    FOREACH role_name IN ARRAY ARRAY['repricer_pricing', 'repricer_service', 'repricer_finance',
+        'repricer_finance_lead'] LOOP
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);

@@ -45,7 +45,8 @@ CREATE TABLE repricer.price_change_versions (
     acceptance text,
     effective_at timestamptz,
     ended_at timestamptz,
-    CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket)
+    CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
+    CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON TABLE repricer.price_change_versions IS
     'Append-only. What a price change was until the instant of recording at which something known replaced it.';
@@ -82,19 +83,22 @@ CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_change
 CREATE TABLE repricer.charge_versions (
     LIKE repricer.charges,
     recorded_until timestamptz NOT NULL,
-    CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket)
+    CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket),
+    CONSTRAINT charge_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 CREATE TABLE repricer.dependent_cancellation_versions (
     LIKE repricer.dependent_cancellations,
     recorded_until timestamptz NOT NULL,
     CONSTRAINT dependent_cancellation_versions_pkey
-        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket)
+        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket),
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 CREATE TABLE repricer.subscription_event_versions (
     LIKE repricer.subscription_events,
     recorded_until timestamptz NOT NULL,
     CONSTRAINT subscription_event_versions_pkey
-        PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket)
+        PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket),
+    CONSTRAINT subscription_event_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 CREATE TABLE repricer.batch_versions (
     batch_id uuid NOT NULL,
@@ -920,6 +924,112 @@ COMMENT ON VIEW report.unknown_part IS
     'after an upgrade.'
     ' No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
+-- Closed months --------------------------------------------------------------------------------------------------------
+
+-- What finance has signed for a month stays as it was closed. Only close_month writes these two.
+CREATE TABLE repricer.closed_months (
+    month date NOT NULL,
+    closed_at timestamptz NOT NULL,
+    closed_by name NOT NULL DEFAULT session_user,
+    CONSTRAINT closed_months_pkey PRIMARY KEY (month),
+    CONSTRAINT closed_months_first_day CHECK (month = date_trunc('month', month))
+);
+CREATE TABLE repricer.closed_figures (
+    month date NOT NULL,
+    batch_id uuid,
+    currency text NOT NULL,
+    kind text NOT NULL,
+    milliunits bigint NOT NULL,
+    CONSTRAINT closed_figures_once UNIQUE NULLS NOT DISTINCT (month, batch_id, currency, kind),
+    CONSTRAINT closed_figures_month FOREIGN KEY (month) REFERENCES repricer.closed_months (month),
+    CONSTRAINT closed_figures_kind CHECK (kind IN ('charge', 'refund', 'reversal', 'uplift'))
+);
+COMMENT ON TABLE repricer.closed_months IS 'Append-only. Which months were closed, when and by whom; a month is one of UTC.';
+COMMENT ON TABLE repricer.closed_figures IS 'Append-only. The figures of a closed month as they were known when it was closed.';
+
+-- The money of each closed month as it is known now, by what happened in it.
+CREATE VIEW repricer.known_figures AS
+WITH months AS (
+    SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at, (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
+    FROM repricer.closed_months
+)
+SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits)::bigint AS milliunits
+FROM months m JOIN report.money e ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
+GROUP BY m.month, e.batch_id, e.currency, e.kind
+UNION ALL
+SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)::bigint
+FROM months m
+JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
+JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
+GROUP BY m.month, r.batch_id, c.currency;
+COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
+
+CREATE VIEW report.closed_period AS
+WITH both_figures AS (
+    SELECT month, batch_id, currency, kind, milliunits AS closed, 0 AS known FROM repricer.closed_figures
+    UNION ALL
+    SELECT month, batch_id, currency, kind, 0, milliunits FROM repricer.known_figures
+), sums AS (
+    SELECT month, batch_id, currency, kind, sum(closed)::bigint AS closed, sum(known)::bigint AS known
+    FROM both_figures GROUP BY month, batch_id, currency, kind
+)
+SELECT s.month, s.currency, s.batch_id, b.name AS batch_name, s.kind, s.closed AS closed_milliunits,
+    s.known - s.closed AS restated_milliunits, s.known AS known_milliunits, m.closed_at, m.closed_by::text AS closed_by
+FROM sums s
+JOIN repricer.closed_months m ON m.month = s.month
+LEFT JOIN repricer.batches b ON b.batch_id = s.batch_id;
+COMMENT ON VIEW report.closed_period IS
+    'Closed months: the figures as they were closed, and what statements since then have added to them or taken away.'
+    ' No NAME_as_of: what was closed is never changed, and what is restated is about today.';
+
+-- Closes a month: its figures, as they are known now, stay. For the owner and for who leads finance.
+CREATE FUNCTION report.close_month(p_month text, p_at timestamptz) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off AS $$
+DECLARE
+    v_month date;
+    v_figures bigint;
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_finance_lead', 'MEMBER')
+        AND NOT pg_has_role(session_user, (SELECT nspowner FROM pg_namespace WHERE nspname = 'report'), 'MEMBER')
+    THEN
+        RAISE EXCEPTION 'user % may not close a month: it is for the owner of the database and members of '
+            'repricer_finance_lead', session_user USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF p_month IS NULL OR p_month !~ '^[0-9]{4}-(0[1-9]|1[0-2])$' OR p_month < '0001' THEN
+        RAISE EXCEPTION '% is no month; write it as 2026-10', coalesce(p_month, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    v_month := (p_month || '-01')::date;
+    p_at := decision_instant(p_at);
+    IF v_month > p_at THEN
+        RAISE EXCEPTION 'month % has not begun', p_month USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_month + interval '1 month' > p_at THEN
+        RAISE EXCEPTION 'month % is not over: it ends at %', p_month,
+            to_char(v_month + interval '1 month', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_months (month, closed_at) VALUES (v_month, p_at) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'month % was closed at % by %', p_month,
+            (SELECT to_char(closed_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM closed_months WHERE month = v_month),
+            (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_figures
+        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+    GET DIAGNOSTICS v_figures = ROW_COUNT;
+    PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
+        json_build_object('figures', v_figures, 'sums', (
+            SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
+                ORDER BY s.currency, s.kind)
+            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+                WHERE month = v_month GROUP BY currency, kind) s)));
+    RETURN v_figures;
+END
+$$;
+COMMENT ON FUNCTION report.close_month(text, timestamptz) IS
+    'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant '
+    'given is the clock.';
+
 -- Each view as of an instant: itself, over the tables as they were recorded then. So a figure of the past is counted as
 -- one of today is, and a report that says nothing of the past has a comment that says why.
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
@@ -1290,6 +1400,16 @@ BEGIN
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found. Refunds are counted, and are no fault.'),
         ('reconciliation', 'meaning', 'What is counted.'),
+        ('closed_period', 'month', 'The month that was closed, by its first day; a month is one of UTC.'),
+        ('closed_period', 'batch_id', 'The batch whose change the money belongs to; null: no change was called before.'),
+        ('closed_period', 'kind',
+            'charge, refund (negative), reversal: what happened in the month; uplift: what its renewals charged more than at '
+            'the old prices.'),
+        ('closed_period', 'closed_milliunits', 'As it was known when the month was closed.'),
+        ('closed_period', 'restated_milliunits', 'What was learnt since: known less closed.'),
+        ('closed_period', 'known_milliunits', 'As it is known now.'),
+        ('closed_period', 'closed_at', 'When the month was closed.'),
+        ('closed_period', 'closed_by', 'Database user who closed it.'),
         ('renewal_extension', 'kind',
             'all (a mass extension), one, retry (one that a mass extension failed for), foreign (a summary of no '
             'request of ours).'),

@@ -23,6 +23,7 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 
 -- Finance reads schema report, and so do the others.
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
+GRANT repricer_finance TO repricer_finance_lead;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.

@@ -864,6 +864,56 @@ $$;
 
 COMMENT ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.charge_exception as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE FUNCTION report.close_month(p_month text, p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET jit TO 'off'
+    AS $_$
+DECLARE
+    v_month date;
+    v_figures bigint;
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_finance_lead', 'MEMBER')
+        AND NOT pg_has_role(session_user, (SELECT nspowner FROM pg_namespace WHERE nspname = 'report'), 'MEMBER')
+    THEN
+        RAISE EXCEPTION 'user % may not close a month: it is for the owner of the database and members of '
+            'repricer_finance_lead', session_user USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF p_month IS NULL OR p_month !~ '^[0-9]{4}-(0[1-9]|1[0-2])$' OR p_month < '0001' THEN
+        RAISE EXCEPTION '% is no month; write it as 2026-10', coalesce(p_month, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    v_month := (p_month || '-01')::date;
+    p_at := decision_instant(p_at);
+    IF v_month > p_at THEN
+        RAISE EXCEPTION 'month % has not begun', p_month USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_month + interval '1 month' > p_at THEN
+        RAISE EXCEPTION 'month % is not over: it ends at %', p_month,
+            to_char(v_month + interval '1 month', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_months (month, closed_at) VALUES (v_month, p_at) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'month % was closed at % by %', p_month,
+            (SELECT to_char(closed_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM closed_months WHERE month = v_month),
+            (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_figures
+        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+    GET DIAGNOSTICS v_figures = ROW_COUNT;
+    PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
+        json_build_object('figures', v_figures, 'sums', (
+            SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
+                ORDER BY s.currency, s.kind)
+            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+                WHERE month = v_month GROUP BY currency, kind) s)));
+    RETURN v_figures;
+END
+$_$;
+
+COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
+
 CREATE VIEW report.consent_funnel AS
  WITH funnels AS (
          SELECT c.batch_id,
@@ -4309,6 +4359,117 @@ BEGIN
 END
 $$;
 
+CREATE TABLE repricer.closed_figures (
+    month date NOT NULL,
+    batch_id uuid,
+    currency text NOT NULL,
+    kind text NOT NULL,
+    milliunits bigint NOT NULL,
+    CONSTRAINT closed_figures_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text, 'uplift'::text])))
+);
+
+COMMENT ON TABLE repricer.closed_figures IS 'Append-only. The figures of a closed month as they were known when it was closed.';
+
+CREATE TABLE repricer.closed_months (
+    month date NOT NULL,
+    closed_at timestamp with time zone NOT NULL,
+    closed_by name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT closed_months_first_day CHECK ((month = date_trunc('month'::text, (month)::timestamp with time zone)))
+);
+
+COMMENT ON TABLE repricer.closed_months IS 'Append-only. Which months were closed, when and by whom; a month is one of UTC.';
+
+CREATE VIEW repricer.known_figures AS
+ WITH months AS (
+         SELECT closed_months.month,
+            ((closed_months.month)::timestamp without time zone AT TIME ZONE 'UTC'::text) AS starts_at,
+            ((closed_months.month + '1 mon'::interval) AT TIME ZONE 'UTC'::text) AS ends_at
+           FROM repricer.closed_months
+        )
+ SELECT m.month,
+    e.batch_id,
+    e.currency,
+    e.kind,
+    (sum(e.amount_milliunits))::bigint AS milliunits
+   FROM (months m
+     JOIN report.money e ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
+  GROUP BY m.month, e.batch_id, e.currency, e.kind
+UNION ALL
+ SELECT m.month,
+    r.batch_id,
+    c.currency,
+    'uplift'::text AS kind,
+    (sum((r.price_milliunits - r.old_price_milliunits)))::bigint AS milliunits
+   FROM ((months m
+     JOIN repricer.charged_renewals r ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
+     JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = r.change_id))))
+  GROUP BY m.month, r.batch_id, c.currency;
+
+COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
+
+CREATE VIEW report.closed_period AS
+ WITH both_figures AS (
+         SELECT closed_figures.month,
+            closed_figures.batch_id,
+            closed_figures.currency,
+            closed_figures.kind,
+            closed_figures.milliunits AS closed,
+            0 AS known
+           FROM repricer.closed_figures
+        UNION ALL
+         SELECT known_figures.month,
+            known_figures.batch_id,
+            known_figures.currency,
+            known_figures.kind,
+            0,
+            known_figures.milliunits
+           FROM repricer.known_figures
+        ), sums AS (
+         SELECT both_figures.month,
+            both_figures.batch_id,
+            both_figures.currency,
+            both_figures.kind,
+            (sum(both_figures.closed))::bigint AS closed,
+            (sum(both_figures.known))::bigint AS known
+           FROM both_figures
+          GROUP BY both_figures.month, both_figures.batch_id, both_figures.currency, both_figures.kind
+        )
+ SELECT s.month,
+    s.currency,
+    s.batch_id,
+    b.name AS batch_name,
+    s.kind,
+    s.closed AS closed_milliunits,
+    (s.known - s.closed) AS restated_milliunits,
+    s.known AS known_milliunits,
+    m.closed_at,
+    (m.closed_by)::text AS closed_by
+   FROM ((sums s
+     JOIN repricer.closed_months m ON ((m.month = s.month)))
+     LEFT JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
+
+COMMENT ON VIEW report.closed_period IS 'Closed months: the figures as they were closed, and what statements since then have added to them or taken away. No NAME_as_of: what was closed is never changed, and what is restated is about today.';
+
+COMMENT ON COLUMN report.closed_period.month IS 'The month that was closed, by its first day; a month is one of UTC.';
+
+COMMENT ON COLUMN report.closed_period.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.closed_period.batch_id IS 'The batch whose change the money belongs to; null: no change was called before.';
+
+COMMENT ON COLUMN report.closed_period.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.closed_period.kind IS 'charge, refund (negative), reversal: what happened in the month; uplift: what its renewals charged more than at the old prices.';
+
+COMMENT ON COLUMN report.closed_period.closed_milliunits IS 'As it was known when the month was closed.';
+
+COMMENT ON COLUMN report.closed_period.restated_milliunits IS 'What was learnt since: known less closed.';
+
+COMMENT ON COLUMN report.closed_period.known_milliunits IS 'As it is known now.';
+
+COMMENT ON COLUMN report.closed_period.closed_at IS 'When the month was closed.';
+
+COMMENT ON COLUMN report.closed_period.closed_by IS 'Database user who closed it.';
+
 CREATE VIEW report.notification_health AS
  SELECT n.type,
     n.subtype,
@@ -4965,7 +5126,8 @@ CREATE TABLE repricer.charge_versions (
     is_purchase boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
@@ -5051,7 +5213,8 @@ CREATE TABLE repricer.dependent_cancellation_versions (
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.dependent_cancellation_versions IS 'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
@@ -5294,7 +5457,8 @@ CREATE TABLE repricer.price_change_versions (
     accepted_at timestamp with time zone,
     acceptance text,
     effective_at timestamp with time zone,
-    ended_at timestamp with time zone
+    ended_at timestamp with time zone,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
@@ -5371,7 +5535,8 @@ CREATE TABLE repricer.subscription_event_versions (
     subtype text,
     statement jsonb NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.subscription_event_versions IS 'Append-only. Statements that reprocess read anew, as they were read before.';
@@ -5442,6 +5607,12 @@ ALTER TABLE ONLY repricer.charge_versions
 
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket);
+
+ALTER TABLE ONLY repricer.closed_figures
+    ADD CONSTRAINT closed_figures_once UNIQUE NULLS NOT DISTINCT (month, batch_id, currency, kind);
+
+ALTER TABLE ONLY repricer.closed_months
+    ADD CONSTRAINT closed_months_pkey PRIMARY KEY (month);
 
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_pkey PRIMARY KEY (storefront, currency, period_kind, valid_from, revision);
@@ -5672,6 +5843,9 @@ ALTER TABLE ONLY repricer.always_consent_storefronts
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
 
+ALTER TABLE ONLY repricer.closed_figures
+    ADD CONSTRAINT closed_figures_month FOREIGN KEY (month) REFERENCES repricer.closed_months(month);
+
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
@@ -5831,6 +6005,11 @@ REVOKE ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zo
 GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
+GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
 
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_finance;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_pricing;
@@ -6158,6 +6337,16 @@ REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp wit
 
 REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.closed_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.closed_months TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.known_figures TO repricer_service;
+
+GRANT SELECT ON TABLE report.closed_period TO repricer_finance;
+GRANT SELECT ON TABLE report.closed_period TO repricer_pricing;
+GRANT SELECT ON TABLE report.closed_period TO repricer_service;
 
 GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
 GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;

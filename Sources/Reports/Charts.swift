@@ -21,7 +21,7 @@ func chart(of table: ReportTable) -> String {
             "Uplift charged and revenue lost a month; each currency has a scale of its own.",
             revenueBars(table))
     case .batchSummary, .priceChange, .pendingConsent, .upcomingEffective, .dependentCancellation,
-        .money, .chargeException,
+        .money, .chargeException, .closedPeriod,
         .forecastAccuracy, .reconciliation, .notificationHealth, .unknownPart,
         .renewalExtension:
         ""

@@ -10,6 +10,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case forecastAccuracy = "forecast_accuracy"
     case money
     case chargeException = "charge_exception"
+    case closedPeriod = "closed_period"
     case reconciliation
     case notificationHealth = "notification_health"
     case unknownPart = "unknown_part"
@@ -30,7 +31,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
             .upcomingEffective,
             .dependentCancellation, .forecastAccuracy, .money, .chargeException, .reconciliation:
             true
-        case .notificationHealth, .unknownPart, .renewalExtension: false
+        case .closedPeriod, .notificationHealth, .unknownPart, .renewalExtension: false
         }
     }
     /// The heading of the report.
@@ -46,19 +47,20 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
         title: String, order: String, hidden: Set<String>, hasBatches: Bool
     )
 
+    private static let detailsOfChange: Set = [
+        "batch_id", "change_id", "difference_milliunits", "effective_on_or_after",
+        "forecast_reasons", "forecast_threshold_source", "forecast_renewal_at",
+        "forecast_notice_at", "send_after_at", "send_by_at", "due_effective_at", "is_final",
+        "request_reference_id", "sent_at", "scheduled_at", "consent_asked_at",
+        "accepted_at", "ended_at", "state_since_at", "first_charged_at", "dependent_skus",
+    ]
+
     private var face: Face {
         let change = "original_transaction_id, change_id"
         switch self {
         case .batchSummary: return ("Batches", "submitted_at, batch_id", [], true)
         case .priceChange:
-            let hidden: Set = [
-                "batch_id", "change_id", "difference_milliunits", "effective_on_or_after",
-                "forecast_reasons", "forecast_threshold_source", "forecast_renewal_at",
-                "forecast_notice_at", "send_after_at", "send_by_at", "due_effective_at", "is_final",
-                "request_reference_id", "sent_at", "scheduled_at", "consent_asked_at",
-                "accepted_at", "ended_at", "state_since_at", "first_charged_at", "dependent_skus",
-            ]
-            return ("Price changes", "batch_id, line, \(change)", hidden, true)
+            return ("Price changes", "batch_id, line, \(change)", Self.detailsOfChange, true)
         case .consentFunnel:
             let order = "batch_name, batch_id, direction DESC, forecast_consent DESC"
             return ("Consent funnel", order, ["batch_id"], true)
@@ -99,6 +101,10 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
                 "Charges that are not as they should be",
                 "batch_name, batch_id, exception, occurred_at, original_transaction_id, transaction_id, sku",
                 ["batch_id", "change_id"], true
+            )
+        case .closedPeriod:
+            return (
+                "Closed months", "month, currency, batch_name, batch_id, kind", ["batch_id"], true
             )
         case .reconciliation:
             let order = "batch_name NULLS LAST, batch_id, check_name"
