@@ -13,7 +13,8 @@ DO $roles$
 DECLARE
     role_name text;
 BEGIN
-    FOREACH role_name IN ARRAY ARRAY['repricer_pricing', 'repricer_service', 'repricer_finance'] LOOP
+    FOREACH role_name IN ARRAY ARRAY['repricer_pricing', 'repricer_service', 'repricer_finance',
+        'repricer_finance_lead'] LOOP
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
@@ -31,6 +32,19 @@ $roles$;
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (hashtextextended(original_transaction_id, 0) & 63)::smallint;
+
+-- When what is written now was recorded: the server's clock, not the start of the transaction, so that it is never
+-- earlier than the lock of the table that is written. In a rehearsal, whose clock is virtual, that clock.
+CREATE FUNCTION repricer.recording_instant() RETURNS timestamptz
+    LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
+DECLARE
+    v_at timestamptz;
+BEGIN
+    SELECT c.clock_start + (clock_timestamp() - c.clock_origin) * c.clock_rate INTO v_at
+        FROM repricer.service_controls c WHERE c.clock_rate IS NOT NULL;
+    RETURN coalesce(v_at, clock_timestamp());
+END
+$$;
 
 -- Every function by which people decide asks this first. It asks for session_user: the person who logged in, whatever
 -- role is set.

@@ -97,6 +97,7 @@ CREATE TABLE repricer.subscription_events (
     type text,
     subtype text,
     statement jsonb NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT subscription_events_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT subscription_events_source
@@ -121,6 +122,7 @@ CREATE TABLE repricer.charges (
     is_offer boolean NOT NULL DEFAULT false,
     is_purchase boolean NOT NULL DEFAULT false,
     refunded_milliunits bigint NOT NULL DEFAULT 0,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
     CONSTRAINT charges_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT charges_quantity CHECK (quantity >= 1)
@@ -131,6 +133,8 @@ COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer
 COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
     'What money_entries say was given back and not taken back again.';
+COMMENT ON COLUMN repricer.charges.recorded_at IS
+    'Since when it is known as it stands here; what was known before is in charge_versions.';
 
 -- The money ledger: one line a signed charge, refund or reversal of one item, whatever the order and the repeats of the
 -- statements. A line is never changed: where a later statement makes it another, the difference is added as the next
@@ -149,7 +153,7 @@ CREATE TABLE repricer.money_entries (
     currency text NOT NULL,
     storefront text,
     evidence_id text NOT NULL,
-    recorded_at timestamptz NOT NULL DEFAULT now(),
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT money_entries_pkey PRIMARY KEY
         (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket),
     CONSTRAINT money_entries_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),

@@ -346,6 +346,7 @@ CREATE TABLE repricer.price_change_history (
     evidence_id text NOT NULL,
     reason text,
     actor name NOT NULL DEFAULT session_user,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT price_change_history_pkey
         PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket),
     CONSTRAINT price_change_history_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
@@ -376,6 +377,7 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_check_at timestamptz,
     checks integer NOT NULL DEFAULT 0,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT dependent_cancellations_pkey
         PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket),
     CONSTRAINT dependent_cancellations_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
@@ -394,6 +396,8 @@ CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS
     'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
     'called.';
+COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS
+    'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
     'The subscription that carries it, once found.';
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS

@@ -103,9 +103,14 @@ CREATE TABLE repricer.service_controls (
     catch_up_from timestamptz,
     catch_up_by text,
     is_rehearsal boolean NOT NULL DEFAULT false,
+    clock_start timestamptz,
+    clock_rate double precision,
+    clock_origin timestamptz,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row),
     CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
+    CONSTRAINT service_controls_clock CHECK (
+        clock_rate IS NULL OR (is_rehearsal AND clock_start IS NOT NULL AND clock_origin IS NOT NULL AND clock_rate > 0)),
     CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object')
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
@@ -115,6 +120,9 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
     'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.clock_rate IS
+    'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
+    'What is recorded is dated by it. Null: by the server''s clock.';
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 

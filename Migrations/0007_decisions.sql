@@ -122,6 +122,14 @@ BEGIN
 END
 $$;
 
+-- Has the database of a rehearsal date what it records by the clock of its programs. They tell it when they begin; the
+-- latest to do so counts.
+CREATE FUNCTION repricer.follow_clock(p_start timestamptz, p_rate double precision, p_origin timestamptz) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+UPDATE service_controls SET clock_start = p_start, clock_rate = p_rate, clock_origin = p_origin
+WHERE is_rehearsal AND (clock_start, clock_rate, clock_origin) IS DISTINCT FROM (p_start, p_rate, p_origin)
+$$;
+
 -- Submission ----------------------------------------------------------------------------------------------------------
 
 -- One transaction begins a submission, stores its rows and finishes it: before, there is no batch to add rows to, and

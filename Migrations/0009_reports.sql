@@ -9,6 +9,255 @@ CREATE FUNCTION report.as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL 
 COMMENT ON FUNCTION report.as_of() IS
     'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
+-- What was known at an instant -----------------------------------------------------------------------------------------
+--
+-- What changes keeps what it was before: one row a version that something known has replaced, until when it held. So each
+-- table can be read as it was recorded at an instant (`NAME_at`), and each report has a function that is its view over
+-- these (`report.NAME_as_of`). Versions are only ever added, which is why the same question gets the same answer for ever.
+-- Only triggers write them: whoever changes a row, by whatever way, keeps what it was.
+
+-- Of a change the columns that reports read and that change. Two versions are not kept, since nearly every change has them
+-- and they can be told: that it waited for approval, and that it was queued and never called. The version that follows, or
+-- the row, says when that ended (state_since, and the approval of the batch).
+CREATE TABLE repricer.price_change_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_until timestamptz NOT NULL,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamptz,
+    send_by timestamptz NOT NULL,
+    due_effective_at timestamptz NOT NULL,
+    planned_effective_at timestamptz,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamptz NOT NULL,
+    reason text,
+    doubtful_since timestamptz,
+    sent_at timestamptz,
+    scheduled_at timestamptz,
+    consent_asked_at timestamptz,
+    accepted_at timestamptz,
+    acceptance text,
+    effective_at timestamptz,
+    ended_at timestamptz,
+    CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
+    CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.price_change_versions IS
+    'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+
+CREATE FUNCTION repricer.keep_price_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    INSERT INTO price_change_versions VALUES (
+        OLD.original_transaction_id, OLD.bucket, OLD.change_id, recording_instant(), OLD.current_sku, OLD.former_skus,
+        OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at, OLD.planned_effective_at,
+        OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state, OLD.state_since, OLD.reason,
+        OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at, OLD.accepted_at, OLD.acceptance,
+        OLD.effective_at, OLD.ended_at)
+    -- Twice within a microsecond: nobody saw what it was between.
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_changes FOR EACH ROW
+    WHEN (NOT (OLD.state = 'awaiting_approval' AND NEW.state = 'queued')
+        AND NOT (OLD.state = 'queued' AND NEW.state = 'sending' AND OLD.request_reference_id IS NULL
+            AND OLD.reason IS NULL AND OLD.moved_since_call IS NULL)
+        AND (OLD.current_sku, OLD.former_skus, OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at,
+                OLD.planned_effective_at, OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state,
+                OLD.state_since, OLD.reason, OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at,
+                OLD.accepted_at, OLD.acceptance, OLD.effective_at, OLD.ended_at)
+            IS DISTINCT FROM (NEW.current_sku, NEW.former_skus, NEW.current_dependent_skus, NEW.send_after, NEW.send_by,
+                NEW.due_effective_at, NEW.planned_effective_at, NEW.moved_before_call, NEW.moved_since_call,
+                NEW.request_reference_id, NEW.state, NEW.state_since, NEW.reason, NEW.doubtful_since, NEW.sent_at,
+                NEW.scheduled_at, NEW.consent_asked_at, NEW.accepted_at, NEW.acceptance, NEW.effective_at, NEW.ended_at))
+    EXECUTE FUNCTION repricer.keep_price_change();
+
+-- The others are corrected rarely, and whole rows are kept of them. Their own recorded_at says since when they stand so.
+CREATE TABLE repricer.charge_versions (
+    LIKE repricer.charges,
+    recorded_until timestamptz NOT NULL,
+    CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket),
+    CONSTRAINT charge_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE TABLE repricer.dependent_cancellation_versions (
+    LIKE repricer.dependent_cancellations,
+    recorded_until timestamptz NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_pkey
+        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket),
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE TABLE repricer.subscription_event_versions (
+    LIKE repricer.subscription_events,
+    recorded_until timestamptz NOT NULL,
+    CONSTRAINT subscription_event_versions_pkey
+        PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket),
+    CONSTRAINT subscription_event_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE TABLE repricer.batch_versions (
+    batch_id uuid NOT NULL,
+    recorded_until timestamptz NOT NULL,
+    state text NOT NULL,
+    decided_by name,
+    decided_at timestamptz,
+    decision_reason text,
+    is_paused boolean NOT NULL,
+    paused_reason text,
+    CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until)
+);
+COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
+COMMENT ON TABLE repricer.dependent_cancellation_versions IS
+    'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
+COMMENT ON TABLE repricer.subscription_event_versions IS
+    'Append-only. Statements that reprocess read anew, as they were read before.';
+COMMENT ON TABLE repricer.batch_versions IS
+    'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
+
+CREATE FUNCTION repricer.keep_whole_row() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_at timestamptz := recording_instant();
+BEGIN
+    EXECUTE format('INSERT INTO %I SELECT ($1).*, $2 ON CONFLICT DO NOTHING', TG_ARGV[0]) USING OLD, v_at;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    NEW.recorded_at := v_at;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER charges_keep_versions BEFORE UPDATE OR DELETE ON repricer.charges
+    FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('charge_versions');
+-- When it is looked at next is nobody's news.
+CREATE TRIGGER dependent_cancellations_keep_versions BEFORE UPDATE ON repricer.dependent_cancellations FOR EACH ROW
+    WHEN ((OLD.parent_sku, OLD.cause, OLD.is_cross_subscription, OLD.target_transaction_id, OLD.cancel_reference_id, OLD.state,
+            OLD.price_milliunits, OLD.currency, OLD.requested_at, OLD.requested_by_evidence, OLD.settled_at,
+            OLD.settled_by_evidence, OLD.detail)
+        IS DISTINCT FROM (NEW.parent_sku, NEW.cause, NEW.is_cross_subscription, NEW.target_transaction_id,
+            NEW.cancel_reference_id, NEW.state, NEW.price_milliunits, NEW.currency, NEW.requested_at,
+            NEW.requested_by_evidence, NEW.settled_at, NEW.settled_by_evidence, NEW.detail))
+    EXECUTE FUNCTION repricer.keep_whole_row('dependent_cancellation_versions');
+CREATE TRIGGER subscription_events_keep_versions BEFORE UPDATE OR DELETE ON repricer.subscription_events
+    FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('subscription_event_versions');
+CREATE FUNCTION repricer.keep_batch() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    INSERT INTO batch_versions VALUES (OLD.batch_id, recording_instant(), OLD.state, OLD.decided_by, OLD.decided_at,
+        OLD.decision_reason, OLD.is_paused, OLD.paused_reason) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER batches_keep_versions AFTER UPDATE ON repricer.batches FOR EACH ROW
+    WHEN (OLD.state <> 'submitting'
+        AND (OLD.state, OLD.decided_by, OLD.decided_at, OLD.decision_reason, OLD.is_paused, OLD.paused_reason)
+            IS DISTINCT FROM
+            (NEW.state, NEW.decided_by, NEW.decided_at, NEW.decision_reason, NEW.is_paused, NEW.paused_reason))
+    EXECUTE FUNCTION repricer.keep_batch();
+
+-- What is not past yet is not known: the same question would get another answer later.
+CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql STABLE
+    SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF p_at IS NULL OR p_at > recording_instant() THEN
+        RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
+-- These must stay as they are for the planner to see through them: SQL, STABLE, one SELECT, no settings.
+CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.charges LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.charges WHERE recorded_at <= p_at
+UNION ALL
+SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
+    storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repricer.money_entries
+    LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.money_entries WHERE recorded_at <= p_at
+$$;
+CREATE FUNCTION repricer.subscription_events_at(p_at timestamptz) RETURNS SETOF repricer.subscription_events
+    LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.subscription_events WHERE recorded_at <= p_at
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.subscription_event_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SETOF repricer.dependent_cancellations
+    LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.dependent_cancellations WHERE recorded_at <= p_at
+UNION ALL
+SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, is_cross_subscription,
+    target_transaction_id, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
+    settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
+FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+
+-- The earliest version that held beyond the instant says what was known then; where there is none, the row does. A
+-- function for each table of which not every column is kept: the others never change, or no report reads them.
+DO $at$
+DECLARE
+    v_columns text;
+BEGIN
+    SELECT string_agg(CASE
+        WHEN a.attname = 'stage' THEN 'CASE k.state WHEN ''sending'' THEN ''queued'' ELSE k.state END'
+        WHEN a.attname IN ('state', 'state_since') THEN 'k.' || a.attname
+        -- A call that had not left.
+        WHEN a.attname IN ('request_reference_id', 'sent_at')
+            THEN format('CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END END', a.attname)
+        WHEN EXISTS (SELECT FROM pg_attribute o WHERE o.attrelid = 'repricer.price_change_versions'::regclass
+                AND o.attname = a.attname AND a.attname NOT IN ('original_transaction_id', 'bucket', 'change_id'))
+            THEN format('CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END', a.attname)
+        ELSE format('c.%I', a.attname) END, E',\n    ' ORDER BY a.attnum) INTO v_columns
+    FROM pg_attribute a
+    WHERE a.attrelid = 'repricer.price_changes'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    EXECUTE format($make$
+CREATE FUNCTION repricer.price_changes_at(p_at timestamptz) RETURNS SETOF repricer.price_changes LANGUAGE sql STABLE AS $body$
+SELECT %s
+FROM repricer.price_changes c
+JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
+LEFT JOIN LATERAL (
+    SELECT p.* FROM repricer.price_change_versions p
+    WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
+    ORDER BY p.recorded_until LIMIT 1) v ON true
+CROSS JOIN LATERAL (
+    -- Before its first call, and before its approval.
+    SELECT coalesce(v.state, c.state) = 'sending' AND coalesce(v.state_since, c.state_since) > p_at AS is_early
+) e
+CROSS JOIN LATERAL (
+    SELECT e.is_early,
+        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' WHEN e.is_early THEN 'queued' ELSE coalesce(v.state, c.state) END AS state,
+        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN b.submitted_at WHEN e.is_early THEN b.decided_at ELSE coalesce(v.state_since, c.state_since) END
+            AS state_since
+) k
+$body$ $make$, v_columns);
+
+    SELECT string_agg(CASE WHEN EXISTS (SELECT FROM pg_attribute o WHERE o.attrelid = 'repricer.batch_versions'::regclass
+                AND o.attname = a.attname AND a.attname <> 'batch_id')
+            THEN format('CASE WHEN v.state IS NULL THEN b.%1$I ELSE v.%1$I END', a.attname)
+        ELSE format('b.%I', a.attname) END, E',\n    ' ORDER BY a.attnum) INTO v_columns
+    FROM pg_attribute a WHERE a.attrelid = 'repricer.batches'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    EXECUTE format($make$
+CREATE FUNCTION repricer.batches_at(p_at timestamptz) RETURNS SETOF repricer.batches LANGUAGE sql STABLE AS $body$
+SELECT %s
+FROM repricer.batches b
+LEFT JOIN LATERAL (
+    SELECT p.* FROM repricer.batch_versions p
+    WHERE p.batch_id = b.batch_id AND p.recorded_until > p_at ORDER BY p.recorded_until LIMIT 1) v ON true
+WHERE b.submitted_at <= p_at
+$body$ $make$, v_columns);
+END
+$at$;
+
+-- What the views count -----------------------------------------------------------------------------------------------
+
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
 -- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
@@ -40,7 +289,7 @@ SELECT batch_id, original_transaction_id, change_id, count(*) AS renewals,
     min(purchased_at) AS first_at,
     sum(old_price_milliunits)::bigint AS old_total_milliunits,
     sum(price_milliunits)::bigint AS new_total_milliunits
-FROM repricer.charged_renewals
+FROM repricer.charged_renewals r
 GROUP BY batch_id, original_transaction_id, change_id;
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
 
@@ -202,58 +451,6 @@ LEFT JOIN repricer.charged_changes r
 COMMENT ON VIEW report.price_change IS
     'One row a price change: what was forecast and approved, what came, and what was charged.';
 
--- Valid time: what was so at the instant, as it is known today, late statements included. From the instant of its
--- present state on a change has that state. Before, the last line of its history until then says it. A change without
--- such a line waited for approval.
-CREATE FUNCTION report.price_change_as_of(p_at timestamptz) RETURNS TABLE (
-        batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text,
-        storefront text, period text, direction text, currency text, current_price_milliunits bigint,
-        new_price_milliunits bigint, difference_milliunits bigint, forecast_consent text,
-        forecast_effective_at timestamptz, state text, reason text, is_final boolean, state_since_at timestamptz,
-        evidence_kind text, evidence_id text, sent_at timestamptz, scheduled_at timestamptz,
-        consent_asked_at timestamptz, accepted_at timestamptz, acceptance text, effective_at timestamptz,
-        ended_at timestamptz, charged_renewals bigint, charged_total_milliunits bigint,
-        charged_uplift_milliunits bigint, undoes_change_id uuid)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-SELECT c.batch_id, b.name, c.line, c.original_transaction_id, c.change_id, c.sku, c.storefront, c.period, c.direction,
-    c.currency, c.current_price_milliunits, c.new_price_milliunits,
-    c.new_price_milliunits - c.current_price_milliunits, c.forecast_consent, c.forecast_effective_at,
-    s.state, s.reason,
-    s.state IN ('effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected', 'ineligible', 'missed',
-        'aborted'),
-    s.since, h.evidence_kind, h.evidence_id, CASE WHEN c.sent_at <= p_at THEN c.sent_at END,
-    CASE WHEN c.scheduled_at <= p_at THEN c.scheduled_at END,
-    CASE WHEN c.consent_asked_at <= p_at THEN c.consent_asked_at END,
-    CASE WHEN c.accepted_at <= p_at THEN c.accepted_at END,
-    CASE WHEN c.accepted_at <= p_at THEN c.acceptance END,
-    CASE WHEN c.effective_at <= p_at THEN c.effective_at END,
-    CASE WHEN c.ended_at <= p_at THEN c.ended_at END,
-    coalesce(r.renewals, 0), coalesce(r.total, 0), coalesce(r.total - r.old_total, 0), c.undoes_change_id
-FROM price_changes c
-JOIN batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
-LEFT JOIN LATERAL (
-    SELECT l.state, l.reason, l.occurred_at, l.evidence_kind, l.evidence_id FROM price_change_history l
-    WHERE l.original_transaction_id = c.original_transaction_id AND l.change_id = c.change_id
-        AND l.occurred_at <= p_at
-    -- Of two lines of one instant, the one that is further along the road counts.
-    ORDER BY l.occurred_at DESC, array_position(ARRAY['awaiting_approval', 'queued', 'sending', 'unknown',
-        'scheduled', 'pending_consent', 'accepted'], l.state) DESC NULLS FIRST, l.state LIMIT 1) h ON true
-CROSS JOIN LATERAL (
-    SELECT CASE WHEN c.state_since <= p_at THEN c.state ELSE coalesce(h.state, 'awaiting_approval') END AS state,
-        CASE WHEN c.state_since <= p_at THEN c.reason ELSE h.reason END AS reason,
-        CASE WHEN c.state_since <= p_at THEN c.state_since ELSE coalesce(h.occurred_at, b.submitted_at) END AS since) s
-LEFT JOIN LATERAL (
-    SELECT count(*) AS renewals, sum(price_milliunits)::bigint AS total,
-        sum(old_price_milliunits)::bigint AS old_total
-    FROM charged_renewals r
-    WHERE r.original_transaction_id = c.original_transaction_id AND r.change_id = c.change_id
-        AND r.purchased_at <= p_at) r ON true
-$$;
-COMMENT ON FUNCTION report.price_change_as_of(timestamptz) IS
-    'One row a change that was submitted by the instant, with its state then, as it is known today; the columns are '
-    'those of report.price_change, none of them later than the instant. evidence_kind and evidence_id: what brought '
-    'the state.';
-
 -- An undo asks nobody, forecasts nothing and brings nothing: only its change and its batch tell of it.
 CREATE VIEW report.consent_funnel AS
 WITH funnels AS (
@@ -269,7 +466,7 @@ WITH funnels AS (
         count(*) FILTER (WHERE state = 'lapsed') AS lapsed,
         count(*) FILTER (WHERE state IN ('invalidated', 'rejected', 'ineligible', 'missed',
             'aborted')) AS other
-    FROM repricer.price_changes WHERE undoes_change_id IS NULL
+    FROM repricer.price_changes c WHERE undoes_change_id IS NULL
     GROUP BY batch_id, direction, forecast_consent
 )
 SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
@@ -530,27 +727,28 @@ FROM found f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 COMMENT ON VIEW report.charge_exception IS
     'Every charge since a change''s call that is not what it should be, by name, and every renewal that was not charged.';
 
+CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_money, meaning) AS VALUES
+    ('rows_add_up', true, true, 'batches whose changes or refused rows do not add up to the file'),
+    ('silent_past_renewal', true, false,
+        'changes that Apple has, a day past their renewal without a word from Apple'),
+    ('requests_unknown', true, false, 'calls with a lost answer that nothing has settled yet'),
+    ('effective_without_charge', true, true, 'effective changes without a charge at the new price'),
+    ('ended_yet_applied', true, false, 'changes that ended here as not applied, while the App Store has their price'),
+    ('charges_other_price', true, true, 'charges since a call that are neither at the old price nor at the new one'),
+    ('charges_after_end', true, true, 'renewals charged after the change had ended'),
+    ('charges_declined', true, true, 'renewals charged after the increase was declined'),
+    ('charges_missing', true, true, 'renewals of effective changes that no charge tells of'),
+    ('charges_double', true, true, 'renewals charged for a time that another one was charged for'),
+    ('charges_wrong_currency', true, true, 'charges in another currency than the change, in the same storefront'),
+    ('charges_refunded', true, true, 'charges since a call that were refunded, in part or in full'),
+    ('dependents_in_discrepancy', true, false, 'dependents whose cancellation could not be proved'),
+    ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
+    ('notifications_not_understood', false, false, 'notifications stored but not understood'),
+    ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
+COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
+
 CREATE VIEW report.reconciliation AS
-WITH checks (check_name, is_per_batch, meaning) AS (
-    VALUES
-        ('rows_add_up', true, 'batches whose changes or refused rows do not add up to the file'),
-        ('silent_past_renewal', true,
-            'changes that Apple has, a day past their renewal without a word from Apple'),
-        ('requests_unknown', true, 'calls with a lost answer that nothing has settled yet'),
-        ('effective_without_charge', true, 'effective changes without a charge at the new price'),
-        ('ended_yet_applied', true, 'changes that ended here as not applied, while the App Store has their price'),
-        ('charges_other_price', true, 'charges since a call that are neither at the old price nor at the new one'),
-        ('charges_after_end', true, 'renewals charged after the change had ended'),
-        ('charges_declined', true, 'renewals charged after the increase was declined'),
-        ('charges_missing', true, 'renewals of effective changes that no charge tells of'),
-        ('charges_double', true, 'renewals charged for a time that another one was charged for'),
-        ('charges_wrong_currency', true, 'charges in another currency than the change, in the same storefront'),
-        ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),
-        ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
-        ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
-        ('notifications_not_understood', false, 'notifications stored but not understood'),
-        ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
-), problems (batch_id, check_name, problems) AS (
+WITH problems (batch_id, check_name, problems) AS (
     SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
         WHERE NOT rows_add_up GROUP BY batch_id
     UNION ALL
@@ -631,7 +829,7 @@ WITH checks (check_name, is_per_batch, meaning) AS (
 SELECT s.batch_id, s.batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
     coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded' AS is_ok, k.meaning
 FROM subjects s
-JOIN checks k ON k.is_per_batch = s.is_per_batch
+JOIN repricer.reconciliation_checks k ON k.is_per_batch = s.is_per_batch
 LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id IS NOT DISTINCT FROM s.batch_id;
 COMMENT ON VIEW report.reconciliation IS
     'Every check for every batch (batch_id null: the whole installation), also where all is well.';
@@ -694,7 +892,8 @@ SELECT 'foreign', coalesce(f.request_identifier, f.notification_uuid), f.product
 FROM repricer.extension_summaries f
 WHERE f.folded_at IS NOT NULL AND f.extension_id IS NULL;
 COMMENT ON VIEW report.renewal_extension IS
-    'Renewal-date extensions: each request, what the App Store told of its subscriptions, and whether the counts agree.';
+    'Renewal-date extensions: each request, what the App Store told of its subscriptions, and whether the counts agree.'
+    ' No NAME_as_of: requests of extensions keep no versions.';
 
 CREATE VIEW report.notification_health AS
 SELECT n.type, n.subtype, count(*) AS notifications, min(n.received_at) AS first_received_at,
@@ -709,7 +908,8 @@ LEFT JOIN repricer.inbox i
     AND i.notification_uuid = n.notification_uuid
 GROUP BY n.type, n.subtype;
 COMMENT ON VIEW report.notification_health IS
-    'What arrived from the App Store, for each type and subtype.';
+    'What arrived from the App Store, for each type and subtype.'
+    ' No NAME_as_of: it is about today: what arrived and what waits.';
 
 CREATE VIEW report.unknown_part AS
 SELECT split_part(u.part, ':', 1) AS kind, substr(u.part, strpos(u.part, ':') + 1) AS name,
@@ -721,7 +921,272 @@ WHERE n.unknown IS NOT NULL
 GROUP BY u.part;
 COMMENT ON VIEW report.unknown_part IS
     'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` '
-    'after an upgrade.';
+    'after an upgrade.'
+    ' No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
+
+-- Closed months --------------------------------------------------------------------------------------------------------
+
+-- What finance has signed for a month stays as it was closed. Only close_month writes these two.
+CREATE TABLE repricer.closed_months (
+    month date NOT NULL,
+    closed_at timestamptz NOT NULL,
+    closed_by name NOT NULL DEFAULT session_user,
+    CONSTRAINT closed_months_pkey PRIMARY KEY (month),
+    CONSTRAINT closed_months_first_day CHECK (month = date_trunc('month', month))
+);
+CREATE TABLE repricer.closed_figures (
+    month date NOT NULL,
+    batch_id uuid,
+    currency text NOT NULL,
+    kind text NOT NULL,
+    milliunits bigint NOT NULL,
+    CONSTRAINT closed_figures_once UNIQUE NULLS NOT DISTINCT (month, batch_id, currency, kind),
+    CONSTRAINT closed_figures_month FOREIGN KEY (month) REFERENCES repricer.closed_months (month),
+    CONSTRAINT closed_figures_kind CHECK (kind IN ('charge', 'refund', 'reversal', 'uplift'))
+);
+COMMENT ON TABLE repricer.closed_months IS 'Append-only. Which months were closed, when and by whom; a month is one of UTC.';
+COMMENT ON TABLE repricer.closed_figures IS 'Append-only. The figures of a closed month as they were known when it was closed.';
+
+-- The money of each closed month as it is known now, by what happened in it.
+CREATE VIEW repricer.known_figures AS
+WITH months AS (
+    SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at, (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
+    FROM repricer.closed_months
+)
+SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits)::bigint AS milliunits
+FROM months m JOIN report.money e ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
+GROUP BY m.month, e.batch_id, e.currency, e.kind
+UNION ALL
+SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)::bigint
+FROM months m
+JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
+JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
+GROUP BY m.month, r.batch_id, c.currency;
+COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
+
+CREATE VIEW report.closed_period AS
+WITH both_figures AS (
+    SELECT month, batch_id, currency, kind, milliunits AS closed, 0 AS known FROM repricer.closed_figures
+    UNION ALL
+    SELECT month, batch_id, currency, kind, 0, milliunits FROM repricer.known_figures
+), sums AS (
+    SELECT month, batch_id, currency, kind, sum(closed)::bigint AS closed, sum(known)::bigint AS known
+    FROM both_figures GROUP BY month, batch_id, currency, kind
+)
+SELECT s.month, s.currency, s.batch_id, b.name AS batch_name, s.kind, s.closed AS closed_milliunits,
+    s.known - s.closed AS restated_milliunits, s.known AS known_milliunits, m.closed_at, m.closed_by::text AS closed_by
+FROM sums s
+JOIN repricer.closed_months m ON m.month = s.month
+LEFT JOIN repricer.batches b ON b.batch_id = s.batch_id;
+COMMENT ON VIEW report.closed_period IS
+    'Closed months: the figures as they were closed, and what statements since then have added to them or taken away.'
+    ' No NAME_as_of: what was closed is never changed, and what is restated is about today.';
+
+-- Closes a month: its figures, as they are known now, stay. For the owner and for who leads finance.
+CREATE FUNCTION report.close_month(p_month text, p_at timestamptz) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off AS $$
+DECLARE
+    v_month date;
+    v_figures bigint;
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_finance_lead', 'MEMBER')
+        AND NOT pg_has_role(session_user, (SELECT nspowner FROM pg_namespace WHERE nspname = 'report'), 'MEMBER')
+    THEN
+        RAISE EXCEPTION 'user % may not close a month: it is for the owner of the database and members of '
+            'repricer_finance_lead', session_user USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF p_month IS NULL OR p_month !~ '^[0-9]{4}-(0[1-9]|1[0-2])$' OR p_month < '0001' THEN
+        RAISE EXCEPTION '% is no month; write it as 2026-10', coalesce(p_month, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    v_month := (p_month || '-01')::date;
+    p_at := decision_instant(p_at);
+    IF v_month > p_at THEN
+        RAISE EXCEPTION 'month % has not begun', p_month USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_month + interval '1 month' > p_at THEN
+        RAISE EXCEPTION 'month % is not over: it ends at %', p_month,
+            to_char(v_month + interval '1 month', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_months (month, closed_at) VALUES (v_month, p_at) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'month % was closed at % by %', p_month,
+            (SELECT to_char(closed_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM closed_months WHERE month = v_month),
+            (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_figures
+        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+    GET DIAGNOSTICS v_figures = ROW_COUNT;
+    PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
+        json_build_object('figures', v_figures, 'sums', (
+            SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
+                ORDER BY s.currency, s.kind)
+            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+                WHERE month = v_month GROUP BY currency, kind) s)));
+    RETURN v_figures;
+END
+$$;
+COMMENT ON FUNCTION report.close_month(text, timestamptz) IS
+    'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant '
+    'given is the clock.';
+
+-- Each view as of an instant: itself, over the tables as they were recorded then. So a figure of the past is counted as
+-- one of today is, and a report that says nothing of the past has a comment that says why.
+CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
+    RETURNS TABLE (original_transaction_id text, period text, purchased_at timestamptz) LANGUAGE sql STABLE AS $$
+SELECT s.original_transaction_id, s.period, (
+    SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+    FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
+FROM repricer.subscriptions s
+$$;
+COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
+    'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+
+CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
+    RETURNS SETOF report.batch_summary LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+BEGIN
+    PERFORM require_past(p_at);
+    RETURN QUERY
+    WITH stages AS (
+        SELECT c.batch_id, count(*) AS stored, count(*) FILTER (WHERE c.state = 'awaiting_approval') AS awaiting_approval,
+            count(*) FILTER (WHERE c.state = 'queued') AS queued, count(*) FILTER (WHERE c.state = 'sending') AS sending,
+            count(*) FILTER (WHERE c.state = 'unknown') AS unknown, count(*) FILTER (WHERE c.state = 'scheduled') AS scheduled,
+            count(*) FILTER (WHERE c.state = 'pending_consent') AS pending_consent,
+            count(*) FILTER (WHERE c.state = 'accepted') AS accepted,
+            count(*) FILTER (WHERE c.state = 'effective') AS effective, count(*) FILTER (WHERE c.state = 'declined') AS declined,
+            count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled, count(*) FILTER (WHERE c.state = 'lapsed') AS lapsed,
+            count(*) FILTER (WHERE c.state = 'invalidated') AS invalidated,
+            count(*) FILTER (WHERE c.state = 'rejected') AS rejected,
+            count(*) FILTER (WHERE c.state = 'ineligible') AS ineligible, count(*) FILTER (WHERE c.state = 'missed') AS missed,
+            count(*) FILTER (WHERE c.state = 'aborted') AS aborted
+        FROM price_changes_at(p_at) c WHERE p_batch IS NULL OR c.batch_id = p_batch GROUP BY c.batch_id
+    ), sums AS (
+        SELECT t.*, t.awaiting_approval + t.queued + t.sending + t.unknown + t.scheduled + t.pending_consent + t.accepted AS open,
+            t.effective + t.declined + t.cancelled + t.lapsed + t.invalidated + t.rejected + t.ineligible + t.missed
+                + t.aborted AS final
+        FROM stages t
+    )
+    SELECT b.batch_id, b.name, b.state, b.is_paused, b.paused_reason, b.submitted_by::text, b.submitted_at,
+        b.planned_as_of, CASE WHEN b.state <> 'rejected' THEN b.decided_by::text END,
+        CASE WHEN b.state <> 'rejected' THEN b.decided_at END, CASE WHEN b.state = 'rejected' THEN b.decided_by::text END,
+        b.decision_reason, b.row_count, b.rejected_row_count, coalesce(s.awaiting_approval, 0), coalesce(s.queued, 0),
+        coalesce(s.sending, 0), coalesce(s.unknown, 0), coalesce(s.scheduled, 0), coalesce(s.pending_consent, 0),
+        coalesce(s.accepted, 0), coalesce(s.effective, 0), coalesce(s.declined, 0), coalesce(s.cancelled, 0),
+        coalesce(s.lapsed, 0), coalesce(s.invalidated, 0), coalesce(s.rejected, 0), coalesce(s.ineligible, 0),
+        coalesce(s.missed, 0), coalesce(s.aborted, 0), coalesce(s.open, 0), coalesce(s.final, 0),
+        coalesce(s.final, 0) = b.row_count,
+        coalesce(s.stored, 0) = b.row_count AND coalesce(s.open + s.final, 0) = b.row_count
+            AND (SELECT count(*) FROM batch_rejects r WHERE r.batch_id = b.batch_id) = b.rejected_row_count,
+        b.undoes_batch_id
+    FROM batches_at(p_at) b LEFT JOIN sums s ON s.batch_id = b.batch_id
+    WHERE p_batch IS NULL OR b.batch_id = p_batch;
+END
+$$;
+
+DO $past$
+DECLARE
+    v record;
+    v_text text;
+    v_columns text;
+BEGIN
+    SET LOCAL search_path = '';
+    FOR v IN SELECT name, is_report FROM (VALUES
+            (1, 'charged_renewals', false), (2, 'charged_changes', false), (3, 'explained_charges', false),
+            (4, 'price_change', true), (5, 'consent_funnel', true), (6, 'revenue_impact', true), (7, 'pending_consent', true),
+            (8, 'upcoming_effective', true), (9, 'dependent_cancellation', true), (10, 'forecast_accuracy', true),
+            (11, 'money', true), (12, 'charge_exception', true)) AS n (place, name, is_report) ORDER BY place
+    LOOP
+        v_text := rtrim(pg_get_viewdef(format('%I.%I', CASE WHEN v.is_report THEN 'report' ELSE 'repricer' END, v.name)
+            ::regclass), ';');
+        v_text := regexp_replace(v_text, '\mrepricer\.(price_changes|batches|charges|money_entries|subscription_events|'
+            'subscriptions|dependent_cancellations|charged_renewals|charged_changes|explained_charges)\M', 'repricer.\1_at(p_at)', 'g');
+        v_text := replace(v_text, 'report.as_of()', 'p_at');
+        IF v_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
+            RAISE EXCEPTION 'view % reads a table without an alias', v.name;
+        END IF;
+        IF NOT v.is_report THEN
+            EXECUTE format('CREATE FUNCTION repricer.%I(p_at timestamptz) RETURNS SETOF repricer.%I LANGUAGE sql STABLE AS $body$%s$body$',
+                v.name || '_at', v.name, E'\n' || v_text || E'\n');
+            CONTINUE;
+        END IF;
+        IF v.name = 'price_change' THEN
+            -- With what brought the state.
+            SELECT string_agg(format('%I %s', a.attname, format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
+                || ', evidence_kind text, evidence_id text' INTO v_columns
+                FROM pg_attribute a WHERE a.attrelid = 'report.price_change'::regclass AND a.attnum > 0;
+            v_columns := 'TABLE (' || v_columns || ')';
+            v_text := format('SELECT v.*, h.evidence_kind, h.evidence_id FROM (%s) v LEFT JOIN LATERAL ('
+                'SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l '
+                'WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id '
+                'AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at '
+                'ORDER BY l.evidence_id LIMIT 1) h ON true', v_text);
+        ELSE
+            v_columns := format('SETOF report.%I', v.name);
+        END IF;
+        -- Planned anew each time, by the values: a plan for any batch would read all of them.
+        EXECUTE format($make$
+CREATE FUNCTION report.%I(p_at timestamptz, p_batch uuid DEFAULT NULL) RETURNS %s LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+%s
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$body$ $make$, v.name || '_as_of', v_columns, v_text);
+    END LOOP;
+END
+$past$;
+
+-- Only what is about rows and money: what is late, lost on its way or stuck is no fact of the past.
+CREATE FUNCTION report.reconciliation_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
+    RETURNS SETOF report.reconciliation LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+BEGIN
+    PERFORM require_past(p_at);
+    RETURN QUERY
+    WITH problems AS MATERIALIZED (
+        SELECT s.batch_id, 'rows_add_up' AS check_name, count(*) AS problems
+        FROM report.batch_summary_as_of(p_at, p_batch) s WHERE NOT s.rows_add_up GROUP BY s.batch_id
+        UNION ALL
+        SELECT c.batch_id, 'effective_without_charge', count(*) FROM price_changes_at(p_at) c
+        WHERE c.state = 'effective' AND (p_batch IS NULL OR c.batch_id = p_batch)
+            AND NOT EXISTS (
+                SELECT FROM charges_at(p_at) h
+                WHERE h.original_transaction_id = c.original_transaction_id
+                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                    AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits)
+        GROUP BY c.batch_id
+        UNION ALL
+        SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
+            ELSE 'charges_' || x.exception END, count(*)
+        FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+    )
+    SELECT b.batch_id, b.name, k.check_name, coalesce(p.problems, 0),
+        coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded', k.meaning
+    FROM batches_at(p_at) b
+    JOIN reconciliation_checks k ON k.is_of_money
+    LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id = b.batch_id
+    WHERE p_batch IS NULL OR b.batch_id = p_batch;
+END
+$$;
+
+DO $comments$
+DECLARE
+    v record;
+BEGIN
+    FOR v IN SELECT p.oid::regprocedure AS signature, substr(p.proname, 1, length(p.proname) - 6) AS name
+        FROM pg_proc p WHERE p.pronamespace = 'report'::regnamespace AND p.proname LIKE '%\_as\_of'
+    LOOP
+        EXECUTE format('COMMENT ON FUNCTION %s IS %L', v.signature, format(
+            'report.%s as it was known at the instant: by what was recorded until then, late news left out.%s', v.name,
+            CASE v.name WHEN 'reconciliation' THEN ' Only the checks of rows and of money.'
+                WHEN 'price_change' THEN ' evidence_kind and evidence_id: what brought the state.' ELSE '' END));
+    END LOOP;
+END
+$comments$;
 
 -- Bridge, risk, holdout -----------------------------------------------------------------------------------------------
 
@@ -869,8 +1334,8 @@ FROM sums s JOIN repricer.batches b ON b.batch_id = s.batch_id;
 
 COMMENT ON VIEW report.revenue_bridge IS
     'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
-    'and why it differs: closing = opening + all between. It tells each month as it is known today; closed_period keeps '
-    'what was known when the month was closed.';
+    'and why it differs: closing = opening + all between. No NAME_as_of: each month is told as it is known today, and '
+    'closed_period keeps what was known when it was closed.';
 
 -- In one currency: by the setting repricer.reporting_currency, else US dollars, at the newest rates.
 CREATE VIEW report.revenue_bridge_total AS
@@ -914,8 +1379,8 @@ SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS o
     closing AS closing_milliunits, rates_from, without_rate
 FROM sums;
 COMMENT ON VIEW report.revenue_bridge_total IS
-    'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. Not a '
-    'figure of the past: rates that are imported later change it.';
+    'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. No '
+    'NAME_as_of: rates that are imported later change it.';
 
 -- What the App Store has been given or is to be given, and no customer has agreed to yet.
 CREATE VIEW report.revenue_at_risk AS
@@ -943,8 +1408,8 @@ SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefr
 FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
 GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
 COMMENT ON VIEW report.revenue_at_risk IS
-    'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. It looks '
-    'ahead from now; what was pending at an earlier instant price_change_as_of tells.';
+    'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. No '
+    'NAME_as_of: it looks ahead from now; price_change_as_of tells what was pending at an earlier instant.';
 
 -- Sent against held out. Both are asked alike: of the subscriptions whose forecast renewal has passed for a day, how many
 -- do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the sent:
@@ -1002,7 +1467,7 @@ SELECT i.batch_id, b.name AS batch_name, i.forecast_consent, i.sent AS sent_subs
 FROM intervals i JOIN repricer.batches b ON b.batch_id = i.batch_id;
 COMMENT ON VIEW report.holdout IS
     'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, '
-    'with a 95 % interval of the difference. An earlier instant is answered by the charges that are known today.';
+    'with a 95 % interval of the difference. No NAME_as_of: it asks the charges that are known today.';
 
 -- The comment of each column; '*' holds in every view that has no nearer one. A column without a comment is an error.
 DO $comments$
@@ -1266,6 +1731,16 @@ BEGIN
         ('reconciliation', 'problems', 'How many were found; 0 is well.'),
         ('reconciliation', 'is_ok', 'Whether none was found. Refunds are counted, and are no fault.'),
         ('reconciliation', 'meaning', 'What is counted.'),
+        ('closed_period', 'month', 'The month that was closed, by its first day; a month is one of UTC.'),
+        ('closed_period', 'batch_id', 'The batch whose change the money belongs to; null: no change was called before.'),
+        ('closed_period', 'kind',
+            'charge, refund (negative), reversal: what happened in the month; uplift: what its renewals charged more than at '
+            'the old prices.'),
+        ('closed_period', 'closed_milliunits', 'As it was known when the month was closed.'),
+        ('closed_period', 'restated_milliunits', 'What was learnt since: known less closed.'),
+        ('closed_period', 'known_milliunits', 'As it is known now.'),
+        ('closed_period', 'closed_at', 'When the month was closed.'),
+        ('closed_period', 'closed_by', 'Database user who closed it.'),
         ('renewal_extension', 'kind',
             'all (a mass extension), one, retry (one that a mass extension failed for), foreign (a summary of no '
             'request of ours).'),

@@ -6,7 +6,7 @@
 -- A new function may be executed by PUBLIC until this is said. Functions of schema `report` that finance calls follow
 -- below.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA repricer FROM PUBLIC;
-REVOKE ALL ON FUNCTION report.price_change_as_of(timestamptz) FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA report FROM PUBLIC;
 
 -- Only members of the three roles connect, the owner and superusers apart. This right belongs to the database and not
 -- to its schema: no dump carries it, and a copy of the database has it not.
@@ -23,9 +23,11 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 
 -- Finance reads schema report, and so do the others.
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
+GRANT repricer_finance TO repricer_finance_lead;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
 -- What views call is asked of their reader. Finance can't name the functions of schema repricer.
-GRANT EXECUTE ON FUNCTION report.as_of(), report.price_change_as_of(timestamptz), repricer.twelfths(text),
-    repricer.wilson_bound(numeric, numeric, integer), repricer.revenue_moves(timestamptz, uuid)
+GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.wilson_bound(numeric, numeric, integer),
+    repricer.revenue_moves(timestamptz, uuid)
     TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.
@@ -105,6 +107,7 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz),
+    repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),
     repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(),
     repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),

@@ -13,324 +13,18 @@ CREATE FUNCTION report.as_of() RETURNS timestamp with time zone
 
 COMMENT ON FUNCTION report.as_of() IS 'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
-CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, forecast_consent text, forecast_effective_at timestamp with time zone, state text, reason text, is_final boolean, state_since_at timestamp with time zone, evidence_kind text, evidence_id text, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, charged_renewals bigint, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid)
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT c.batch_id, b.name, c.line, c.original_transaction_id, c.change_id, c.sku, c.storefront, c.period, c.direction,
-    c.currency, c.current_price_milliunits, c.new_price_milliunits,
-    c.new_price_milliunits - c.current_price_milliunits, c.forecast_consent, c.forecast_effective_at,
-    s.state, s.reason,
-    s.state IN ('effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected', 'ineligible', 'missed',
-        'aborted'),
-    s.since, h.evidence_kind, h.evidence_id, CASE WHEN c.sent_at <= p_at THEN c.sent_at END,
-    CASE WHEN c.scheduled_at <= p_at THEN c.scheduled_at END,
-    CASE WHEN c.consent_asked_at <= p_at THEN c.consent_asked_at END,
-    CASE WHEN c.accepted_at <= p_at THEN c.accepted_at END,
-    CASE WHEN c.accepted_at <= p_at THEN c.acceptance END,
-    CASE WHEN c.effective_at <= p_at THEN c.effective_at END,
-    CASE WHEN c.ended_at <= p_at THEN c.ended_at END,
-    coalesce(r.renewals, 0), coalesce(r.total, 0), coalesce(r.total - r.old_total, 0), c.undoes_change_id
-FROM price_changes c
-JOIN batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
-LEFT JOIN LATERAL (
-    SELECT l.state, l.reason, l.occurred_at, l.evidence_kind, l.evidence_id FROM price_change_history l
-    WHERE l.original_transaction_id = c.original_transaction_id AND l.change_id = c.change_id
-        AND l.occurred_at <= p_at
-    -- Of two lines of one instant, the one that is further along the road counts.
-    ORDER BY l.occurred_at DESC, array_position(ARRAY['awaiting_approval', 'queued', 'sending', 'unknown',
-        'scheduled', 'pending_consent', 'accepted'], l.state) DESC NULLS FIRST, l.state LIMIT 1) h ON true
-CROSS JOIN LATERAL (
-    SELECT CASE WHEN c.state_since <= p_at THEN c.state ELSE coalesce(h.state, 'awaiting_approval') END AS state,
-        CASE WHEN c.state_since <= p_at THEN c.reason ELSE h.reason END AS reason,
-        CASE WHEN c.state_since <= p_at THEN c.state_since ELSE coalesce(h.occurred_at, b.submitted_at) END AS since) s
-LEFT JOIN LATERAL (
-    SELECT count(*) AS renewals, sum(price_milliunits)::bigint AS total,
-        sum(old_price_milliunits)::bigint AS old_total
-    FROM charged_renewals r
-    WHERE r.original_transaction_id = c.original_transaction_id AND r.change_id = c.change_id
-        AND r.purchased_at <= p_at) r ON true
-$$;
+CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
 
-COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) IS 'One row a change that was submitted by the instant, with its state then, as it is known today; the columns are those of report.price_change, none of them later than the instant. evidence_kind and evidence_id: what brought the state.';
-
-CREATE FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_head audit_head;
-    v_recorded_at timestamptz;
-    v_details json := json_strip_nulls(coalesce(p_details, '{}'));
-    v_hash text;
-BEGIN
-    SELECT * INTO STRICT v_head FROM audit_head FOR UPDATE;
-    v_recorded_at := clock_timestamp();
-    v_head.sequence := v_head.sequence + 1;
-    v_hash := audit_hash(v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
-        v_head.hash);
-    INSERT INTO audit_trail
-            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
-        VALUES (v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
-            v_head.hash, v_hash);
-    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
-    RETURN v_head.sequence;
-END
-$$;
-
-CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE(approver text, exceeded text[])
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_measure record;
-    v_has_first boolean := EXISTS (SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id);
-BEGIN
-    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
-    IF NOT EXISTS (SELECT FROM approval_limits) THEN
-        RETURN QUERY SELECT NULL::text, CASE WHEN v_has_first THEN '{}'
-            ELSE defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points) END;
-    END IF;
-    RETURN QUERY SELECT l.approver, approver_shortfall(l.approver, v_has_first, v_measure.rows, v_measure.basis_points,
-            v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points)
-        FROM approval_limits l ORDER BY l.approver;
-END
-$$;
-
-CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_measure record;
-    v_exceeded text[];
-    v_has_first boolean := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
-    v_has_limits boolean := EXISTS (SELECT FROM approval_limits);
-BEGIN
-    IF NOT v_has_limits AND NOT EXISTS (SELECT FROM default_limits
-        WHERE max_rise_basis_points IS NOT NULL OR max_fall_basis_points IS NOT NULL)
-    THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id AND approver = session_user) THEN
-        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
-    IF NOT v_has_limits THEN
-        v_exceeded := defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points);
-        RETURN CASE WHEN v_has_first OR v_exceeded = '{}' THEN NULL ELSE v_exceeded END;
-    END IF;
-    v_exceeded := approver_shortfall(session_user, v_has_first, v_measure.rows, v_measure.basis_points,
-        v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points);
-    IF v_exceeded IS NULL THEN
-        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    -- Somebody who may approve it as the second has done so: this is the first approval that was missing.
-    IF v_exceeded = '{}' OR EXISTS (
-        SELECT FROM first_approvals f
-        WHERE f.batch_id = p_batch_id
-            AND approver_shortfall(f.approver, true, v_measure.rows, v_measure.basis_points,
-                v_measure.monthly_milliunits) = '{}')
-    THEN
-        RETURN NULL;
-    END IF;
-    RETURN v_exceeded;
-END
-$$;
-
-CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-    v_rows bigint;
-    v_stray bigint;
-    v_line bigint;
-    v_held_out bigint;
-    v_exceeded text[];
-    v_first text;
-    v_fault text;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_batch.state <> 'awaiting_approval' THEN
-        RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF v_batch.submitted_by = session_user THEN
-        RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    SELECT count(*), count(*) FILTER (
-            WHERE wave NOT BETWEEN least(1, jsonb_array_length(v_batch.waves)) AND jsonb_array_length(v_batch.waves))
-        INTO v_rows, v_stray FROM price_changes WHERE batch_id = p_batch_id;
-    IF v_rows <> v_batch.row_count THEN
-        RAISE EXCEPTION 'batch % holds % rows, % were submitted', p_batch_id, v_rows, v_batch.row_count
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF v_stray > 0 THEN
-        RAISE EXCEPTION '% rows of batch % are in none of its waves', v_stray, p_batch_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    SELECT c.line INTO v_line FROM price_changes c
-        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
-            AND c.dependent_skus <> '{}' AND EXISTS (
-                SELECT 1 FROM (
-                    SELECT c.sku, 'parent' AS role
-                    UNION ALL SELECT unnest(c.dependent_skus), 'dependent') part
-                WHERE NOT EXISTS (
-                    SELECT 1 FROM dependency_roles d
-                    WHERE d.original_transaction_id = c.original_transaction_id
-                        AND d.sku = part.sku AND d.role = part.role AND d.change_id = c.change_id))
-        ORDER BY c.line LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'line % of batch % names dependents without their part in dependency_roles',
-            v_line, p_batch_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    PERFORM record_dependent_claims(p_batch_id);
-    v_fault := cross_subscription_fault(p_batch_id);
-    IF v_fault IS NOT NULL THEN
-        RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
-    LOCK TABLE approval_limits, default_limits IN SHARE MODE;
-    v_exceeded := approval_shortfall(p_batch_id);
-    IF v_exceeded IS NOT NULL THEN
-        INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
-            VALUES (p_batch_id, session_user, p_at, v_exceeded);
-        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'batch:' || p_batch_id,
-            json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
-                'plan_hash', v_batch.plan_hash, 'exceeded', v_exceeded));
-        RETURN NULL;
-    END IF;
-    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
-        FROM first_approvals WHERE batch_id = p_batch_id;
-    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
-            next_release_at = wave_release_at(waves -> 0, p_at)
-        WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
-    WITH held_out AS (
-        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out'
-            WHERE v_batch.holdout_basis_points > 0 AND batch_id = p_batch_id AND state = 'awaiting_approval'
-                AND is_held_out
-            RETURNING original_transaction_id, bucket, change_id
-    ), released AS (
-        DELETE FROM dependency_roles d USING held_out h
-            WHERE d.original_transaction_id = h.original_transaction_id AND d.change_id = h.change_id
-                AND d.bucket = h.bucket
-    ), told AS (
-        INSERT INTO price_change_history
-                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', session_user, 'held_out'
-            FROM held_out
-    )
-    SELECT count(*) INTO v_held_out FROM held_out;
-    -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
-    WITH queued AS (
-        UPDATE price_changes SET state = 'queued', state_since = p_at,
-                is_ready = (send_after IS NULL OR send_after <= p_at)
-            WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
-            RETURNING original_transaction_id, bucket, change_id
-    )
-    INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
-        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
-        FROM queued;
-    PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
-        json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
-            'submitted_by', v_batch.submitted_by, 'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
-            'waves', CASE WHEN v_batch.waves <> '[]'
-                THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
-    IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
-        PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
-    END IF;
-    RETURN v_rows - v_held_out;
-END
-$$;
-
-CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) RETURNS text[]
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_mass mass_extensions;
-    v_exceeded text[];
-    v_first text;
-    v_details json;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_mass.state <> 'awaiting_approval' THEN
-        RAISE EXCEPTION 'mass extension % is %, not awaiting approval', p_extension_id, v_mass.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF v_mass.submitted_by = session_user THEN
-        RAISE EXCEPTION 'user % asked for this extension; another user must approve it', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    LOCK TABLE approval_limits IN SHARE MODE;
-    v_exceeded := extension_shortfall(p_extension_id);
-    v_details := json_build_object('product', v_mass.product_id, 'storefronts', v_mass.storefronts,
-        'days', v_mass.extend_by_days, 'submitted_by', v_mass.submitted_by, 'eligible', v_mass.eligible_count,
-        'exceeded', v_exceeded);
-    IF v_exceeded IS NOT NULL THEN
-        INSERT INTO mass_extension_approvals (extension_id, approver, approved_at, exceeded)
-            VALUES (p_extension_id, session_user, p_at, v_exceeded);
-        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'extension:' || p_extension_id,
-            v_details);
-        RETURN v_exceeded;
-    END IF;
-    UPDATE mass_extensions SET state = 'queued', decided_by = session_user, decided_at = p_at
-        WHERE extension_id = p_extension_id;
-    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
-        FROM mass_extension_approvals WHERE extension_id = p_extension_id;
-    PERFORM append_audit(session_user::text, p_at, 'approve', 'extension:' || p_extension_id,
-        (v_details::jsonb || jsonb_build_object('first_approved_by', v_first))::json);
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb, p_rise numeric DEFAULT 0, p_fall numeric DEFAULT 0) RETURNS text[]
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-    SELECT each.exceeded FROM (
-        SELECT l.approver, limits_exceeded(l, p_rows, p_basis_points, p_monthly)
-            || CASE WHEN l.needs_first AND NOT p_has_first
-                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END
-            || CASE WHEN l.max_basis_points IS NULL AND NOT p_has_first
-                THEN defaults_exceeded(p_rise, p_fall) ELSE '{}' END AS exceeded
-        FROM approval_limits l
-        WHERE l.approver = p_approver
-            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
-                AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
-                    WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))) each
-    ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
-$$;
-
-CREATE FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT encode(sha256(convert_to(string_agg(
-        octet_length(convert_to(v.value, 'UTF8')) || ':' || v.value || E'\n', '' ORDER BY v.place), 'UTF8')), 'hex')
-FROM unnest(ARRAY[
-    p_sequence::text,
-    to_char(p_occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-    to_char(p_recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-    p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
-$$;
+CREATE TABLE repricer.batch_rejects (
+    batch_id uuid NOT NULL,
+    line bigint NOT NULL,
+    original_transaction_id text,
+    sku text,
+    code text NOT NULL,
+    message text NOT NULL
+);
 
 CREATE TABLE repricer.batches (
     batch_id uuid NOT NULL,
@@ -404,1643 +98,6 @@ COMMENT ON COLUMN repricer.batches.probe_answer IS 'What the latest probe was re
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
 
 COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
-
-CREATE FUNCTION repricer.batch_in_submission(p_batch_id uuid) RETURNS repricer.batches
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-BEGIN
-    SELECT * INTO v_batch FROM batches
-        WHERE batch_id = p_batch_id AND state = 'submitting' AND submitted_by = session_user;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'user % is not submitting batch % in this transaction', session_user, p_batch_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    RETURN v_batch;
-END
-$$;
-
-CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) RETURNS record
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-WITH facts AS (
-    SELECT coalesce(s.currency, c.currency) AS currency,
-        -- The stored price of an undo can be trusted: only undo_batch writes it.
-        CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
-            ELSE coalesce(i.price, c.current_price_milliunits) END::numeric AS old,
-        c.new_price_milliunits::numeric AS new,
-        CASE coalesce(s.period, c.period)
-            WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
-            WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
-            -- A period that nobody knows counts as the shortest.
-            ELSE 52.0 / 12 END AS a_month
-    FROM price_changes c
-    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-    LEFT JOIN LATERAL (
-        SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
-        FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
-    WHERE c.batch_id = p_batch_id
-), money AS (
-    SELECT currency, count(*) AS rows,
-        -- A price that rises from 0 rises by more than any percentage.
-        coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
-            FILTER (WHERE new > old), 0) AS rise,
-        coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
-        ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
-            sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
-    FROM facts GROUP BY currency
-)
-SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
-    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}'), coalesce(max(m.rise), 0), coalesce(max(m.fall), 0)
-FROM money m
-$$;
-
-CREATE FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_changes bigint;
-BEGIN
-    UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
-        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
-        database_identity = database_identity();
-    -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
-    PERFORM 1 FROM subscriptions s
-        WHERE EXISTS (SELECT FROM price_changes c
-                WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
-                    AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
-            OR EXISTS (SELECT FROM store_calls r
-                WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
-        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
-    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
-        FROM batches b
-        WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
-            AND (c.state IN ('awaiting_approval', 'queued')
-                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
-            AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
-    -- Those that are followed already, too: who recovers once more is told the same as the first time.
-    SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
-            AND (c.state IN ('awaiting_approval', 'queued')
-                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
-    UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
-    PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
-        json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
-    RETURN v_changes;
-END
-$$;
-
-CREATE FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    IF EXISTS (SELECT FROM batches) OR EXISTS (SELECT FROM mass_extensions)
-        OR EXISTS (SELECT FROM extension_requests)
-    THEN
-        RAISE EXCEPTION 'decisions were made here by the server''s clock; a rehearsal needs a database of its own'
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    UPDATE service_controls SET is_rehearsal = true WHERE NOT is_rehearsal;
-    IF FOUND THEN
-        PERFORM append_audit(session_user::text, p_at, 'begin_rehearsal', 'everything', NULL);
-    END IF;
-END
-$$;
-
-CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer DEFAULT 0) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_at timestamptz := decision_instant(p_planned_as_of);
-BEGIN
-    PERFORM require_pricing();
-    IF p_planned_as_of NOT BETWEEN v_at - interval '1 day' AND v_at + interval '1 day' THEN
-        RAISE EXCEPTION 'planned as of %, but the database''s clock says %: set the clock of this machine, or begin '
-            'a rehearsal by migrate, ingest or serve on its virtual clock', p_planned_as_of, v_at
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, waves, guards, holdout_basis_points)
-        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
-            p_waves, p_guards, p_holdout);
-END
-$$;
-
-CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ((hashtextextended(original_transaction_id, (0)::bigint) & (63)::bigint))::smallint;
-
-CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_change price_changes;
-    v_subscription subscriptions;
-    v_price bigint;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_change FROM price_changes WHERE change_id = p_change_id;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no change %', p_change_id USING ERRCODE = 'no_data_found';
-    END IF;
-    SELECT * INTO v_subscription FROM subscriptions
-        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket FOR UPDATE;
-    SELECT * INTO v_change FROM price_changes
-        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
-            AND change_id = p_change_id;
-    IF v_change.state NOT IN ('scheduled', 'pending_consent', 'accepted') THEN
-        RAISE EXCEPTION 'change % is %: only one that the App Store has can be closed', p_change_id, v_change.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF EXISTS (SELECT FROM store_calls WHERE subject = v_change.original_transaction_id
-        AND bucket = v_change.bucket AND settled_at IS NULL)
-    THEN
-        RAISE EXCEPTION 'a call of subscription % has no outcome yet: ours may still take effect',
-            v_change.original_transaction_id USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    SELECT coalesce((i.item #>> '{increase,price}')::bigint, (i.item ->> 'renewalPrice')::bigint) INTO v_price
-        FROM jsonb_array_elements(v_subscription.items) AS i (item)
-        WHERE i.item ->> 'sku' = coalesce(v_change.current_sku, v_change.sku) AND (i.item ->> 'renews')::boolean;
-    IF v_price IS NULL THEN
-        RAISE EXCEPTION 'the App Store shows no price at which % renews: the change ends by itself',
-            coalesce(v_change.current_sku, v_change.sku) USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF v_price = v_change.new_price_milliunits THEN
-        RAISE EXCEPTION 'the App Store shows the price of change %: it may still take effect; undo takes it back',
-            p_change_id USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    UPDATE price_changes SET state = 'invalidated', reason = 'closed', ended_at = p_at, state_since = p_at,
-            doubtful_since = p_at
-        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
-            AND change_id = p_change_id;
-    DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
-        AND bucket = v_change.bucket AND change_id = p_change_id;
-    INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        VALUES (v_change.original_transaction_id, v_change.bucket, p_change_id, p_at, 'invalidated', 'decision',
-            session_user, 'closed: ' || p_reason);
-    PERFORM append_audit(session_user::text, p_at, 'close', 'change:' || p_change_id,
-        json_build_object('subscription', v_change.original_transaction_id, 'shown_price_milliunits', v_price,
-            'reason', p_reason));
-    RETURN v_price;
-END
-$$;
-
-CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-WITH ours AS (
-    SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
-    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
-), claims AS (
-    SELECT d.*, coalesce(o.current_sku, o.sku) AS parent FROM dependent_claims d
-    JOIN price_changes o ON o.original_transaction_id = d.claimed_by AND o.change_id = d.change_id
-        AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-), named AS (
-    SELECT c.line, c.id, c.change_id, c.sku AS parent, d.original_transaction_id || '/' || d.sku AS name,
-        d.original_transaction_id AS carrier, d.sku
-    FROM ours c JOIN claims d ON d.claimed_by = c.id AND d.change_id = c.change_id
-), faults AS (
-    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by) AS said
-    FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
-        AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
-    UNION ALL
-    SELECT p.line, CASE r.role
-        WHEN 'parent' THEN format('dependents form a chain %s → %s → %s', p.parent, p.name, (
-            SELECT min(l.sku) FROM dependency_roles l
-            WHERE l.original_transaction_id = p.carrier AND l.change_id = r.change_id AND l.role = 'dependent'))
-        ELSE format('%s is a %s in an open change of its own subscription', p.name, r.role) END
-    FROM named p JOIN dependency_roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
-    UNION ALL
-    SELECT c.line, CASE r.role
-        WHEN 'parent' THEN format('dependents form a chain %s/%s → %s → %s', d.claimed_by, d.parent, r.sku,
-            (SELECT min(n.name) FROM unnest(c.dependent_skus) AS n (name)))
-        ELSE format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by) END
-    FROM claims d
-    JOIN dependency_roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
-    JOIN ours c ON c.id = r.original_transaction_id AND c.change_id = r.change_id
-)
-SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
-$$;
-
-CREATE FUNCTION repricer.database_identity() RETURNS text
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
-    (SELECT system_identifier FROM pg_control_system()),
-    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
-    (SELECT oid FROM pg_database WHERE datname = current_database())) END
-$$;
-
-CREATE FUNCTION repricer.decision_instant(p_given timestamp with time zone) RETURNS timestamp with time zone
-    LANGUAGE sql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT CASE WHEN is_rehearsal THEN p_given ELSE date_trunc('milliseconds', clock_timestamp()) END
-FROM service_controls
-$$;
-
-CREATE FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) RETURNS text[]
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
-    SELECT 1 AS place, format('an increase of %s, one approver alone allows %s %%',
-            CASE WHEN p_rise = 'Infinity' THEN 'a price of 0'
-                ELSE trim_scale(ceil(p_rise) / 100)::text || ' %' END,
-            trim_scale(round(max_rise_basis_points / 100, 2))) AS said
-        FROM default_limits WHERE p_rise > max_rise_basis_points
-    UNION ALL
-    SELECT 2, format('a decrease of %s %%, one approver alone allows %s %%', trim_scale(ceil(p_fall) / 100),
-            trim_scale(round(max_fall_basis_points / 100, 2)))
-        FROM default_limits WHERE p_fall > max_fall_basis_points) AS each
-$$;
-
-CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    p_at := decision_instant(p_at);
-    DELETE FROM approval_limits WHERE approver = p_approver;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no approval limit of %', p_approver USING ERRCODE = 'no_data_found';
-    END IF;
-    PERFORM append_audit(session_user::text, p_at, 'drop_limit', 'approver:' || p_approver, NULL);
-END
-$$;
-
-CREATE FUNCTION repricer.end_catch_up() RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
-$$;
-
-CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE service_controls SET throttled_kinds = throttled_kinds - p_kind WHERE throttled_kinds ? p_kind;
-    RETURN FOUND;
-END
-$$;
-
-CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_rows bigint;
-    v_exceeded text[];
-BEGIN
-    IF NOT EXISTS (SELECT FROM approval_limits) THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS (SELECT FROM mass_extension_approvals
-        WHERE extension_id = p_extension_id AND approver = session_user)
-    THEN
-        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    SELECT count(*) INTO v_rows FROM subscriptions s, mass_extensions m
-        WHERE m.extension_id = p_extension_id AND s.product_id = m.product_id
-            AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
-            AND coalesce(s.status NOT IN (2, 5), true);
-    v_exceeded := approver_shortfall(session_user,
-        EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id), v_rows, 0, '{}');
-    IF v_exceeded IS NULL THEN
-        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF v_exceeded = '{}' OR EXISTS (
-        SELECT FROM mass_extension_approvals a
-        WHERE a.extension_id = p_extension_id AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
-    THEN
-        RETURN NULL;
-    END IF;
-    RETURN v_exceeded;
-END
-$$;
-
-CREATE FUNCTION repricer.failed_extensions(p_extension_id uuid) RETURNS SETOF text
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT DISTINCT f.original_transaction_id FROM attributed_extensions f
-WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
-    AND NOT EXISTS (
-        SELECT FROM renewal_extensions l WHERE l.original_transaction_id = f.original_transaction_id
-            AND l.outcome <> 'failed' AND l.told_at > f.told_at)
-    AND NOT EXISTS (
-        SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
-            AND (c.state IN ('queued', 'sending', 'unknown')
-                OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
-$$;
-
-CREATE FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches := batch_in_submission(p_batch_id);
-    v_rows bigint;
-    v_refused bigint;
-BEGIN
-    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
-    SELECT count(*) INTO v_refused FROM batch_rejects WHERE batch_id = p_batch_id;
-    IF (v_rows, v_refused) IS DISTINCT FROM (p_rows, p_refused_rows) THEN
-        RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
-            p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    UPDATE batches SET state = 'awaiting_approval', plan_hash = p_plan_hash, row_count = v_rows,
-            rejected_row_count = v_refused
-        WHERE batch_id = p_batch_id;
-    PERFORM record_dependent_claims(p_batch_id);
-    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
-        json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
-            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id,
-            'holdout_basis_points', nullif(v_batch.holdout_basis_points, 0)));
-END
-$$;
-
-CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_mass mass_extensions;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_mass.state <> 'running' THEN
-        RAISE EXCEPTION 'mass extension % is %: only a running one can be given up', p_extension_id, v_mass.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
-        RAISE EXCEPTION 'the App Store has not denied mass extension %: it is at work', p_extension_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF p_at < v_mass.called_at + interval '1 day' THEN
-        RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
-            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    -- Its call ends with it: a process that checks it now writes nothing.
-    UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'
-        WHERE subject = 'product:' || v_mass.product_id
-            AND bucket = bucket_of('product:' || v_mass.product_id)
-            AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
-        WHERE extension_id = p_extension_id;
-    PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
-        json_build_object('reason', p_reason, 'code', v_mass.code));
-END
-$$;
-
-CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
-            paused_reason = p_reason
-        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
-        json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE service_controls SET halted_kinds = halted_kinds
-            || jsonb_build_object(p_kind, jsonb_build_object('at', p_at, 'reason', p_reason))
-        WHERE NOT halted_kinds ? p_kind;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    PERFORM append_audit(session_user::text, p_at, 'halt', 'calls:' || p_kind, json_build_object('reason', p_reason));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason WHERE halted_at IS NULL;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    PERFORM append_audit(session_user::text, p_at, 'halt', 'everything', json_build_object('reason', p_reason));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE batches SET is_parking = true, halted_storefronts = halted_storefronts || jsonb_build_object(
-            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at))
-        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT halted_storefronts ? p_storefront;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
-        json_build_object('storefront', p_storefront, 'by', p_by, 'reason', p_reason));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_number integer;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    IF EXISTS (SELECT FROM unnest(p_days) AS day WHERE day > (p_at AT TIME ZONE 'UTC')::date) THEN
-        RAISE EXCEPTION 'an increase of the future is none yet' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    SELECT coalesce(max(number), 0) + 1 INTO v_number FROM history_imports;
-    INSERT INTO history_imports (number, imported_at, file, content_sha256)
-        VALUES (v_number, p_at, p_file, p_content_sha256);
-    INSERT INTO imported_increases (original_transaction_id, bucket, sku, increased_on, old_price_milliunits,
-            new_price_milliunits, currency, number)
-        SELECT i.id, bucket_of(i.id), i.sku, i.day, i.old_price, i.new_price, i.currency, v_number
-        FROM unnest(p_ids, p_skus, p_days, p_old_prices, p_new_prices, p_currencies)
-            AS i (id, sku, day, old_price, new_price, currency);
-    PERFORM append_audit(session_user::text, p_at, 'import_history', 'history:' || v_number,
-        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids)));
-    RETURN v_number;
-END
-$$;
-
-CREATE FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[] DEFAULT NULL::boolean[], p_accepted text[] DEFAULT '{}'::text[]) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_revision integer;
-    v_withdrawn bigint := 0;
-    v_rule record;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT coalesce(max(revision), 0) + 1 INTO v_revision FROM rule_imports;
-    INSERT INTO rule_imports (revision, imported_at, file, content_sha256)
-        VALUES (v_revision, p_at, p_file, p_content_sha256);
-    FOR v_rule IN
-        SELECT r.kind, r.storefront, r.currency, r.period_kind, coalesce(r.valid_from, '-infinity') AS valid_from,
-            coalesce(r.withdrawn, false) AS withdrawn,
-            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.value END AS value,
-            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.source END AS source
-        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources,
-                p_withdrawn)
-            AS r (kind, storefront, currency, period_kind, valid_from, value, source, withdrawn)
-    LOOP
-        v_withdrawn := v_withdrawn + v_rule.withdrawn::integer;
-        CASE v_rule.kind
-        WHEN 'threshold' THEN
-            INSERT INTO consent_thresholds (storefront, currency, period_kind, valid_from, revision, recorded_at,
-                    withdrawn, amount_milliunits, source)
-                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision, p_at,
-                    v_rule.withdrawn, v_rule.value, v_rule.source);
-        WHEN 'always_consent' THEN
-            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, recorded_at, withdrawn,
-                    is_required, source)
-                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value <> 0,
-                    v_rule.source);
-        WHEN 'currency' THEN
-            INSERT INTO currency_decimals (currency, valid_from, revision, recorded_at, withdrawn, decimals, source)
-                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
-                    v_rule.source);
-        WHEN 'exchange_rate' THEN
-            INSERT INTO exchange_rates (currency, valid_from, revision, recorded_at, withdrawn, billionths_per_euro,
-                    source)
-                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
-                    v_rule.source);
-        END CASE;
-    END LOOP;
-    PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
-        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds),
-            'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
-    RETURN v_revision;
-END
-$$;
-
-CREATE FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) RETURNS boolean
-    LANGUAGE sql IMMUTABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT p_basis_points > 0 AND ('x' || left(encode(
-    sha256(convert_to(p_content_sha256 || ':' || p_original_transaction_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint
-    * 10000 < p_basis_points * 4294967296
-$$;
-
-CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
-    LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_now bigint;
-    v_floor bigint;
-    v_next bigint;
-    v_taken bigint[];
-    v_blocked timestamptz;
-    v_slots bigint[] := '{}';
-BEGIN
-    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
-    FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
-    IF NOT FOUND THEN RETURN; END IF;
-    -- The clock is read under the lock: waiting for it must not make slots start in the past.
-    v_now := coalesce(p_now, repricer.rate_clock());
-    IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
-    IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
-        v_floor := v_now + p_horizon + p_window;
-        v_taken := '{}';
-    ELSE
-        v_floor := greatest(v_floor, v_now);
-        v_taken := ARRAY(
-            SELECT t FROM unnest(v_taken) AS t WHERE t > v_now - p_window AND t <> ALL (p_missed) ORDER BY t);
-    END IF;
-    IF p_most > 0 AND v_taken = '{}' THEN
-        -- The last window counts as used. Otherwise the calls of each window would leave in its first half.
-        v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
-    END IF;
-    LOOP
-        -- The slot p_most before it, if there are so many, lies a window behind.
-        v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
-        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
-        v_slots := v_slots || v_next;
-        IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
-        v_floor := v_next + p_gap;
-    END LOOP;
-    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
-    WHERE r.endpoint = p_endpoint
-        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
-    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
-END
-$$;
-
-CREATE TABLE repricer.approval_limits (
-    approver text NOT NULL,
-    max_rows bigint,
-    max_basis_points bigint,
-    max_monthly_milliunits jsonb,
-    needs_first boolean DEFAULT false NOT NULL,
-    CONSTRAINT approval_limits_money CHECK ((jsonb_typeof(max_monthly_milliunits) = 'object'::text)),
-    CONSTRAINT approval_limits_name CHECK (((length(approver) >= 1) AND (length(approver) <= 63))),
-    CONSTRAINT approval_limits_numbers CHECK (((max_rows >= 0) AND (max_basis_points >= 0)))
-);
-
-COMMENT ON TABLE repricer.approval_limits IS 'Who may approve a batch, and up to which size. Written by set_approval_limit and drop_approval_limit.';
-
-CREATE FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
-    SELECT 1 AS place, format('%s rows, the limit is %s', p_rows, p_limit.max_rows) AS said
-        WHERE p_rows > p_limit.max_rows
-    UNION ALL
-    SELECT 2, format('a change of %s, the limit is %s %%',
-            CASE WHEN p_basis_points = 'Infinity' THEN 'a price of 0'
-                ELSE trim_scale(ceil(p_basis_points) / 100)::text || ' %' END,
-            trim_scale(p_limit.max_basis_points / 100.0))
-        WHERE p_basis_points > p_limit.max_basis_points
-    UNION ALL
-    SELECT 3, format('%s %s a month, the limit is %s', trim_scale(m.value::numeric / 1000), m.key,
-            trim_scale(coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0) / 1000))
-        FROM jsonb_each_text(p_monthly) AS m
-        WHERE p_limit.max_monthly_milliunits IS NOT NULL
-            AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
-$$;
-
-CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
-    RETURN FOUND;
-END
-$$;
-
-CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.batches SET probe_at = move_probe.p_next
-   WHERE ((batches.batch_id = move_probe.p_batch_id) AND (batches.probe_at IS NOT NULL));
-END;
-
-CREATE FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_former text;
-    v_read_through timestamptz;
-    v_since timestamptz;
-BEGIN
-    -- Asked every second: nothing is locked where there is nothing to note.
-    IF EXISTS (SELECT FROM service_controls c, history_reading h
-            WHERE c.database_identity = database_identity() AND (h.read_through < p_oldest) IS NOT TRUE) THEN
-        RETURN;
-    END IF;
-    SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
-    SELECT read_through, coalesce(least(read_through, window_start),
-            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
-        INTO v_read_through, v_since FROM history_reading;
-    IF v_former <> database_identity() AND v_since IS NOT NULL THEN
-        PERFORM begin_catch_up(v_since, p_from, p_at, false);
-    ELSIF v_former IS DISTINCT FROM database_identity() THEN
-        UPDATE service_controls SET database_identity = database_identity();
-    END IF;
-    IF v_read_through < p_oldest THEN
-        UPDATE service_controls SET catch_up_since = least(catch_up_since, v_read_through);
-    END IF;
-END
-$$;
-
-CREATE TABLE repricer.service_controls (
-    one_row boolean DEFAULT true NOT NULL,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_by text,
-    paused_at timestamp with time zone,
-    paused_reason text,
-    halted_at timestamp with time zone,
-    halted_reason text,
-    halted_answer text,
-    halted_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
-    throttled_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
-    database_identity text,
-    catch_up_since timestamp with time zone,
-    catch_up_from timestamp with time zone,
-    catch_up_by text,
-    is_rehearsal boolean DEFAULT false NOT NULL,
-    CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
-    CONSTRAINT service_controls_one_row CHECK (one_row),
-    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text))
-);
-
-COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
-
-COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
-
-COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
-
-COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
-
-CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.service_controls SET halted_answer =
-         CASE
-             WHEN ((note_halt_answer.p_kind IS NULL) AND (service_controls.halted_at IS NOT NULL)) THEN note_halt_answer.p_answer
-             ELSE service_controls.halted_answer
-         END, halted_kinds =
-         CASE
-             WHEN (service_controls.halted_kinds ? note_halt_answer.p_kind) THEN jsonb_set(service_controls.halted_kinds, ARRAY[note_halt_answer.p_kind, 'answer'::text], to_jsonb(note_halt_answer.p_answer))
-             ELSE service_controls.halted_kinds
-         END;
-END;
-
-CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.batches SET probe_answer = note_probe_answer.p_answer
-   WHERE ((batches.batch_id = note_probe_answer.p_batch_id) AND (batches.probe_at IS NOT NULL));
-END;
-
-CREATE FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM append_audit(session_user::text, p_at, 'recovered', 'everything',
-        json_build_object('since', p_since, 'found', json_build_object('adopted', p_adopted, 'released', p_released,
-            'ended', p_ended, 'unread', p_unread)));
-END
-$$;
-
-CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-    v_rows bigint;
-BEGIN
-    SELECT * INTO v_batch FROM batches WHERE is_parking ORDER BY batch_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN 0;
-    END IF;
-    -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
-    WITH taken AS (
-        SELECT original_transaction_id, bucket, change_id FROM price_changes
-        WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
-            AND v_batch.halted_storefronts ? storefront
-        LIMIT p_limit FOR UPDATE SKIP LOCKED
-    )
-    UPDATE price_changes c SET is_held = true FROM taken t
-        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id
-            AND c.bucket = t.bucket;
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
-    IF v_rows < p_limit THEN
-        UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
-    END IF;
-    RETURN v_rows;
-END
-$$;
-
-CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    SET lock_timeout TO '2s'
-    AS $_$
-DECLARE
-    v_column text;
-    v_storage text := '';
-    v_default text := p_table || '_default';
-    v_months timestamptz[];
-    v_from timestamptz;
-    v_to timestamptz;
-    v_name text;
-    v_has_rows boolean;
-    v_made integer := 0;
-BEGIN
-    CASE p_table
-        WHEN 'notifications' THEN
-            v_column := 'received_at';
-            v_storage := ' WITH (toast_tuple_target = 128)';
-        WHEN 'price_change_history' THEN
-            v_column := 'occurred_at';
-        ELSE
-            RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
-    END CASE;
-    SELECT array_agg(m ORDER BY m) INTO v_months
-        FROM generate_series(date_trunc('month', p_at),
-            date_trunc('month', p_at) + p_ahead * interval '1 month', interval '1 month') m
-        WHERE NOT EXISTS (
-            SELECT FROM month_partitions p
-            WHERE p.parent = p_table AND p.starts_at <= m AND p.ends_at > m);
-    IF v_months IS NULL THEN
-        RETURN 0;
-    END IF;
-    IF p_table = 'price_change_history' THEN
-        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
-        -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
-        -- long for them.
-        SET LOCAL lock_timeout = '500ms';
-        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
-    ELSE
-        -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
-        LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
-    END IF;
-    EXECUTE format(
-        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
-        INTO v_has_rows USING v_months;
-    IF v_has_rows THEN
-        -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
-        -- find these rows in none of them. The lock is taken before any partition is attached: whoever holds the table
-        -- and waits for its default partition could otherwise wait for us while we wait for them.
-        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
-    END IF;
-    FOREACH v_from IN ARRAY v_months LOOP
-        v_to := v_from + interval '1 month';
-        v_name := p_table || '_' || to_char(v_from, 'YYYY_MM');
-        CONTINUE WHEN to_regclass(format('repricer.%I', v_name)) IS NOT NULL;
-        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL)%s', v_name, p_table, v_storage);
-        IF v_has_rows THEN
-            EXECUTE format(
-                'WITH moved AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) '
-                'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
-        END IF;
-        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
-            p_table, v_name, v_from, v_to);
-        v_made := v_made + 1;
-    END LOOP;
-    RETURN v_made;
-END
-$_$;
-
-CREATE FUNCTION repricer.rate_clock() RETURNS bigint
-    LANGUAGE sql
-    RETURN ((EXTRACT(epoch FROM clock_timestamp()) * (1000000)::numeric))::bigint;
-
-CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $_$
-BEGIN
-    IF NOT EXISTS (
-        SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
-        RETURN;
-    END IF;
-    -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
-    LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
-    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id
-        FROM price_changes c, unnest(c.dependent_skus) AS name,
-            LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
-        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
-        ON CONFLICT DO NOTHING;
-    WITH named AS (
-        SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
-            n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
-        FROM price_changes c
-        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
-            AND s.app_account_token IS NOT NULL,
-            unnest(c.dependent_skus) AS n (name)
-        WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND n.name !~ '^[0-9]+/.'
-            AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                'pending_consent', 'accepted')
-    )
-    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
-        FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
-        JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
-            AND o.items @> n.item AND o.auto_renews IS NOT FALSE
-            AND coalesce(o.status IN (1, 3, 4), true)
-        ON CONFLICT DO NOTHING;
-END
-$_$;
-
-CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-BEGIN
-    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at IS NOT NULL FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
-            paused_at = NULL, paused_reason = NULL
-        WHERE batch_id = p_batch_id;
-    PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
-        json_build_object('halted_for', v_batch.paused_reason));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_halt jsonb;
-BEGIN
-    SELECT halted_kinds -> p_kind INTO v_halt FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
-    PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
-        json_build_object('halted_for', v_halt ->> 'reason'));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.recover_service(p_at timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_reason text;
-BEGIN
-    SELECT halted_reason INTO v_reason FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
-    PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.refuse_audit_change() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
-END
-$$;
-
-CREATE FUNCTION repricer.refuse_unfinished_submission() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    IF EXISTS (SELECT FROM batches WHERE batch_id = NEW.batch_id AND state = 'submitting') THEN
-        RAISE EXCEPTION 'the submission of batch % was not finished', NEW.batch_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_mass mass_extensions;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_mass.state NOT IN ('awaiting_approval', 'queued') OR v_mass.called_at IS NOT NULL THEN
-        RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    UPDATE mass_extensions SET state = 'rejected', rejected_by = session_user, rejected_at = p_at,
-            decision_reason = p_reason
-        WHERE extension_id = p_extension_id;
-    PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
-        json_build_object('reason', p_reason));
-END
-$$;
-
-CREATE FUNCTION repricer.release_due_waves(p_at timestamp with time zone) RETURNS TABLE(batch_id uuid, name text, wave integer, label text)
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-BEGIN
-    FOR v_batch IN
-        SELECT b.* FROM batches b
-        WHERE b.next_release_at <= p_at AND b.state = 'approved'
-            AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
-        ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
-    LOOP
-        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
-        batch_id := v_batch.batch_id;
-        name := v_batch.name;
-        wave := v_batch.released_wave + 1;
-        label := v_batch.waves -> v_batch.released_wave::integer ->> 'label';
-        RETURN NEXT;
-    END LOOP;
-END
-$$;
-
-CREATE FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-    v_through integer;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_batch.state <> 'approved' THEN
-        RAISE EXCEPTION 'batch % is %; waves of an approved batch are released', p_batch_id, v_batch.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    v_through := coalesce(p_wave, v_batch.released_wave + 1);
-    IF v_through <= v_batch.released_wave OR v_through > jsonb_array_length(v_batch.waves) THEN
-        RAISE EXCEPTION 'batch % has % waves, % of them released', p_batch_id,
-            jsonb_array_length(v_batch.waves), v_batch.released_wave
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    PERFORM release_waves_through(v_batch, v_through, session_user::text, p_at);
-    RETURN v_through;
-END
-$$;
-
-CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_waves jsonb := p_batch.waves;
-    v_wave integer;
-BEGIN
-    FOR v_wave IN p_batch.released_wave + 1 .. p_through LOOP
-        v_waves := jsonb_set(v_waves, ARRAY[(v_wave - 1)::text, 'released_at'], to_jsonb(p_at));
-    END LOOP;
-    UPDATE batches SET waves = v_waves, released_wave = p_through,
-            next_release_at = wave_release_at(v_waves -> p_through, p_at)
-        WHERE batch_id = p_batch.batch_id;
-    PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
-        json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
-            'label', v_waves -> (p_through - 1) ->> 'label'));
-END
-$$;
-
-CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_known extension_requests;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id
-        AND bucket = bucket_of(p_original_transaction_id) FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
-            USING ERRCODE = 'no_data_found';
-    END IF;
-    SELECT * INTO v_known FROM extension_requests WHERE extension_id = p_extension_id LIMIT 1;
-    IF FOUND THEN
-        IF (v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code)
-            IS DISTINCT FROM (p_original_transaction_id, p_days, p_reason)
-        THEN
-            RAISE EXCEPTION 'request % was made with other terms: % by % days, reason %', p_extension_id,
-                v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code
-                USING ERRCODE = 'object_not_in_prerequisite_state';
-        END IF;
-        RETURN false;
-    END IF;
-    IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
-        AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
-    THEN
-        RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, extend_by_days, reason_code, note,
-            requested_by, requested_at)
-        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, session_user, p_at);
-    PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
-        json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
-            'note', p_note));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_known mass_extensions;
-    v_open uuid;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_known FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
-    IF FOUND THEN
-        IF (v_known.product_id, v_known.storefronts, v_known.extend_by_days, v_known.reason_code)
-            IS DISTINCT FROM (p_product_id, p_storefronts, p_days, p_reason)
-        THEN
-            RAISE EXCEPTION 'request % was made with other terms', p_extension_id
-                USING ERRCODE = 'object_not_in_prerequisite_state';
-        END IF;
-        RETURN false;
-    END IF;
-    SELECT extension_id INTO v_open FROM mass_extensions WHERE product_id = p_product_id
-        AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running');
-    IF FOUND THEN
-        RAISE EXCEPTION 'mass extension % of % is under way; it must be complete before another begins',
-            v_open, p_product_id USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    INSERT INTO mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
-            eligible_count, ineligible, submitted_by, submitted_at)
-        VALUES (p_extension_id, p_product_id, p_storefronts, p_days, p_reason, p_note, p_eligible, p_ineligible,
-            session_user, p_at);
-    PERFORM append_audit(session_user::text, p_at, 'submit', 'extension:' || p_extension_id,
-        json_build_object('product', p_product_id, 'storefronts', p_storefronts, 'days', p_days,
-            'reason', p_reason, 'note', p_note, 'eligible', p_eligible, 'ineligible', p_ineligible));
-    RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_mass mass_extensions;
-    v_count bigint;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_mass_extension_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no mass extension %', p_mass_extension_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF v_mass.called_at IS NULL THEN
-        RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, mass_extension_id, extend_by_days,
-            reason_code, requested_by, requested_at)
-        SELECT w.id, bucket_of(w.id), w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
-            session_user, p_at
-        FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
-        WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
-        ORDER BY w.id
-        ON CONFLICT DO NOTHING;
-    GET DIAGNOSTICS v_count = ROW_COUNT;
-    IF v_count > 0 THEN
-        PERFORM append_audit(session_user::text, p_at, 'retry_failed', 'extension:' || p_mass_extension_id,
-            json_build_object('subscriptions', v_count));
-    END IF;
-    RETURN v_count;
-END
-$$;
-
-CREATE FUNCTION repricer.require_pricing() RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    IF NOT pg_has_role(session_user, 'repricer_pricing', 'MEMBER') THEN
-        RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    -- What is decided is locked until the transaction ends. A session that decides and then does nothing is ended by the
-    -- server, so that it holds up neither calls nor folds. It lasts for this transaction; a shorter time stays.
-    IF (SELECT setting::bigint NOT BETWEEN 1 AND 60000 FROM pg_settings
-        WHERE name = 'idle_in_transaction_session_timeout')
-    THEN
-        PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
-    END IF;
-END
-$$;
-
-CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    SET jit TO 'off'
-    AS $_$
-WITH subjects AS (
-    SELECT DISTINCT original_transaction_id AS id FROM price_changes
-    WHERE p_batch IS NULL OR batch_id = p_batch
-), called AS (
-    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
-        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
-    FROM price_changes c
-    JOIN subjects s ON s.id = c.original_transaction_id
-    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
-    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
-    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
-), items AS (
-    SELECT c.batch_id, c.change_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
-        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
-        c.forecast_renewal_at
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
-    UNION ALL
-    SELECT c.batch_id, c.change_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
-            ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- One that has a called change itself counts with that.
-    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM price_changes o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
-), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
-    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
-        h.purchased_at AS from_at,
-        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AS to_at
-    FROM charges h
-    JOIN (SELECT DISTINCT id FROM items) s ON s.id = h.original_transaction_id
-    LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM money_entries e
-        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
-            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.kind = 'refund') r ON true
-    WHERE h.purchased_at <= p_at
-), spans AS (
-    SELECT i.*, m.month::date AS month, greatest(m.month, i.called_at) AS from_at, m.end_at AS to_at
-    FROM items i
-    CROSS JOIN LATERAL (
-        SELECT s.month AT TIME ZONE 'UTC' AS month,
-            least((s.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS end_at
-        FROM generate_series(date_trunc('month', i.called_at AT TIME ZONE 'UTC'),
-            date_trunc('month', p_at AT TIME ZONE 'UTC'), interval '1 month') AS s (month)
-        WHERE s.month AT TIME ZONE 'UTC' < p_at) m
-    WHERE i.next_called_at IS NULL OR i.next_called_at >= m.end_at
-), paid AS (
-    SELECT s.batch_id, s.month, s.change_id, s.id, s.names, s.is_dependent, s.currency, s.storefront, s.twelfths,
-        s.from_at, s.to_at, s.called_at, s.state, s.reason, s.ended_at, s.effective_at, s.old_price, s.new_price,
-        s.forecast_renewal_at,
-        sum(r.milliunits) FILTER (WHERE r.from_at < s.from_at AND s.from_at <= r.to_at) AS opening,
-        sum(r.milliunits) FILTER (WHERE r.from_at < s.to_at AND s.to_at <= r.to_at) AS closing,
-        bool_or(r.from_at < s.called_at AND s.called_at <= r.to_at) AS was_known
-    FROM spans s
-    LEFT JOIN runs r ON r.id = s.id AND r.sku = ANY (s.names) AND r.currency = s.currency
-        AND r.from_at < s.to_at
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
-), moves AS (
-    SELECT p.*,
-        p.twelfths * coalesce(p.opening, CASE WHEN NOT coalesce(p.was_known, false)
-            AND p.from_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS opens,
-        p.twelfths * coalesce(p.closing, CASE WHEN NOT coalesce(p.was_known, false)
-            AND p.to_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS closes
-    FROM paid p
-)
-SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
-    CASE
-        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
-        ELSE coalesce((
-            SELECT CASE
-                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
-                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
-                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
-                    ELSE 'lapsed' END
-            FROM subscription_events e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
-                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
-    END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
-FROM moves m
-WHERE m.opens > 0 OR m.closes > 0
-$_$;
-
-CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $_$
-DECLARE
-    v_wrong text;
-    v_new approval_limits;
-BEGIN
-    p_at := decision_instant(p_at);
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_approver) THEN
-        RAISE EXCEPTION 'no database user or role %', p_approver USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    SELECT key INTO v_wrong FROM jsonb_each(p_max_monthly_milliunits)
-        WHERE key !~ '^[A-Z]{3}$'
-            OR CASE WHEN jsonb_typeof(value) = 'number' THEN value::text::numeric < 0 ELSE true END
-        LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'the money limit of % is none', v_wrong USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    INSERT INTO approval_limits AS l
-            (approver, max_rows, max_basis_points, max_monthly_milliunits, needs_first)
-        VALUES (p_approver, p_max_rows, p_max_basis_points, p_max_monthly_milliunits, p_needs_first)
-        ON CONFLICT (approver) DO UPDATE SET max_rows = excluded.max_rows,
-            max_basis_points = excluded.max_basis_points,
-            max_monthly_milliunits = excluded.max_monthly_milliunits, needs_first = excluded.needs_first
-        RETURNING * INTO v_new;
-    PERFORM append_audit(session_user::text, p_at, 'set_limit', 'approver:' || p_approver,
-        json_build_object('max_rows', v_new.max_rows, 'max_basis_points', v_new.max_basis_points,
-            'max_monthly_milliunits', v_new.max_monthly_milliunits, 'needs_first', v_new.needs_first));
-END
-$_$;
-
-CREATE FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    p_at := decision_instant(p_at);
-    UPDATE default_limits SET max_rise_basis_points = p_max_rise, max_fall_basis_points = p_max_fall,
-        is_shipped = false;
-    PERFORM append_audit(session_user::text, p_at, 'set_default_limits', 'approver:everyone',
-        json_build_object('max_rise_basis_points', p_max_rise, 'max_fall_basis_points', p_max_fall));
-END
-$$;
-
-CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    IF p_batch_id IS NULL THEN
-        UPDATE service_controls SET is_paused = p_is_paused,
-            paused_by = CASE WHEN p_is_paused THEN session_user END,
-            paused_at = CASE WHEN p_is_paused THEN p_at END,
-            paused_reason = CASE WHEN p_is_paused THEN p_reason END;
-    ELSE
-        SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-        END IF;
-        IF v_batch.state NOT IN ('awaiting_approval', 'approved') THEN
-            RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
-                USING ERRCODE = 'object_not_in_prerequisite_state';
-        END IF;
-        UPDATE batches SET is_paused = p_is_paused,
-                paused_by = CASE WHEN p_is_paused THEN session_user END,
-                paused_at = CASE WHEN p_is_paused THEN p_at END,
-                paused_reason = CASE WHEN p_is_paused THEN p_reason END,
-                halted_by = CASE WHEN p_is_paused THEN halted_by END,
-                probe_at = NULL,
-                probe_answer = NULL,
-                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
-                halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
-                is_parking = is_parking AND p_is_paused,
-                guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
-            WHERE batch_id = p_batch_id;
-        IF NOT p_is_paused THEN
-            -- Parked rows are tried at once: what they were refused for may be mended.
-            UPDATE price_changes SET is_held = false,
-                    next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
-                WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
-        END IF;
-    END IF;
-    PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
-        coalesce('batch:' || p_batch_id, 'everything'),
-        json_build_object('reason', p_reason, 'halted_by', v_batch.halted_by, 'halted_storefronts',
-            (SELECT string_agg(s, ',' ORDER BY s) FROM jsonb_object_keys(v_batch.halted_storefronts) s)));
-END
-$$;
-
-CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[]) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    SET enable_nestloop TO 'off'
-    SET jit TO 'off'
-    AS $$
-DECLARE
-    v_batch batches := batch_in_submission(p_batch_id);
-    v_at timestamptz := v_batch.submitted_at;
-BEGIN
-    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
-            dependent_skus, direction, currency, storefront, period, current_price_milliunits,
-            new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
-            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
-            forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
-            forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
-        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
-            is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
-            k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
-            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
-            r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
-            k.not_known, k.at_risk, k.at_risk_elsewhere
-        FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
-                p_send_after, p_send_by, p_kinds) WITH ORDINALITY
-            AS r (id, change_id, line, wave, rules, renewal, notice, effective, send_after, send_by, kind, place)
-        LEFT JOIN (
-            SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
-                k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
-                k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
-                k.at_risk_elsewhere
-            FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
-                    p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
-                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere) WITH ORDINALITY
-                AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
-                    expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
-                    at_risk_elsewhere, place)
-            -- Read once a kind, and not once a row.
-            OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
-    IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
-        INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
-            SELECT r.id, bucket_of(r.id), part.sku, part.role, r.change_id
-            FROM unnest(p_ids, p_change_ids, p_kinds) WITH ORDINALITY AS r (id, change_id, kind, place)
-            JOIN unnest(p_skus, p_dependent_skus) WITH ORDINALITY AS k (sku, dependent_skus, place)
-                ON k.place = coalesce(r.kind, r.place)
-            CROSS JOIN LATERAL (
-                SELECT k.sku, 'parent' UNION ALL SELECT unnest(k.dependent_skus::text[]), 'dependent'
-            ) AS part (sku, role)
-            WHERE k.dependent_skus::text[] <> '{}';
-    END IF;
-END
-$$;
-
-CREATE FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM batch_in_submission(p_batch_id);
-    INSERT INTO batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
-        SELECT p_batch_id, r.* FROM unnest(p_lines, p_ids, p_skus, p_codes, p_messages) AS r;
-END
-$$;
-
-CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
-END;
-
-CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
-
-CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_batch batches;
-    v_rows bigint;
-    v_digest text;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-    END IF;
-    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, undoes_batch_id)
-        VALUES (p_undo_id, p_name, 'submitting', '', '', p_at, 0, p_at, v_batch.grouping, p_batch_id);
-    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
-            storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
-            forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
-            undoes_change_id)
-        SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
-            CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
-            c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
-            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
-        FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
-        JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
-            AND c.change_id = u.change_id
-        WHERE u.obstacle IS NULL;
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
-    IF v_rows = 0 THEN
-        DELETE FROM batches WHERE batch_id = p_undo_id;
-        RETURN 0;
-    END IF;
-    -- The digest holds the id of the undo, so that an undo that came to nothing may be asked for again.
-    SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
-                ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
-        FROM price_changes WHERE batch_id = p_undo_id;
-    UPDATE batches SET content_sha256 = v_digest WHERE batch_id = p_undo_id;
-    PERFORM finish_submission(p_undo_id, v_digest, v_rows, 0);
-    RETURN v_rows;
-END
-$$;
-
-CREATE FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, change_id uuid, line bigint, sku text, state text, reason text, told_at timestamp with time zone, obstacle text)
-    LANGUAGE sql STABLE
-    AS $$
-SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c.sku), c.state, c.reason, t.told_at,
-    repricer.undo_obstacle(c.state, c.undoes_change_id IS NOT NULL,
-        c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL, t.told_at, EXISTS (
-            SELECT FROM repricer.price_changes u
-            WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
-                AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
-FROM repricer.price_changes c, LATERAL (
-    -- When the renewal moves, the lead before it stays the same.
-    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
-WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
-    AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
-$$;
-
-CREATE FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$
-SELECT CASE
-    WHEN p_is_undo THEN 'is_an_undo'
-    WHEN p_state IN ('awaiting_approval', 'queued') THEN 'not_sent'
-    WHEN p_state IN ('sending', 'unknown') THEN 'in_flight'
-    WHEN p_state = 'effective' THEN 'already_effective'
-    WHEN p_state IN ('pending_consent', 'accepted') THEN 'already_communicated'
-    WHEN p_state <> 'scheduled' THEN 'has_ended'
-    WHEN p_was_told OR p_told_at <= p_at THEN 'already_communicated'
-    WHEN p_has_undo THEN 'undo_under_way'
-END
-$$;
-
-CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
-    LANGUAGE sql STABLE
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-SELECT CASE p_wave ->> 'release'
-    WHEN 'approval' THEN p_at
-    WHEN 'at' THEN (p_wave ->> 'at')::timestamptz
-    WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
-    END
-$$;
-
-CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN (((p_share + (3.841459 / ((2)::numeric * p_of))) + (((p_sign)::numeric * 1.959964) * sqrt((((p_share * ((1)::numeric - p_share)) / p_of) + (3.841459 / (((4)::numeric * p_of) * p_of)))))) / ((1)::numeric + (3.841459 / p_of)));
-
-CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-DECLARE
-    v_state text;
-    v_rows bigint;
-BEGIN
-    PERFORM require_pricing();
-    p_at := decision_instant(p_at);
-    SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
-    END IF;
-    IF p_new_state NOT IN ('rejected', 'aborted') THEN
-        RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    IF v_state IN ('rejected', 'aborted') OR (p_new_state = 'rejected' AND v_state <> 'awaiting_approval')
-    THEN
-        RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
-    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
-    -- the batch withdrawn.
-    PERFORM 1 FROM subscriptions s
-        WHERE s.original_transaction_id IN (
-            SELECT c.original_transaction_id FROM price_changes c
-            WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
-        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
-    WITH withdrawn AS (
-        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
-                reason = p_new_state
-            WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
-            RETURNING original_transaction_id, bucket, change_id
-    ), released AS (
-        DELETE FROM dependency_roles d USING withdrawn w
-            WHERE d.original_transaction_id = w.original_transaction_id AND d.change_id = w.change_id
-                AND d.bucket = w.bucket
-    ), told AS (
-        INSERT INTO price_change_history
-                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id,
-                 reason)
-            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', session_user,
-                p_reason
-            FROM withdrawn
-    )
-    SELECT count(*) INTO v_rows FROM withdrawn;
-    UPDATE batches SET state = p_new_state,
-            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
-            decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
-            decision_reason = p_reason
-        WHERE batch_id = p_batch_id;
-    PERFORM append_audit(session_user::text, p_at,
-        CASE p_new_state WHEN 'rejected' THEN 'reject' ELSE 'abort' END, 'batch:' || p_batch_id,
-        json_build_object('withdrawn', v_rows, 'reason', p_reason));
-    RETURN v_rows;
-END
-$$;
-
-CREATE TABLE repricer.batch_rejects (
-    batch_id uuid NOT NULL,
-    line bigint NOT NULL,
-    original_transaction_id text,
-    sku text,
-    code text NOT NULL,
-    message text NOT NULL
-);
 
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
@@ -2412,6 +469,65 @@ COMMENT ON COLUMN report.batch_summary.rows_add_up IS 'Whether stored changes, t
 
 COMMENT ON COLUMN report.batch_summary.undoes_batch_id IS 'The batch whose scheduled changes this one takes back; null: it is no undo.';
 
+CREATE FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.batch_summary
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    PERFORM require_past(p_at);
+    RETURN QUERY
+    WITH stages AS (
+        SELECT c.batch_id, count(*) AS stored, count(*) FILTER (WHERE c.state = 'awaiting_approval') AS awaiting_approval,
+            count(*) FILTER (WHERE c.state = 'queued') AS queued, count(*) FILTER (WHERE c.state = 'sending') AS sending,
+            count(*) FILTER (WHERE c.state = 'unknown') AS unknown, count(*) FILTER (WHERE c.state = 'scheduled') AS scheduled,
+            count(*) FILTER (WHERE c.state = 'pending_consent') AS pending_consent,
+            count(*) FILTER (WHERE c.state = 'accepted') AS accepted,
+            count(*) FILTER (WHERE c.state = 'effective') AS effective, count(*) FILTER (WHERE c.state = 'declined') AS declined,
+            count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled, count(*) FILTER (WHERE c.state = 'lapsed') AS lapsed,
+            count(*) FILTER (WHERE c.state = 'invalidated') AS invalidated,
+            count(*) FILTER (WHERE c.state = 'rejected') AS rejected,
+            count(*) FILTER (WHERE c.state = 'ineligible') AS ineligible, count(*) FILTER (WHERE c.state = 'missed') AS missed,
+            count(*) FILTER (WHERE c.state = 'aborted') AS aborted
+        FROM price_changes_at(p_at) c WHERE p_batch IS NULL OR c.batch_id = p_batch GROUP BY c.batch_id
+    ), sums AS (
+        SELECT t.*, t.awaiting_approval + t.queued + t.sending + t.unknown + t.scheduled + t.pending_consent + t.accepted AS open,
+            t.effective + t.declined + t.cancelled + t.lapsed + t.invalidated + t.rejected + t.ineligible + t.missed
+                + t.aborted AS final
+        FROM stages t
+    )
+    SELECT b.batch_id, b.name, b.state, b.is_paused, b.paused_reason, b.submitted_by::text, b.submitted_at,
+        b.planned_as_of, CASE WHEN b.state <> 'rejected' THEN b.decided_by::text END,
+        CASE WHEN b.state <> 'rejected' THEN b.decided_at END, CASE WHEN b.state = 'rejected' THEN b.decided_by::text END,
+        b.decision_reason, b.row_count, b.rejected_row_count, coalesce(s.awaiting_approval, 0), coalesce(s.queued, 0),
+        coalesce(s.sending, 0), coalesce(s.unknown, 0), coalesce(s.scheduled, 0), coalesce(s.pending_consent, 0),
+        coalesce(s.accepted, 0), coalesce(s.effective, 0), coalesce(s.declined, 0), coalesce(s.cancelled, 0),
+        coalesce(s.lapsed, 0), coalesce(s.invalidated, 0), coalesce(s.rejected, 0), coalesce(s.ineligible, 0),
+        coalesce(s.missed, 0), coalesce(s.aborted, 0), coalesce(s.open, 0), coalesce(s.final, 0),
+        coalesce(s.final, 0) = b.row_count,
+        coalesce(s.stored, 0) = b.row_count AND coalesce(s.open + s.final, 0) = b.row_count
+            AND (SELECT count(*) FROM batch_rejects r WHERE r.batch_id = b.batch_id) = b.rejected_row_count,
+        b.undoes_batch_id
+    FROM batches_at(p_at) b LEFT JOIN sums s ON s.batch_id = b.batch_id
+    WHERE p_batch IS NULL OR b.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION repricer.recording_instant() RETURNS timestamp with time zone
+    LANGUAGE plpgsql PARALLEL SAFE
+    AS $$
+DECLARE
+    v_at timestamptz;
+BEGIN
+    SELECT c.clock_start + (clock_timestamp() - c.clock_origin) * c.clock_rate INTO v_at
+        FROM repricer.service_controls c WHERE c.clock_rate IS NOT NULL;
+    RETURN coalesce(v_at, clock_timestamp());
+END
+$$;
+
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -2426,6 +542,7 @@ CREATE TABLE repricer.charges (
     is_offer boolean DEFAULT false NOT NULL,
     is_purchase boolean DEFAULT false NOT NULL,
     refunded_milliunits bigint DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT charges_quantity CHECK ((quantity >= 1))
 );
@@ -2439,6 +556,8 @@ COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer
 COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
 
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
+
+COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
 
 CREATE VIEW repricer.explained_charges AS
  SELECT h.original_transaction_id,
@@ -2512,6 +631,7 @@ CREATE TABLE repricer.subscription_events (
     type text,
     subtype text,
     statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
 );
@@ -2676,24 +796,149 @@ COMMENT ON COLUMN report.charge_exception.currency IS 'ISO 4217: the currency of
 
 COMMENT ON COLUMN report.charge_exception.storefront IS 'ISO 3166-1 alpha-3.';
 
+CREATE FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.charge_exception
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH found AS (
+         SELECT x.batch_id,
+            x.original_transaction_id,
+            x.change_id,
+            x.transaction_id,
+            x.sku,
+            x.exception,
+            x.purchased_at AS occurred_at,
+            (x.price_milliunits * x.quantity) AS amount_milliunits,
+            (x.expected_milliunits * x.quantity) AS expected_milliunits,
+            x.refunded_milliunits,
+            x.currency,
+            x.storefront
+           FROM repricer.explained_charges_at(p_at) x
+          WHERE (x.exception IS NOT NULL)
+        UNION ALL
+         SELECT c.batch_id,
+            c.original_transaction_id,
+            c.change_id,
+            NULL::text,
+            h.sku,
+            'missing'::text,
+            h.expires_at,
+            0,
+            (c.new_price_milliunits * h.quantity),
+            0,
+            h.currency,
+            h.storefront
+           FROM (((repricer.price_changes_at(p_at) c
+             JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
+             JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
+             CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
+                           FROM repricer.charges_at(p_at) n
+                          WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+                        CASE
+                            WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                            ELSE NULL::timestamp with time zone
+                        END) AS at) next)
+          WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.subscription_events_at(p_at) e
+                  WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) n
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+        )
+ SELECT f.batch_id,
+    b.name AS batch_name,
+    f.original_transaction_id,
+    f.change_id,
+    f.transaction_id,
+    f.sku,
+    f.exception,
+    f.occurred_at,
+    f.amount_milliunits,
+    f.expected_milliunits,
+    f.refunded_milliunits,
+    f.currency,
+    f.storefront
+   FROM (found f
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = f.batch_id)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.charge_exception as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION report.close_month(p_month text, p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET jit TO 'off'
+    AS $_$
+DECLARE
+    v_month date;
+    v_figures bigint;
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_finance_lead', 'MEMBER')
+        AND NOT pg_has_role(session_user, (SELECT nspowner FROM pg_namespace WHERE nspname = 'report'), 'MEMBER')
+    THEN
+        RAISE EXCEPTION 'user % may not close a month: it is for the owner of the database and members of '
+            'repricer_finance_lead', session_user USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF p_month IS NULL OR p_month !~ '^[0-9]{4}-(0[1-9]|1[0-2])$' OR p_month < '0001' THEN
+        RAISE EXCEPTION '% is no month; write it as 2026-10', coalesce(p_month, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    v_month := (p_month || '-01')::date;
+    p_at := decision_instant(p_at);
+    IF v_month > p_at THEN
+        RAISE EXCEPTION 'month % has not begun', p_month USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_month + interval '1 month' > p_at THEN
+        RAISE EXCEPTION 'month % is not over: it ends at %', p_month,
+            to_char(v_month + interval '1 month', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_months (month, closed_at) VALUES (v_month, p_at) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'month % was closed at % by %', p_month,
+            (SELECT to_char(closed_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM closed_months WHERE month = v_month),
+            (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO closed_figures
+        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+    GET DIAGNOSTICS v_figures = ROW_COUNT;
+    PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
+        json_build_object('figures', v_figures, 'sums', (
+            SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
+                ORDER BY s.currency, s.kind)
+            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+                WHERE month = v_month GROUP BY currency, kind) s)));
+    RETURN v_figures;
+END
+$_$;
+
+COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
+
 CREATE VIEW report.consent_funnel AS
  WITH funnels AS (
-         SELECT price_changes.batch_id,
-            price_changes.direction,
-            price_changes.forecast_consent,
+         SELECT c.batch_id,
+            c.direction,
+            c.forecast_consent,
             count(*) AS changes,
-            count(*) FILTER (WHERE (COALESCE(price_changes.sent_at, price_changes.scheduled_at, price_changes.consent_asked_at, price_changes.accepted_at, price_changes.effective_at) IS NOT NULL)) AS sent,
-            count(*) FILTER (WHERE (price_changes.consent_asked_at IS NOT NULL)) AS asked_for_consent,
-            count(*) FILTER (WHERE (price_changes.acceptance = 'consented'::text)) AS consented,
-            count(*) FILTER (WHERE (price_changes.acceptance = 'informed'::text)) AS informed,
-            count(*) FILTER (WHERE (price_changes.state = 'effective'::text)) AS effective,
-            count(*) FILTER (WHERE (price_changes.state = 'declined'::text)) AS declined,
-            count(*) FILTER (WHERE (price_changes.state = 'cancelled'::text)) AS cancelled,
-            count(*) FILTER (WHERE (price_changes.state = 'lapsed'::text)) AS lapsed,
-            count(*) FILTER (WHERE (price_changes.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
-           FROM repricer.price_changes
-          WHERE (price_changes.undoes_change_id IS NULL)
-          GROUP BY price_changes.batch_id, price_changes.direction, price_changes.forecast_consent
+            count(*) FILTER (WHERE (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)) AS sent,
+            count(*) FILTER (WHERE (c.consent_asked_at IS NOT NULL)) AS asked_for_consent,
+            count(*) FILTER (WHERE (c.acceptance = 'consented'::text)) AS consented,
+            count(*) FILTER (WHERE (c.acceptance = 'informed'::text)) AS informed,
+            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
+            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
+            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
+            count(*) FILTER (WHERE (c.state = 'lapsed'::text)) AS lapsed,
+            count(*) FILTER (WHERE (c.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
+           FROM repricer.price_changes c
+          WHERE (c.undoes_change_id IS NULL)
+          GROUP BY c.batch_id, c.direction, c.forecast_consent
         )
  SELECT f.batch_id,
     b.name AS batch_name,
@@ -2757,6 +1002,61 @@ COMMENT ON COLUMN report.consent_funnel.cancelled_basis_points IS 'cancelled of 
 
 COMMENT ON COLUMN report.consent_funnel.effective_basis_points IS 'effective of changes, likewise.';
 
+CREATE FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.consent_funnel
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH funnels AS (
+         SELECT c.batch_id,
+            c.direction,
+            c.forecast_consent,
+            count(*) AS changes,
+            count(*) FILTER (WHERE (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)) AS sent,
+            count(*) FILTER (WHERE (c.consent_asked_at IS NOT NULL)) AS asked_for_consent,
+            count(*) FILTER (WHERE (c.acceptance = 'consented'::text)) AS consented,
+            count(*) FILTER (WHERE (c.acceptance = 'informed'::text)) AS informed,
+            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
+            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
+            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
+            count(*) FILTER (WHERE (c.state = 'lapsed'::text)) AS lapsed,
+            count(*) FILTER (WHERE (c.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
+           FROM repricer.price_changes_at(p_at) c
+          WHERE (c.undoes_change_id IS NULL)
+          GROUP BY c.batch_id, c.direction, c.forecast_consent
+        )
+ SELECT f.batch_id,
+    b.name AS batch_name,
+    f.direction,
+    f.forecast_consent,
+    f.changes,
+    f.sent,
+    f.asked_for_consent,
+    f.consented,
+    f.informed,
+    f.effective,
+    f.declined,
+    f.cancelled,
+    f.lapsed,
+    f.other,
+    (((((f.changes - f.effective) - f.declined) - f.cancelled) - f.lapsed) - f.other) AS open,
+    (round((((f.consented)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS consented_basis_points,
+    (round((((f.declined)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS declined_basis_points,
+    (round((((f.cancelled)::numeric * (10000)::numeric) / (NULLIF(f.sent, 0))::numeric)))::bigint AS cancelled_basis_points,
+    (round((((f.effective)::numeric * (10000)::numeric) / (NULLIF(f.changes, 0))::numeric)))::bigint AS effective_basis_points
+   FROM (funnels f
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = f.batch_id)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.consent_funnel as it was known at the instant: by what was recorded until then, late news left out.';
+
 CREATE TABLE repricer.dependent_cancellations (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -2778,6 +1078,7 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_check_at timestamp with time zone,
     checks integer DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
     CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
@@ -2788,6 +1089,8 @@ COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whe
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
 
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
 
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
@@ -2859,6 +1162,49 @@ COMMENT ON COLUMN report.dependent_cancellation.dependent_transaction_id IS 'Tha
 COMMENT ON COLUMN report.dependent_cancellation.cancel_reference_id IS 'The requestReferenceId of the call of Cancel a Subscription; null: none was made.';
 
 COMMENT ON COLUMN report.dependent_cancellation.period IS 'The period that it is paid by, as P1M; on another subscription that one''s. Null: not known.';
+
+CREATE FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.dependent_cancellation
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ SELECT d.batch_id,
+    b.name AS batch_name,
+    d.original_transaction_id,
+    d.change_id,
+    d.parent_sku,
+    d.dependent_sku,
+    d.cause,
+    d.state,
+    d.currency,
+    d.price_milliunits,
+    d.requested_at,
+    d.requested_by_evidence,
+    d.settled_at,
+    d.settled_by_evidence,
+    d.detail,
+    (d.state = 'confirmed'::text) AS is_proved,
+    d.is_cross_subscription,
+    d.target_transaction_id AS dependent_transaction_id,
+    d.cancel_reference_id,
+        CASE
+            WHEN d.is_cross_subscription THEN t.period
+            ELSE c.period
+        END AS period
+   FROM (((repricer.dependent_cancellations_at(p_at) d
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = d.batch_id)))
+     LEFT JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+     LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.dependent_cancellation as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE VIEW report.forecast_accuracy AS
  WITH outcomes AS (
@@ -3009,6 +1355,3277 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: 
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.';
 
+CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.forecast_accuracy
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $_$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH outcomes AS (
+         SELECT c.batch_id,
+            c.direction,
+            c.forecast_consent,
+            c.forecast_threshold_source,
+            c.forecast_reasons,
+            came.consent AS came_consent,
+            c.effective_at,
+            c.forecast_effective_at,
+            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
+                CASE
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN array_remove(ARRAY[
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "always_consent_storefront", "answer": null}]'::jsonb) THEN 'always_consent_storefront'::text
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "threshold", "answer": null}]'::jsonb) THEN 'threshold'::text
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "increase_within_12_months", "answer": null}]'::jsonb) THEN 'increase_within_12_months'::text
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (c.forecast_rules @> '[{"rule": "korea_offer_conversion", "answer": null}]'::jsonb) THEN 'korea_offer_conversion'::text
+                        ELSE NULL::text
+                    END], NULL::text)
+                    ELSE '{}'::text[]
+                END AS forecast_not_known,
+                CASE
+                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
+                    CASE
+                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
+                        ELSE 'earlier_increase'::text
+                    END
+                    ELSE NULL::text
+                END AS forecast_because,
+                CASE
+                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
+                    ELSE NULL::text
+                END AS slip,
+                CASE
+                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
+                       FROM repricer.price_changes_at(p_at) s
+                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
+                    ELSE false
+                END AS is_siblings_doing
+           FROM (repricer.price_changes_at(p_at) c
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
+                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
+                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
+                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
+                            ELSE NULL::text
+                        END AS consent) came)
+          WHERE (c.undoes_change_id IS NULL)
+        )
+ SELECT o.batch_id,
+    b.name AS batch_name,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.came_consent,
+    count(*) AS changes,
+    (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
+    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
+    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
+    o.forecast_reasons,
+    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
+    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
+        CASE
+            WHEN (o.came_consent IS NULL) THEN 'not_known'::text
+            WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
+            WHEN (o.came_consent = o.forecast_consent) THEN 'as_forecast'::text
+            WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
+            ELSE 'false_alarm'::text
+        END AS consent_outcome,
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.forecast_not_known,
+    o.forecast_because,
+    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
+    count(o.slip) AS slipped,
+    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
+    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
+    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
+    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
+   FROM (outcomes o
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$_$;
+
+COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE TABLE repricer.money_entries (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    kind text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    number integer NOT NULL,
+    correction integer NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    tax_exclusive_milliunits bigint,
+    currency text NOT NULL,
+    storefront text,
+    evidence_id text NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
+);
+
+COMMENT ON TABLE repricer.money_entries IS 'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+
+COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+
+COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+
+CREATE VIEW report.money AS
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    x.change_id,
+    x.batch_id,
+    b.name AS batch_name,
+        CASE
+            WHEN (e.kind = 'charge'::text) THEN x.explained_as
+            ELSE e.kind
+        END AS explained_as,
+    (e.correction > 0) AS is_correction
+   FROM ((repricer.money_entries e
+     LEFT JOIN repricer.explained_charges x ON (((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku))))
+     LEFT JOIN repricer.batches b ON ((b.batch_id = x.batch_id)));
+
+COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
+
+COMMENT ON COLUMN report.money.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.money.transaction_id IS 'The App Store''s transaction.';
+
+COMMENT ON COLUMN report.money.sku IS 'The item that was charged, by its name then.';
+
+COMMENT ON COLUMN report.money.kind IS 'charge, refund or reversal (of a refund).';
+
+COMMENT ON COLUMN report.money.amount_milliunits IS 'In thousandths of the currency, tax included; refunds are negative.';
+
+COMMENT ON COLUMN report.money.tax_exclusive_milliunits IS 'Without tax, as Apple signed it: the item''s share by price; null: it did not.';
+
+COMMENT ON COLUMN report.money.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.money.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.money.occurred_at IS 'When it was charged, refunded or taken back, by Apple''s clock.';
+
+COMMENT ON COLUMN report.money.recorded_at IS 'When it was recorded here.';
+
+COMMENT ON COLUMN report.money.evidence_id IS 'The signed statement that told it.';
+
+COMMENT ON COLUMN report.money.change_id IS 'The price change that the charge belongs to; null: none of ours was called before.';
+
+COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.';
+
+COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
+
+CREATE FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.money
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    x.change_id,
+    x.batch_id,
+    b.name AS batch_name,
+        CASE
+            WHEN (e.kind = 'charge'::text) THEN x.explained_as
+            ELSE e.kind
+        END AS explained_as,
+    (e.correction > 0) AS is_correction
+   FROM ((repricer.money_entries_at(p_at) e
+     LEFT JOIN repricer.explained_charges_at(p_at) x ON (((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku))))
+     LEFT JOIN repricer.batches_at(p_at) b ON ((b.batch_id = x.batch_id)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.money as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE VIEW report.pending_consent AS
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.dependent_skus,
+    c.consent_asked_at,
+    c.due_effective_at AS consent_due_at,
+    (c.due_effective_at < report.as_of()) AS is_overdue
+   FROM (repricer.price_changes c
+     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+  WHERE (c.stage = 'pending_consent'::text);
+
+COMMENT ON VIEW report.pending_consent IS 'Changes that wait for the subscriber''s consent.';
+
+COMMENT ON COLUMN report.pending_consent.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.pending_consent.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.pending_consent.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.pending_consent.change_id IS 'The price change; unique within its subscription.';
+
+COMMENT ON COLUMN report.pending_consent.sku IS 'The item whose price changes.';
+
+COMMENT ON COLUMN report.pending_consent.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.pending_consent.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.pending_consent.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.pending_consent.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.pending_consent.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.pending_consent.dependent_skus IS 'Items that are cancelled with this one if its increase is declined.';
+
+COMMENT ON COLUMN report.pending_consent.consent_asked_at IS 'When the App Store first asked for consent; null: it has not.';
+
+COMMENT ON COLUMN report.pending_consent.consent_due_at IS 'The renewal at which the item ends if consent is not given.';
+
+COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant lies before report.as_of().';
+
+CREATE FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.pending_consent
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.dependent_skus,
+    c.consent_asked_at,
+    c.due_effective_at AS consent_due_at,
+    (c.due_effective_at < p_at) AS is_overdue
+   FROM (repricer.price_changes_at(p_at) c
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
+  WHERE (c.stage = 'pending_consent'::text)
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.pending_consent as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, difference_basis_points bigint, dependent_skus text[], effective_on_or_after date, forecast_consent text, forecast_reasons text[], forecast_threshold_source text, forecast_renewal_at timestamp with time zone, forecast_notice_at timestamp with time zone, forecast_effective_at timestamp with time zone, send_after_at timestamp with time zone, send_by_at timestamp with time zone, due_effective_at timestamp with time zone, state text, reason text, is_final boolean, request_reference_id uuid, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, state_since_at timestamp with time zone, charged_renewals bigint, first_charged_at timestamp with time zone, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid, evidence_kind text, evidence_id text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
+    b.name AS batch_name,
+    c.line,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.direction,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
+    (round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (NULLIF(c.current_price_milliunits, 0))::numeric)))::bigint AS difference_basis_points,
+    c.dependent_skus,
+    c.effective_on_or_after,
+    c.forecast_consent,
+    c.forecast_reasons,
+    c.forecast_threshold_source,
+    c.forecast_renewal_at,
+    c.forecast_notice_at,
+    c.forecast_effective_at,
+    c.send_after AS send_after_at,
+    c.send_by AS send_by_at,
+    c.due_effective_at,
+    c.state,
+    c.reason,
+    (c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AS is_final,
+    c.request_reference_id,
+    c.sent_at,
+    c.scheduled_at,
+    c.consent_asked_at,
+    c.accepted_at,
+    c.acceptance,
+    c.effective_at,
+    c.ended_at,
+    c.state_since AS state_since_at,
+    COALESCE(r.renewals, (0)::bigint) AS charged_renewals,
+    r.first_at AS first_charged_at,
+    COALESCE(r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
+    COALESCE((r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
+    c.undoes_change_id
+   FROM ((repricer.price_changes_at(p_at) c
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
+     LEFT JOIN repricer.charged_changes_at(p_at) r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))) v LEFT JOIN LATERAL (SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at ORDER BY l.evidence_id LIMIT 1) h ON true
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out. evidence_kind and evidence_id: what brought the state.';
+
+CREATE TABLE repricer.inbox (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    signed_at timestamp with time zone,
+    error text,
+    CONSTRAINT inbox_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.notifications (
+    notification_uuid text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    signed_at timestamp with time zone,
+    type text,
+    subtype text,
+    original_transaction_id text,
+    understood boolean NOT NULL,
+    unknown text[],
+    signed_payload text,
+    packed bytea,
+    header_digests bytea,
+    CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
+)
+PARTITION BY RANGE (received_at);
+ALTER TABLE ONLY repricer.notifications ALTER COLUMN signed_payload SET COMPRESSION lz4;
+ALTER TABLE ONLY repricer.notifications ALTER COLUMN packed SET COMPRESSION lz4;
+
+COMMENT ON COLUMN repricer.notifications.unknown IS 'What of it was not known when it was read, each as kind:name; null: nothing.';
+
+COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The payload itself, where it does not come back to the byte from packed.';
+
+COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
+
+COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
+
+CREATE VIEW repricer.reconciliation_checks AS
+ SELECT "*VALUES*".column1 AS check_name,
+    "*VALUES*".column2 AS is_per_batch,
+    "*VALUES*".column3 AS is_of_money,
+    "*VALUES*".column4 AS meaning
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+
+COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
+
+CREATE VIEW report.reconciliation AS
+ WITH problems(batch_id, check_name, problems) AS (
+         SELECT batch_summary.batch_id,
+            'rows_add_up'::text AS "?column?",
+            count(*) AS count
+           FROM report.batch_summary
+          WHERE (NOT batch_summary.rows_add_up)
+          GROUP BY batch_summary.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'silent_past_renewal'::text,
+            count(*) AS count
+           FROM (repricer.price_changes c
+             LEFT JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
+          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s_1.in_billing_retry, false)) AND (COALESCE(s_1.status, 0) <> ALL (ARRAY[3, 4])))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'requests_unknown'::text,
+            count(DISTINCT r.call_id) AS count
+           FROM (repricer.store_calls r
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = r.subject) AND (c.bucket = r.bucket) AND (c.change_id = ANY (r.carries)))))
+          WHERE ((r.kind = 'price_change'::text) AND (r.settled_at IS NULL) AND (r.state = 'unknown'::text))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'effective_without_charge'::text,
+            count(*) AS count
+           FROM repricer.price_changes c
+          WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.charges h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'ended_yet_applied'::text,
+            count(*) AS count
+           FROM (((repricer.price_changes c
+             JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+             JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
+             CROSS JOIN LATERAL ( SELECT item.value AS item
+                   FROM jsonb_array_elements(s_1.items) item(value)
+                  WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
+          WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
+                CASE
+                    WHEN (c.direction = 'increase'::text) THEN ((i.item #>> '{increase,price}'::text[]))::bigint
+                    ELSE ((i.item ->> 'renewalPrice'::text))::bigint
+                END) AND ((i.item ->> 'renews'::text))::boolean AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes o
+                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT charge_exception.batch_id,
+                CASE charge_exception.exception
+                    WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
+                    ELSE ('charges_'::text || charge_exception.exception)
+                END AS "case",
+            count(*) AS count
+           FROM report.charge_exception
+          GROUP BY charge_exception.batch_id,
+                CASE charge_exception.exception
+                    WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
+                    ELSE ('charges_'::text || charge_exception.exception)
+                END
+        UNION ALL
+         SELECT dependent_cancellations.batch_id,
+            'dependents_in_discrepancy'::text,
+            count(*) AS count
+           FROM repricer.dependent_cancellations
+          WHERE (dependent_cancellations.state = 'discrepancy'::text)
+          GROUP BY dependent_cancellations.batch_id
+        UNION ALL
+         SELECT c.batch_id,
+            'dependents_not_recorded'::text,
+            count(*) AS count
+           FROM (repricer.price_changes c
+             CROSS JOIN LATERAL unnest(COALESCE(c.current_dependent_skus, c.dependent_skus)) u(sku))
+          WHERE ((c.state = 'declined'::text) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.dependent_cancellations d
+                  WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id) AND (d.dependent_sku = u.sku))))))
+          GROUP BY c.batch_id
+        UNION ALL
+         SELECT NULL::uuid,
+            'notifications_not_understood'::text,
+            count(*) AS count
+           FROM repricer.notifications
+          WHERE (NOT notifications.understood)
+        UNION ALL
+         SELECT NULL::uuid,
+            'inbox_stuck'::text,
+            count(*) AS count
+           FROM repricer.inbox
+          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - '1 day'::interval)))
+        ), subjects AS (
+         SELECT batches.batch_id,
+            batches.name AS batch_name,
+            true AS is_per_batch
+           FROM repricer.batches
+        UNION ALL
+         SELECT NULL::uuid,
+            NULL::text,
+            false
+        )
+ SELECT s.batch_id,
+    s.batch_name,
+    k.check_name,
+    COALESCE(p.problems, (0)::bigint) AS problems,
+    ((COALESCE(p.problems, (0)::bigint) = 0) OR (k.check_name = 'charges_refunded'::text)) AS is_ok,
+    k.meaning
+   FROM ((subjects s
+     JOIN repricer.reconciliation_checks k ON ((k.is_per_batch = s.is_per_batch)))
+     LEFT JOIN problems p ON (((p.check_name = k.check_name) AND (NOT (p.batch_id IS DISTINCT FROM s.batch_id)))));
+
+COMMENT ON VIEW report.reconciliation IS 'Every check for every batch (batch_id null: the whole installation), also where all is well.';
+
+COMMENT ON COLUMN report.reconciliation.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.reconciliation.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.reconciliation.check_name IS 'Which check.';
+
+COMMENT ON COLUMN report.reconciliation.problems IS 'How many were found; 0 is well.';
+
+COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found. Refunds are counted, and are no fault.';
+
+COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
+
+CREATE FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.reconciliation
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    PERFORM require_past(p_at);
+    RETURN QUERY
+    WITH problems AS MATERIALIZED (
+        SELECT s.batch_id, 'rows_add_up' AS check_name, count(*) AS problems
+        FROM report.batch_summary_as_of(p_at, p_batch) s WHERE NOT s.rows_add_up GROUP BY s.batch_id
+        UNION ALL
+        SELECT c.batch_id, 'effective_without_charge', count(*) FROM price_changes_at(p_at) c
+        WHERE c.state = 'effective' AND (p_batch IS NULL OR c.batch_id = p_batch)
+            AND NOT EXISTS (
+                SELECT FROM charges_at(p_at) h
+                WHERE h.original_transaction_id = c.original_transaction_id
+                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                    AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits)
+        GROUP BY c.batch_id
+        UNION ALL
+        SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
+            ELSE 'charges_' || x.exception END, count(*)
+        FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+    )
+    SELECT b.batch_id, b.name, k.check_name, coalesce(p.problems, 0),
+        coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded', k.meaning
+    FROM batches_at(p_at) b
+    JOIN reconciliation_checks k ON k.is_of_money
+    LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id = b.batch_id
+    WHERE p_batch IS NULL OR b.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
+
+CREATE VIEW repricer.charged_renewals AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.transaction_id,
+    h.purchased_at,
+        CASE
+            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
+            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
+        END AS old_price_milliunits,
+    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
+   FROM (repricer.price_changes c
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+
+COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
+
+CREATE VIEW repricer.charged_changes AS
+ SELECT r.batch_id,
+    r.original_transaction_id,
+    r.change_id,
+    count(*) AS renewals,
+    min(r.purchased_at) AS first_at,
+    (sum(r.old_price_milliunits))::bigint AS old_total_milliunits,
+    (sum(r.price_milliunits))::bigint AS new_total_milliunits
+   FROM repricer.charged_renewals r
+  GROUP BY r.batch_id, r.original_transaction_id, r.change_id;
+
+COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
+
+CREATE VIEW report.revenue_impact AS
+ WITH factors(period, numerator, denominator) AS (
+         VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
+        ), lost_dependents AS (
+         SELECT d.batch_id,
+            d.original_transaction_id,
+            d.change_id,
+            count(*) AS dependents,
+            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM ((((repricer.dependent_cancellations d
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+             LEFT JOIN factors own ON ((own.period = c.period)))
+             LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
+             LEFT JOIN factors theirs ON ((theirs.period = t.period)))
+          WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes o
+                  WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
+          GROUP BY d.batch_id, d.original_transaction_id, d.change_id
+        ), groups AS (
+         SELECT c.batch_id,
+            c.currency,
+            c.storefront,
+            c.period,
+            count(*) AS changes,
+            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
+            count(r.change_id) AS charged_changes,
+            (COALESCE(sum(r.renewals), (0)::numeric))::bigint AS charged_renewals,
+            (COALESCE(sum(r.old_total_milliunits), (0)::numeric))::bigint AS old_total,
+            (COALESCE(sum(r.new_total_milliunits), (0)::numeric))::bigint AS new_total,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS old_per_period,
+            (COALESCE(sum(c.new_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS new_per_period,
+            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'declined'::text)), (0)::numeric))::bigint AS declined_lost,
+            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled_lost,
+            (COALESCE(sum(d.dependents), (0)::numeric))::bigint AS dependents,
+            (COALESCE(sum(d.price_milliunits), (0)::numeric))::bigint AS dependent_lost
+           FROM ((repricer.price_changes c
+             LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
+             LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
+          WHERE (c.undoes_change_id IS NULL)
+          GROUP BY c.batch_id, c.currency, c.storefront, c.period
+        )
+ SELECT g.batch_id,
+    b.name AS batch_name,
+    g.currency,
+    g.storefront,
+    g.period,
+    g.changes,
+    g.effective,
+    g.charged_changes,
+    g.charged_renewals,
+    g.old_total AS old_total_milliunits,
+    g.new_total AS new_total_milliunits,
+    (g.new_total - g.old_total) AS uplift_milliunits,
+    g.old_per_period AS old_per_period_milliunits,
+    g.new_per_period AS new_per_period_milliunits,
+    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
+    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    g.declined,
+    g.declined_lost AS declined_lost_per_period_milliunits,
+    g.cancelled,
+    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    g.dependents AS dependents_cancelled,
+    g.dependent_lost AS dependent_lost_per_period_milliunits,
+    ((g.declined_lost + g.cancelled_lost) + g.dependent_lost) AS lost_per_period_milliunits,
+    (round((((((g.declined_lost + g.cancelled_lost) + g.dependent_lost))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits
+   FROM ((groups g
+     JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
+     LEFT JOIN factors f ON ((f.period = g.period)));
+
+COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
+
+COMMENT ON COLUMN report.revenue_impact.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_impact.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_impact.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.revenue_impact.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.revenue_impact.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.revenue_impact.changes IS 'Number of price changes.';
+
+COMMENT ON COLUMN report.revenue_impact.effective IS 'Changes that took effect.';
+
+COMMENT ON COLUMN report.revenue_impact.charged_changes IS 'Changes with at least one renewal charged at the new price.';
+
+COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
+
+COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these renewals would have charged at the old prices.';
+
+COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these renewals charged.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far; negative for decreases.';
+
+COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of charged_changes: each change once.';
+
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of charged_changes: each change once.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an unknown period.';
+
+COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed.';
+
+COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes.';
+
+COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked.';
+
+COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of the cancelled changes.';
+
+COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents proved cancelled that are not counted as declined or cancelled themselves.';
+
+COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned into this one.';
+
+COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the three losses.';
+
+COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_period for a month, rounded like the uplift.';
+
+CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH factors(period, numerator, denominator) AS (
+         VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
+        ), lost_dependents AS (
+         SELECT d.batch_id,
+            d.original_transaction_id,
+            d.change_id,
+            count(*) AS dependents,
+            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM ((((repricer.dependent_cancellations_at(p_at) d
+             JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+             LEFT JOIN factors own ON ((own.period = c.period)))
+             LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
+             LEFT JOIN factors theirs ON ((theirs.period = t.period)))
+          WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) o
+                  WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
+          GROUP BY d.batch_id, d.original_transaction_id, d.change_id
+        ), groups AS (
+         SELECT c.batch_id,
+            c.currency,
+            c.storefront,
+            c.period,
+            count(*) AS changes,
+            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
+            count(r.change_id) AS charged_changes,
+            (COALESCE(sum(r.renewals), (0)::numeric))::bigint AS charged_renewals,
+            (COALESCE(sum(r.old_total_milliunits), (0)::numeric))::bigint AS old_total,
+            (COALESCE(sum(r.new_total_milliunits), (0)::numeric))::bigint AS new_total,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS old_per_period,
+            (COALESCE(sum(c.new_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS new_per_period,
+            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'declined'::text)), (0)::numeric))::bigint AS declined_lost,
+            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
+            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled_lost,
+            (COALESCE(sum(d.dependents), (0)::numeric))::bigint AS dependents,
+            (COALESCE(sum(d.price_milliunits), (0)::numeric))::bigint AS dependent_lost
+           FROM ((repricer.price_changes_at(p_at) c
+             LEFT JOIN repricer.charged_changes_at(p_at) r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
+             LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
+          WHERE (c.undoes_change_id IS NULL)
+          GROUP BY c.batch_id, c.currency, c.storefront, c.period
+        )
+ SELECT g.batch_id,
+    b.name AS batch_name,
+    g.currency,
+    g.storefront,
+    g.period,
+    g.changes,
+    g.effective,
+    g.charged_changes,
+    g.charged_renewals,
+    g.old_total AS old_total_milliunits,
+    g.new_total AS new_total_milliunits,
+    (g.new_total - g.old_total) AS uplift_milliunits,
+    g.old_per_period AS old_per_period_milliunits,
+    g.new_per_period AS new_per_period_milliunits,
+    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
+    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    g.declined,
+    g.declined_lost AS declined_lost_per_period_milliunits,
+    g.cancelled,
+    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    g.dependents AS dependents_cancelled,
+    g.dependent_lost AS dependent_lost_per_period_milliunits,
+    ((g.declined_lost + g.cancelled_lost) + g.dependent_lost) AS lost_per_period_milliunits,
+    (round((((((g.declined_lost + g.cancelled_lost) + g.dependent_lost))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits
+   FROM ((groups g
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = g.batch_id)))
+     LEFT JOIN factors f ON ((f.period = g.period)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_impact as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE VIEW report.upcoming_effective AS
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.direction,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.state,
+    c.due_effective_at,
+    ((c.state = 'accepted'::text) OR ((c.direction = 'decrease'::text) AND (c.state = 'scheduled'::text))) AS is_settled,
+    (c.due_effective_at < report.as_of()) AS is_overdue
+   FROM (repricer.price_changes c
+     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+  WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL));
+
+COMMENT ON VIEW report.upcoming_effective IS 'Open changes of approved batches and the renewal they are due at.';
+
+COMMENT ON COLUMN report.upcoming_effective.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.upcoming_effective.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.upcoming_effective.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.upcoming_effective.change_id IS 'The price change; unique within its subscription.';
+
+COMMENT ON COLUMN report.upcoming_effective.sku IS 'The item whose price changes.';
+
+COMMENT ON COLUMN report.upcoming_effective.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.upcoming_effective.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.upcoming_effective.direction IS 'increase or decrease.';
+
+COMMENT ON COLUMN report.upcoming_effective.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.upcoming_effective.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.upcoming_effective.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.upcoming_effective.state IS 'State of the price change.';
+
+COMMENT ON COLUMN report.upcoming_effective.due_effective_at IS 'The renewal at which the change is due to take effect, as planned now.';
+
+COMMENT ON COLUMN report.upcoming_effective.is_settled IS 'Whether nothing but the renewal is missing: accepted, or a scheduled decrease.';
+
+COMMENT ON COLUMN report.upcoming_effective.is_overdue IS 'Whether the due instant lies before report.as_of().';
+
+CREATE FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.upcoming_effective
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.direction,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.state,
+    c.due_effective_at,
+    ((c.state = 'accepted'::text) OR ((c.direction = 'decrease'::text) AND (c.state = 'scheduled'::text))) AS is_settled,
+    (c.due_effective_at < p_at) AS is_overdue
+   FROM (repricer.price_changes_at(p_at) c
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
+  WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.upcoming_effective as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_head audit_head;
+    v_recorded_at timestamptz;
+    v_details json := json_strip_nulls(coalesce(p_details, '{}'));
+    v_hash text;
+BEGIN
+    SELECT * INTO STRICT v_head FROM audit_head FOR UPDATE;
+    v_recorded_at := clock_timestamp();
+    v_head.sequence := v_head.sequence + 1;
+    v_hash := audit_hash(v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
+        v_head.hash);
+    INSERT INTO audit_trail
+            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
+        VALUES (v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
+            v_head.hash, v_hash);
+    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
+    RETURN v_head.sequence;
+END
+$$;
+
+CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE(approver text, exceeded text[])
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_measure record;
+    v_has_first boolean := EXISTS (SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id);
+BEGIN
+    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN QUERY SELECT NULL::text, CASE WHEN v_has_first THEN '{}'
+            ELSE defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points) END;
+    END IF;
+    RETURN QUERY SELECT l.approver, approver_shortfall(l.approver, v_has_first, v_measure.rows, v_measure.basis_points,
+            v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points)
+        FROM approval_limits l ORDER BY l.approver;
+END
+$$;
+
+CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_measure record;
+    v_exceeded text[];
+    v_has_first boolean := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
+    v_has_limits boolean := EXISTS (SELECT FROM approval_limits);
+BEGIN
+    IF NOT v_has_limits AND NOT EXISTS (SELECT FROM default_limits
+        WHERE max_rise_basis_points IS NOT NULL OR max_fall_basis_points IS NOT NULL)
+    THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id AND approver = session_user) THEN
+        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT * INTO v_measure FROM batch_measure(p_batch_id);
+    IF NOT v_has_limits THEN
+        v_exceeded := defaults_exceeded(v_measure.rise_basis_points, v_measure.fall_basis_points);
+        RETURN CASE WHEN v_has_first OR v_exceeded = '{}' THEN NULL ELSE v_exceeded END;
+    END IF;
+    v_exceeded := approver_shortfall(session_user, v_has_first, v_measure.rows, v_measure.basis_points,
+        v_measure.monthly_milliunits, v_measure.rise_basis_points, v_measure.fall_basis_points);
+    IF v_exceeded IS NULL THEN
+        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- Somebody who may approve it as the second has done so: this is the first approval that was missing.
+    IF v_exceeded = '{}' OR EXISTS (
+        SELECT FROM first_approvals f
+        WHERE f.batch_id = p_batch_id
+            AND approver_shortfall(f.approver, true, v_measure.rows, v_measure.basis_points,
+                v_measure.monthly_milliunits) = '{}')
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN v_exceeded;
+END
+$$;
+
+CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+    v_stray bigint;
+    v_line bigint;
+    v_held_out bigint;
+    v_exceeded text[];
+    v_first text;
+    v_fault text;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.state <> 'awaiting_approval' THEN
+        RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_batch.submitted_by = session_user THEN
+        RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT count(*), count(*) FILTER (
+            WHERE wave NOT BETWEEN least(1, jsonb_array_length(v_batch.waves)) AND jsonb_array_length(v_batch.waves))
+        INTO v_rows, v_stray FROM price_changes WHERE batch_id = p_batch_id;
+    IF v_rows <> v_batch.row_count THEN
+        RAISE EXCEPTION 'batch % holds % rows, % were submitted', p_batch_id, v_rows, v_batch.row_count
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_stray > 0 THEN
+        RAISE EXCEPTION '% rows of batch % are in none of its waves', v_stray, p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT c.line INTO v_line FROM price_changes c
+        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
+            AND c.dependent_skus <> '{}' AND EXISTS (
+                SELECT 1 FROM (
+                    SELECT c.sku, 'parent' AS role
+                    UNION ALL SELECT unnest(c.dependent_skus), 'dependent') part
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM dependency_roles d
+                    WHERE d.original_transaction_id = c.original_transaction_id
+                        AND d.sku = part.sku AND d.role = part.role AND d.change_id = c.change_id))
+        ORDER BY c.line LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'line % of batch % names dependents without their part in dependency_roles',
+            v_line, p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM record_dependent_claims(p_batch_id);
+    v_fault := cross_subscription_fault(p_batch_id);
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
+    LOCK TABLE approval_limits, default_limits IN SHARE MODE;
+    v_exceeded := approval_shortfall(p_batch_id);
+    IF v_exceeded IS NOT NULL THEN
+        INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
+            VALUES (p_batch_id, session_user, p_at, v_exceeded);
+        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'batch:' || p_batch_id,
+            json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
+                'plan_hash', v_batch.plan_hash, 'exceeded', v_exceeded));
+        RETURN NULL;
+    END IF;
+    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
+        FROM first_approvals WHERE batch_id = p_batch_id;
+    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
+            next_release_at = wave_release_at(waves -> 0, p_at)
+        WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
+    WITH held_out AS (
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out'
+            WHERE v_batch.holdout_basis_points > 0 AND batch_id = p_batch_id AND state = 'awaiting_approval'
+                AND is_held_out
+            RETURNING original_transaction_id, bucket, change_id
+    ), released AS (
+        DELETE FROM dependency_roles d USING held_out h
+            WHERE d.original_transaction_id = h.original_transaction_id AND d.change_id = h.change_id
+                AND d.bucket = h.bucket
+    ), told AS (
+        INSERT INTO price_change_history
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', session_user, 'held_out'
+            FROM held_out
+    )
+    SELECT count(*) INTO v_held_out FROM held_out;
+    -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
+    WITH queued AS (
+        UPDATE price_changes SET state = 'queued', state_since = p_at,
+                is_ready = (send_after IS NULL OR send_after <= p_at)
+            WHERE batch_id = p_batch_id AND state = 'awaiting_approval'
+            RETURNING original_transaction_id, bucket, change_id
+    )
+    INSERT INTO price_change_history
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
+        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
+        FROM queued;
+    PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
+            'submitted_by', v_batch.submitted_by, 'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
+            'waves', CASE WHEN v_batch.waves <> '[]'
+                THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
+    IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
+        PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
+    END IF;
+    RETURN v_rows - v_held_out;
+END
+$$;
+
+CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) RETURNS text[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+    v_exceeded text[];
+    v_first text;
+    v_details json;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state <> 'awaiting_approval' THEN
+        RAISE EXCEPTION 'mass extension % is %, not awaiting approval', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.submitted_by = session_user THEN
+        RAISE EXCEPTION 'user % asked for this extension; another user must approve it', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    LOCK TABLE approval_limits IN SHARE MODE;
+    v_exceeded := extension_shortfall(p_extension_id);
+    v_details := json_build_object('product', v_mass.product_id, 'storefronts', v_mass.storefronts,
+        'days', v_mass.extend_by_days, 'submitted_by', v_mass.submitted_by, 'eligible', v_mass.eligible_count,
+        'exceeded', v_exceeded);
+    IF v_exceeded IS NOT NULL THEN
+        INSERT INTO mass_extension_approvals (extension_id, approver, approved_at, exceeded)
+            VALUES (p_extension_id, session_user, p_at, v_exceeded);
+        PERFORM append_audit(session_user::text, p_at, 'approve_first', 'extension:' || p_extension_id,
+            v_details);
+        RETURN v_exceeded;
+    END IF;
+    UPDATE mass_extensions SET state = 'queued', decided_by = session_user, decided_at = p_at
+        WHERE extension_id = p_extension_id;
+    SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
+        FROM mass_extension_approvals WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'approve', 'extension:' || p_extension_id,
+        (v_details::jsonb || jsonb_build_object('first_approved_by', v_first))::json);
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb, p_rise numeric DEFAULT 0, p_fall numeric DEFAULT 0) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+    SELECT each.exceeded FROM (
+        SELECT l.approver, limits_exceeded(l, p_rows, p_basis_points, p_monthly)
+            || CASE WHEN l.needs_first AND NOT p_has_first
+                THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END
+            || CASE WHEN l.max_basis_points IS NULL AND NOT p_has_first
+                THEN defaults_exceeded(p_rise, p_fall) ELSE '{}' END AS exceeded
+        FROM approval_limits l
+        WHERE l.approver = p_approver
+            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
+                AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
+                    WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))) each
+    ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
+$$;
+
+CREATE FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT encode(sha256(convert_to(string_agg(
+        octet_length(convert_to(v.value, 'UTF8')) || ':' || v.value || E'\n', '' ORDER BY v.place), 'UTF8')), 'hex')
+FROM unnest(ARRAY[
+    p_sequence::text,
+    to_char(p_occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    to_char(p_recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
+$$;
+
+CREATE FUNCTION repricer.batch_in_submission(p_batch_id uuid) RETURNS repricer.batches
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    SELECT * INTO v_batch FROM batches
+        WHERE batch_id = p_batch_id AND state = 'submitting' AND submitted_by = session_user;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'user % is not submitting batch % in this transaction', session_user, p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN v_batch;
+END
+$$;
+
+CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) RETURNS record
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH facts AS (
+    SELECT coalesce(s.currency, c.currency) AS currency,
+        -- The stored price of an undo can be trusted: only undo_batch writes it.
+        CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
+            ELSE coalesce(i.price, c.current_price_milliunits) END::numeric AS old,
+        c.new_price_milliunits::numeric AS new,
+        CASE coalesce(s.period, c.period)
+            WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
+            WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
+            -- A period that nobody knows counts as the shortest.
+            ELSE 52.0 / 12 END AS a_month
+    FROM price_changes c
+    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+    LEFT JOIN LATERAL (
+        SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
+        FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
+    WHERE c.batch_id = p_batch_id
+), money AS (
+    SELECT currency, count(*) AS rows,
+        -- A price that rises from 0 rises by more than any percentage.
+        coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
+            FILTER (WHERE new > old), 0) AS rise,
+        coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
+        ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
+            sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
+    FROM facts GROUP BY currency
+)
+SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
+    coalesce(jsonb_object_agg(m.currency, m.monthly), '{}'), coalesce(max(m.rise), 0), coalesce(max(m.fall), 0)
+FROM money m
+$$;
+
+CREATE FUNCTION repricer.batches_at(p_at timestamp with time zone) RETURNS SETOF repricer.batches
+    LANGUAGE sql STABLE
+    AS $$
+SELECT b.batch_id,
+    b.name,
+    b.undoes_batch_id,
+    CASE WHEN v.state IS NULL THEN b.state ELSE v.state END,
+    b.content_sha256,
+    b.plan_hash,
+    b.planned_as_of,
+    b.row_count,
+    b.rejected_row_count,
+    b.submitted_by,
+    b.submitted_at,
+    CASE WHEN v.state IS NULL THEN b.decided_by ELSE v.decided_by END,
+    CASE WHEN v.state IS NULL THEN b.decided_at ELSE v.decided_at END,
+    CASE WHEN v.state IS NULL THEN b.decision_reason ELSE v.decision_reason END,
+    b."grouping",
+    b.waves,
+    b.released_wave,
+    b.next_release_at,
+    b.holdout_basis_points,
+    CASE WHEN v.state IS NULL THEN b.is_paused ELSE v.is_paused END,
+    b.paused_by,
+    b.paused_at,
+    CASE WHEN v.state IS NULL THEN b.paused_reason ELSE v.paused_reason END,
+    b.guards,
+    b.guards_count_from,
+    b.guard_reading,
+    b.halted_by,
+    b.probe_at,
+    b.probe_answer,
+    b.halted_storefronts,
+    b.is_parking
+FROM repricer.batches b
+LEFT JOIN LATERAL (
+    SELECT p.* FROM repricer.batch_versions p
+    WHERE p.batch_id = b.batch_id AND p.recorded_until > p_at ORDER BY p.recorded_until LIMIT 1) v ON true
+WHERE b.submitted_at <= p_at
+$$;
+
+CREATE FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_changes bigint;
+BEGIN
+    UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
+        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
+        database_identity = database_identity();
+    -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
+    PERFORM 1 FROM subscriptions s
+        WHERE EXISTS (SELECT FROM price_changes c
+                WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
+                    AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
+            OR EXISTS (SELECT FROM store_calls r
+                WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
+        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
+        FROM batches b
+        WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
+            AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+    -- Those that are followed already, too: who recovers once more is told the same as the first time.
+    SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+        WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
+    UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
+        json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
+    RETURN v_changes;
+END
+$$;
+
+CREATE FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM batches) OR EXISTS (SELECT FROM mass_extensions)
+        OR EXISTS (SELECT FROM extension_requests)
+    THEN
+        RAISE EXCEPTION 'decisions were made here by the server''s clock; a rehearsal needs a database of its own'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE service_controls SET is_rehearsal = true WHERE NOT is_rehearsal;
+    IF FOUND THEN
+        PERFORM append_audit(session_user::text, p_at, 'begin_rehearsal', 'everything', NULL);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer DEFAULT 0) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_at timestamptz := decision_instant(p_planned_as_of);
+BEGIN
+    PERFORM require_pricing();
+    IF p_planned_as_of NOT BETWEEN v_at - interval '1 day' AND v_at + interval '1 day' THEN
+        RAISE EXCEPTION 'planned as of %, but the database''s clock says %: set the clock of this machine, or begin '
+            'a rehearsal by migrate, ingest or serve on its virtual clock', p_planned_as_of, v_at
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, waves, guards, holdout_basis_points)
+        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
+            p_waves, p_guards, p_holdout);
+END
+$$;
+
+CREATE FUNCTION repricer.charged_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.charged_changes
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT r.batch_id,
+    r.original_transaction_id,
+    r.change_id,
+    count(*) AS renewals,
+    min(r.purchased_at) AS first_at,
+    (sum(r.old_price_milliunits))::bigint AS old_total_milliunits,
+    (sum(r.price_milliunits))::bigint AS new_total_milliunits
+   FROM repricer.charged_renewals_at(p_at) r
+  GROUP BY r.batch_id, r.original_transaction_id, r.change_id
+$$;
+
+CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.charged_renewals
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.transaction_id,
+    h.purchased_at,
+        CASE
+            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
+            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
+        END AS old_price_milliunits,
+    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
+   FROM (repricer.price_changes_at(p_at) c
+     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+$$;
+
+CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.charges
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.charges WHERE recorded_at <= p_at
+UNION ALL
+SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
+    storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+
+CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_change price_changes;
+    v_subscription subscriptions;
+    v_price bigint;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_change FROM price_changes WHERE change_id = p_change_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no change %', p_change_id USING ERRCODE = 'no_data_found';
+    END IF;
+    SELECT * INTO v_subscription FROM subscriptions
+        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket FOR UPDATE;
+    SELECT * INTO v_change FROM price_changes
+        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
+            AND change_id = p_change_id;
+    IF v_change.state NOT IN ('scheduled', 'pending_consent', 'accepted') THEN
+        RAISE EXCEPTION 'change % is %: only one that the App Store has can be closed', p_change_id, v_change.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF EXISTS (SELECT FROM store_calls WHERE subject = v_change.original_transaction_id
+        AND bucket = v_change.bucket AND settled_at IS NULL)
+    THEN
+        RAISE EXCEPTION 'a call of subscription % has no outcome yet: ours may still take effect',
+            v_change.original_transaction_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT coalesce((i.item #>> '{increase,price}')::bigint, (i.item ->> 'renewalPrice')::bigint) INTO v_price
+        FROM jsonb_array_elements(v_subscription.items) AS i (item)
+        WHERE i.item ->> 'sku' = coalesce(v_change.current_sku, v_change.sku) AND (i.item ->> 'renews')::boolean;
+    IF v_price IS NULL THEN
+        RAISE EXCEPTION 'the App Store shows no price at which % renews: the change ends by itself',
+            coalesce(v_change.current_sku, v_change.sku) USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_price = v_change.new_price_milliunits THEN
+        RAISE EXCEPTION 'the App Store shows the price of change %: it may still take effect; undo takes it back',
+            p_change_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE price_changes SET state = 'invalidated', reason = 'closed', ended_at = p_at, state_since = p_at,
+            doubtful_since = p_at
+        WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
+            AND change_id = p_change_id;
+    DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
+        AND bucket = v_change.bucket AND change_id = p_change_id;
+    INSERT INTO price_change_history
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        VALUES (v_change.original_transaction_id, v_change.bucket, p_change_id, p_at, 'invalidated', 'decision',
+            session_user, 'closed: ' || p_reason);
+    PERFORM append_audit(session_user::text, p_at, 'close', 'change:' || p_change_id,
+        json_build_object('subscription', v_change.original_transaction_id, 'shown_price_milliunits', v_price,
+            'reason', p_reason));
+    RETURN v_price;
+END
+$$;
+
+CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH ours AS (
+    SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
+    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
+), claims AS (
+    SELECT d.*, coalesce(o.current_sku, o.sku) AS parent FROM dependent_claims d
+    JOIN price_changes o ON o.original_transaction_id = d.claimed_by AND o.change_id = d.change_id
+        AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+), named AS (
+    SELECT c.line, c.id, c.change_id, c.sku AS parent, d.original_transaction_id || '/' || d.sku AS name,
+        d.original_transaction_id AS carrier, d.sku
+    FROM ours c JOIN claims d ON d.claimed_by = c.id AND d.change_id = c.change_id
+), faults AS (
+    SELECT p.line, format('%s also depends on an open change of %s', p.name, d.claimed_by) AS said
+    FROM named p JOIN claims d ON d.original_transaction_id = p.carrier AND d.sku = p.sku
+        AND (d.claimed_by, d.change_id) <> (p.id, p.change_id)
+    UNION ALL
+    SELECT p.line, CASE r.role
+        WHEN 'parent' THEN format('dependents form a chain %s → %s → %s', p.parent, p.name, (
+            SELECT min(l.sku) FROM dependency_roles l
+            WHERE l.original_transaction_id = p.carrier AND l.change_id = r.change_id AND l.role = 'dependent'))
+        ELSE format('%s is a %s in an open change of its own subscription', p.name, r.role) END
+    FROM named p JOIN dependency_roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
+    UNION ALL
+    SELECT c.line, CASE r.role
+        WHEN 'parent' THEN format('dependents form a chain %s/%s → %s → %s', d.claimed_by, d.parent, r.sku,
+            (SELECT min(n.name) FROM unnest(c.dependent_skus) AS n (name)))
+        ELSE format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by) END
+    FROM claims d
+    JOIN dependency_roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
+    JOIN ours c ON c.id = r.original_transaction_id AND c.change_id = r.change_id
+)
+SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
+$$;
+
+CREATE FUNCTION repricer.database_identity() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
+    (SELECT system_identifier FROM pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+    (SELECT oid FROM pg_database WHERE datname = current_database())) END
+$$;
+
+CREATE FUNCTION repricer.decision_instant(p_given timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT CASE WHEN is_rehearsal THEN p_given ELSE date_trunc('milliseconds', clock_timestamp()) END
+FROM service_controls
+$$;
+
+CREATE FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
+    SELECT 1 AS place, format('an increase of %s, one approver alone allows %s %%',
+            CASE WHEN p_rise = 'Infinity' THEN 'a price of 0'
+                ELSE trim_scale(ceil(p_rise) / 100)::text || ' %' END,
+            trim_scale(round(max_rise_basis_points / 100, 2))) AS said
+        FROM default_limits WHERE p_rise > max_rise_basis_points
+    UNION ALL
+    SELECT 2, format('a decrease of %s %%, one approver alone allows %s %%', trim_scale(ceil(p_fall) / 100),
+            trim_scale(round(max_fall_basis_points / 100, 2)))
+        FROM default_limits WHERE p_fall > max_fall_basis_points) AS each
+$$;
+
+CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamp with time zone) RETURNS SETOF repricer.dependent_cancellations
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.dependent_cancellations WHERE recorded_at <= p_at
+UNION ALL
+SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, is_cross_subscription,
+    target_transaction_id, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
+    settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
+FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+
+CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    p_at := decision_instant(p_at);
+    DELETE FROM approval_limits WHERE approver = p_approver;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no approval limit of %', p_approver USING ERRCODE = 'no_data_found';
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'drop_limit', 'approver:' || p_approver, NULL);
+END
+$$;
+
+CREATE FUNCTION repricer.end_catch_up() RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
+$$;
+
+CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE service_controls SET throttled_kinds = throttled_kinds - p_kind WHERE throttled_kinds ? p_kind;
+    RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.explained_charges
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT h.original_transaction_id,
+    h.bucket,
+    h.transaction_id,
+    h.sku,
+    h.purchased_at,
+    h.price_milliunits,
+    h.quantity,
+    h.currency,
+    h.storefront,
+    h.refunded_milliunits,
+    c.batch_id,
+    c.change_id,
+        CASE
+            WHEN t.is_in_effect THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END AS expected_milliunits,
+        CASE
+            WHEN (w.exception IS NULL) THEN w.explained_as
+            ELSE NULL::text
+        END AS explained_as,
+    w.exception
+   FROM (((repricer.price_changes_at(p_at) c
+     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
+            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN h.is_offer THEN 'offer'::text
+                    WHEN (NOT t.is_of_the_place) THEN 'moved'::text
+                    WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
+                    WHEN h.is_purchase THEN 'new_purchase'::text
+                    ELSE NULL::text
+                END AS explained_as,
+                CASE
+                    WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
+                    WHEN d.is_double THEN 'double'::text
+                    WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.price_milliunits <>
+                    CASE
+                        WHEN t.is_in_effect THEN c.new_price_milliunits
+                        ELSE c.current_price_milliunits
+                    END) THEN 'other_price'::text
+                    WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                    ELSE NULL::text
+                END AS exception
+           FROM ( SELECT (EXISTS ( SELECT
+                           FROM repricer.price_changes_at(p_at) u_1
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u,
+            ( SELECT ((NOT h.is_purchase) AND (EXISTS ( SELECT
+                           FROM repricer.charges_at(p_at) o
+                          WHERE ((o.original_transaction_id = h.original_transaction_id) AND (o.sku = h.sku) AND (o.transaction_id <> h.transaction_id) AND (NOT o.is_purchase) AND (ROW(o.purchased_at, o.transaction_id) < ROW(h.purchased_at, h.transaction_id)) AND (o.expires_at > (h.purchased_at + 'PT1M'::interval)))))) AS is_double) d) w)
+  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))
+$$;
+
+CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_rows bigint;
+    v_exceeded text[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM approval_limits) THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM mass_extension_approvals
+        WHERE extension_id = p_extension_id AND approver = session_user)
+    THEN
+        RAISE EXCEPTION 'user % has given the first approval; another approver must give the second', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT count(*) INTO v_rows FROM subscriptions s, mass_extensions m
+        WHERE m.extension_id = p_extension_id AND s.product_id = m.product_id
+            AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
+            AND coalesce(s.status NOT IN (2, 5), true);
+    v_exceeded := approver_shortfall(session_user,
+        EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id), v_rows, 0, '{}');
+    IF v_exceeded IS NULL THEN
+        RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF v_exceeded = '{}' OR EXISTS (
+        SELECT FROM mass_extension_approvals a
+        WHERE a.extension_id = p_extension_id AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN v_exceeded;
+END
+$$;
+
+CREATE FUNCTION repricer.failed_extensions(p_extension_id uuid) RETURNS SETOF text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT DISTINCT f.original_transaction_id FROM attributed_extensions f
+WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
+    AND NOT EXISTS (
+        SELECT FROM renewal_extensions l WHERE l.original_transaction_id = f.original_transaction_id
+            AND l.outcome <> 'failed' AND l.told_at > f.told_at)
+    AND NOT EXISTS (
+        SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
+            AND (c.state IN ('queued', 'sending', 'unknown')
+                OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
+$$;
+
+CREATE FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches := batch_in_submission(p_batch_id);
+    v_rows bigint;
+    v_refused bigint;
+BEGIN
+    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
+    SELECT count(*) INTO v_refused FROM batch_rejects WHERE batch_id = p_batch_id;
+    IF (v_rows, v_refused) IS DISTINCT FROM (p_rows, p_refused_rows) THEN
+        RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
+            p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE batches SET state = 'awaiting_approval', plan_hash = p_plan_hash, row_count = v_rows,
+            rejected_row_count = v_refused
+        WHERE batch_id = p_batch_id;
+    PERFORM record_dependent_claims(p_batch_id);
+    PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
+        json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
+            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id,
+            'holdout_basis_points', nullif(v_batch.holdout_basis_points, 0)));
+END
+$$;
+
+CREATE FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_rate double precision, p_origin timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+UPDATE service_controls SET clock_start = p_start, clock_rate = p_rate, clock_origin = p_origin
+WHERE is_rehearsal AND (clock_start, clock_rate, clock_origin) IS DISTINCT FROM (p_start, p_rate, p_origin)
+$$;
+
+CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state <> 'running' THEN
+        RAISE EXCEPTION 'mass extension % is %: only a running one can be given up', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
+        RAISE EXCEPTION 'the App Store has not denied mass extension %: it is at work', p_extension_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF p_at < v_mass.called_at + interval '1 day' THEN
+        RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Its call ends with it: a process that checks it now writes nothing.
+    UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'
+        WHERE subject = 'product:' || v_mass.product_id
+            AND bucket = bucket_of('product:' || v_mass.product_id)
+            AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+        WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
+        json_build_object('reason', p_reason, 'code', v_mass.code));
+END
+$$;
+
+CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
+            paused_reason = p_reason
+        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
+        json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE service_controls SET halted_kinds = halted_kinds
+            || jsonb_build_object(p_kind, jsonb_build_object('at', p_at, 'reason', p_reason))
+        WHERE NOT halted_kinds ? p_kind;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'calls:' || p_kind, json_build_object('reason', p_reason));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason WHERE halted_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'everything', json_build_object('reason', p_reason));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE batches SET is_parking = true, halted_storefronts = halted_storefronts || jsonb_build_object(
+            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at))
+        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT halted_storefronts ? p_storefront;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
+        json_build_object('storefront', p_storefront, 'by', p_by, 'reason', p_reason));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_number integer;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    IF EXISTS (SELECT FROM unnest(p_days) AS day WHERE day > (p_at AT TIME ZONE 'UTC')::date) THEN
+        RAISE EXCEPTION 'an increase of the future is none yet' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT coalesce(max(number), 0) + 1 INTO v_number FROM history_imports;
+    INSERT INTO history_imports (number, imported_at, file, content_sha256)
+        VALUES (v_number, p_at, p_file, p_content_sha256);
+    INSERT INTO imported_increases (original_transaction_id, bucket, sku, increased_on, old_price_milliunits,
+            new_price_milliunits, currency, number)
+        SELECT i.id, bucket_of(i.id), i.sku, i.day, i.old_price, i.new_price, i.currency, v_number
+        FROM unnest(p_ids, p_skus, p_days, p_old_prices, p_new_prices, p_currencies)
+            AS i (id, sku, day, old_price, new_price, currency);
+    PERFORM append_audit(session_user::text, p_at, 'import_history', 'history:' || v_number,
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids)));
+    RETURN v_number;
+END
+$$;
+
+CREATE FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[] DEFAULT NULL::boolean[], p_accepted text[] DEFAULT '{}'::text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_revision integer;
+    v_withdrawn bigint := 0;
+    v_rule record;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT coalesce(max(revision), 0) + 1 INTO v_revision FROM rule_imports;
+    INSERT INTO rule_imports (revision, imported_at, file, content_sha256)
+        VALUES (v_revision, p_at, p_file, p_content_sha256);
+    FOR v_rule IN
+        SELECT r.kind, r.storefront, r.currency, r.period_kind, coalesce(r.valid_from, '-infinity') AS valid_from,
+            coalesce(r.withdrawn, false) AS withdrawn,
+            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.value END AS value,
+            CASE WHEN NOT coalesce(r.withdrawn, false) THEN r.source END AS source
+        FROM unnest(p_kinds, p_storefronts, p_currencies, p_period_kinds, p_valid_from, p_values, p_sources,
+                p_withdrawn)
+            AS r (kind, storefront, currency, period_kind, valid_from, value, source, withdrawn)
+    LOOP
+        v_withdrawn := v_withdrawn + v_rule.withdrawn::integer;
+        CASE v_rule.kind
+        WHEN 'threshold' THEN
+            INSERT INTO consent_thresholds (storefront, currency, period_kind, valid_from, revision, recorded_at,
+                    withdrawn, amount_milliunits, source)
+                VALUES (v_rule.storefront, v_rule.currency, v_rule.period_kind, v_rule.valid_from, v_revision, p_at,
+                    v_rule.withdrawn, v_rule.value, v_rule.source);
+        WHEN 'always_consent' THEN
+            INSERT INTO always_consent_storefronts (storefront, valid_from, revision, recorded_at, withdrawn,
+                    is_required, source)
+                VALUES (v_rule.storefront, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value <> 0,
+                    v_rule.source);
+        WHEN 'currency' THEN
+            INSERT INTO currency_decimals (currency, valid_from, revision, recorded_at, withdrawn, decimals, source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
+                    v_rule.source);
+        WHEN 'exchange_rate' THEN
+            INSERT INTO exchange_rates (currency, valid_from, revision, recorded_at, withdrawn, billionths_per_euro,
+                    source)
+                VALUES (v_rule.currency, v_rule.valid_from, v_revision, p_at, v_rule.withdrawn, v_rule.value,
+                    v_rule.source);
+        END CASE;
+    END LOOP;
+    PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds),
+            'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
+    RETURN v_revision;
+END
+$$;
+
+CREATE FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT p_basis_points > 0 AND ('x' || left(encode(
+    sha256(convert_to(p_content_sha256 || ':' || p_original_transaction_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint
+    * 10000 < p_basis_points * 4294967296
+$$;
+
+CREATE FUNCTION repricer.keep_batch() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO batch_versions VALUES (OLD.batch_id, recording_instant(), OLD.state, OLD.decided_by, OLD.decided_at,
+        OLD.decision_reason, OLD.is_paused, OLD.paused_reason) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION repricer.keep_price_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO price_change_versions VALUES (
+        OLD.original_transaction_id, OLD.bucket, OLD.change_id, recording_instant(), OLD.current_sku, OLD.former_skus,
+        OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at, OLD.planned_effective_at,
+        OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state, OLD.state_since, OLD.reason,
+        OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at, OLD.accepted_at, OLD.acceptance,
+        OLD.effective_at, OLD.ended_at)
+    -- Twice within a microsecond: nobody saw what it was between.
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION repricer.keep_whole_row() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $_$
+DECLARE
+    v_at timestamptz := recording_instant();
+BEGIN
+    EXECUTE format('INSERT INTO %I SELECT ($1).*, $2 ON CONFLICT DO NOTHING', TG_ARGV[0]) USING OLD, v_at;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    NEW.recorded_at := v_at;
+    RETURN NEW;
+END
+$_$;
+
+CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_now bigint;
+    v_floor bigint;
+    v_next bigint;
+    v_taken bigint[];
+    v_blocked timestamptz;
+    v_slots bigint[] := '{}';
+BEGIN
+    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
+    IF NOT FOUND THEN RETURN; END IF;
+    -- The clock is read under the lock: waiting for it must not make slots start in the past.
+    v_now := coalesce(p_now, repricer.rate_clock());
+    IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
+    IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
+        v_floor := v_now + p_horizon + p_window;
+        v_taken := '{}';
+    ELSE
+        v_floor := greatest(v_floor, v_now);
+        v_taken := ARRAY(
+            SELECT t FROM unnest(v_taken) AS t WHERE t > v_now - p_window AND t <> ALL (p_missed) ORDER BY t);
+    END IF;
+    IF p_most > 0 AND v_taken = '{}' THEN
+        -- The last window counts as used. Otherwise the calls of each window would leave in its first half.
+        v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
+    END IF;
+    LOOP
+        -- The slot p_most before it, if there are so many, lies a window behind.
+        v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_slots := v_slots || v_next;
+        IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
+        v_floor := v_next + p_gap;
+    END LOOP;
+    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    WHERE r.endpoint = p_endpoint
+        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+END
+$$;
+
+CREATE TABLE repricer.approval_limits (
+    approver text NOT NULL,
+    max_rows bigint,
+    max_basis_points bigint,
+    max_monthly_milliunits jsonb,
+    needs_first boolean DEFAULT false NOT NULL,
+    CONSTRAINT approval_limits_money CHECK ((jsonb_typeof(max_monthly_milliunits) = 'object'::text)),
+    CONSTRAINT approval_limits_name CHECK (((length(approver) >= 1) AND (length(approver) <= 63))),
+    CONSTRAINT approval_limits_numbers CHECK (((max_rows >= 0) AND (max_basis_points >= 0)))
+);
+
+COMMENT ON TABLE repricer.approval_limits IS 'Who may approve a batch, and up to which size. Written by set_approval_limit and drop_approval_limit.';
+
+CREATE FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
+    SELECT 1 AS place, format('%s rows, the limit is %s', p_rows, p_limit.max_rows) AS said
+        WHERE p_rows > p_limit.max_rows
+    UNION ALL
+    SELECT 2, format('a change of %s, the limit is %s %%',
+            CASE WHEN p_basis_points = 'Infinity' THEN 'a price of 0'
+                ELSE trim_scale(ceil(p_basis_points) / 100)::text || ' %' END,
+            trim_scale(p_limit.max_basis_points / 100.0))
+        WHERE p_basis_points > p_limit.max_basis_points
+    UNION ALL
+    SELECT 3, format('%s %s a month, the limit is %s', trim_scale(m.value::numeric / 1000), m.key,
+            trim_scale(coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0) / 1000))
+        FROM jsonb_each_text(p_monthly) AS m
+        WHERE p_limit.max_monthly_milliunits IS NOT NULL
+            AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
+$$;
+
+CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION repricer.money_entries_at(p_at timestamp with time zone) RETURNS SETOF repricer.money_entries
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.money_entries WHERE recorded_at <= p_at
+$$;
+
+CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.batches SET probe_at = move_probe.p_next
+   WHERE ((batches.batch_id = move_probe.p_batch_id) AND (batches.probe_at IS NOT NULL));
+END;
+
+CREATE FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_former text;
+    v_read_through timestamptz;
+    v_since timestamptz;
+BEGIN
+    -- Asked every second: nothing is locked where there is nothing to note.
+    IF EXISTS (SELECT FROM service_controls c, history_reading h
+            WHERE c.database_identity = database_identity() AND (h.read_through < p_oldest) IS NOT TRUE) THEN
+        RETURN;
+    END IF;
+    SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
+    SELECT read_through, coalesce(least(read_through, window_start),
+            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
+        INTO v_read_through, v_since FROM history_reading;
+    IF v_former <> database_identity() AND v_since IS NOT NULL THEN
+        PERFORM begin_catch_up(v_since, p_from, p_at, false);
+    ELSIF v_former IS DISTINCT FROM database_identity() THEN
+        UPDATE service_controls SET database_identity = database_identity();
+    END IF;
+    IF v_read_through < p_oldest THEN
+        UPDATE service_controls SET catch_up_since = least(catch_up_since, v_read_through);
+    END IF;
+END
+$$;
+
+CREATE TABLE repricer.service_controls (
+    one_row boolean DEFAULT true NOT NULL,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    paused_at timestamp with time zone,
+    paused_reason text,
+    halted_at timestamp with time zone,
+    halted_reason text,
+    halted_answer text,
+    halted_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    throttled_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    database_identity text,
+    catch_up_since timestamp with time zone,
+    catch_up_from timestamp with time zone,
+    catch_up_by text,
+    is_rehearsal boolean DEFAULT false NOT NULL,
+    clock_start timestamp with time zone,
+    clock_rate double precision,
+    clock_origin timestamp with time zone,
+    CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
+    CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
+    CONSTRAINT service_controls_one_row CHECK (one_row),
+    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text))
+);
+
+COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
+
+COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
+
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+
+COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
+
+CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.service_controls SET halted_answer =
+         CASE
+             WHEN ((note_halt_answer.p_kind IS NULL) AND (service_controls.halted_at IS NOT NULL)) THEN note_halt_answer.p_answer
+             ELSE service_controls.halted_answer
+         END, halted_kinds =
+         CASE
+             WHEN (service_controls.halted_kinds ? note_halt_answer.p_kind) THEN jsonb_set(service_controls.halted_kinds, ARRAY[note_halt_answer.p_kind, 'answer'::text], to_jsonb(note_halt_answer.p_answer))
+             ELSE service_controls.halted_kinds
+         END;
+END;
+
+CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.batches SET probe_answer = note_probe_answer.p_answer
+   WHERE ((batches.batch_id = note_probe_answer.p_batch_id) AND (batches.probe_at IS NOT NULL));
+END;
+
+CREATE FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM append_audit(session_user::text, p_at, 'recovered', 'everything',
+        json_build_object('since', p_since, 'found', json_build_object('adopted', p_adopted, 'released', p_released,
+            'ended', p_ended, 'unread', p_unread)));
+END
+$$;
+
+CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+BEGIN
+    SELECT * INTO v_batch FROM batches WHERE is_parking ORDER BY batch_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
+    WITH taken AS (
+        SELECT original_transaction_id, bucket, change_id FROM price_changes
+        WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
+            AND v_batch.halted_storefronts ? storefront
+        LIMIT p_limit FOR UPDATE SKIP LOCKED
+    )
+    UPDATE price_changes c SET is_held = true FROM taken t
+        WHERE c.original_transaction_id = t.original_transaction_id AND c.change_id = t.change_id
+            AND c.bucket = t.bucket;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows < p_limit THEN
+        UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
+    END IF;
+    RETURN v_rows;
+END
+$$;
+
+CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '2s'
+    AS $_$
+DECLARE
+    v_column text;
+    v_storage text := '';
+    v_default text := p_table || '_default';
+    v_months timestamptz[];
+    v_from timestamptz;
+    v_to timestamptz;
+    v_name text;
+    v_has_rows boolean;
+    v_made integer := 0;
+BEGIN
+    CASE p_table
+        WHEN 'notifications' THEN
+            v_column := 'received_at';
+            v_storage := ' WITH (toast_tuple_target = 128)';
+        WHEN 'price_change_history' THEN
+            v_column := 'occurred_at';
+        ELSE
+            RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
+    END CASE;
+    SELECT array_agg(m ORDER BY m) INTO v_months
+        FROM generate_series(date_trunc('month', p_at),
+            date_trunc('month', p_at) + p_ahead * interval '1 month', interval '1 month') m
+        WHERE NOT EXISTS (
+            SELECT FROM month_partitions p
+            WHERE p.parent = p_table AND p.starts_at <= m AND p.ends_at > m);
+    IF v_months IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF p_table = 'price_change_history' THEN
+        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+        -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
+        -- long for them.
+        SET LOCAL lock_timeout = '500ms';
+        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+    ELSE
+        -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
+        LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
+    END IF;
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        INTO v_has_rows USING v_months;
+    IF v_has_rows THEN
+        -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
+        -- find these rows in none of them. The lock is taken before any partition is attached: whoever holds the table
+        -- and waits for its default partition could otherwise wait for us while we wait for them.
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
+    END IF;
+    FOREACH v_from IN ARRAY v_months LOOP
+        v_to := v_from + interval '1 month';
+        v_name := p_table || '_' || to_char(v_from, 'YYYY_MM');
+        CONTINUE WHEN to_regclass(format('repricer.%I', v_name)) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL)%s', v_name, p_table, v_storage);
+        IF v_has_rows THEN
+            EXECUTE format(
+                'WITH moved AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) '
+                'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
+        END IF;
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+            p_table, v_name, v_from, v_to);
+        v_made := v_made + 1;
+    END LOOP;
+    RETURN v_made;
+END
+$_$;
+
+CREATE FUNCTION repricer.price_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.price_changes
+    LANGUAGE sql STABLE
+    AS $$
+SELECT c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.batch_id,
+    c.submitted_by,
+    c.line,
+    c.wave,
+    c.is_held_out,
+    c.undoes_change_id,
+    c.sku,
+    CASE WHEN v.state IS NULL THEN c.current_sku ELSE v.current_sku END,
+    c.called_sku,
+    CASE WHEN v.state IS NULL THEN c.former_skus ELSE v.former_skus END,
+    c.dependent_skus,
+    CASE WHEN v.state IS NULL THEN c.current_dependent_skus ELSE v.current_dependent_skus END,
+    c.called_dependent_skus,
+    c.direction,
+    c.currency,
+    c.storefront,
+    c.period,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.expected_price_milliunits,
+    c.effective_on_or_after,
+    c.forecast_consent,
+    c.forecast_reasons,
+    c.forecast_not_known,
+    c.forecast_threshold_source,
+    c.forecast_rules,
+    c.forecast_renewal_at,
+    c.forecast_notice_at,
+    c.forecast_effective_at,
+    c.at_risk_milliunits,
+    c.at_risk_elsewhere,
+    CASE WHEN v.state IS NULL THEN c.send_after ELSE v.send_after END,
+    CASE WHEN v.state IS NULL THEN c.send_by ELSE v.send_by END,
+    CASE WHEN v.state IS NULL THEN c.due_effective_at ELSE v.due_effective_at END,
+    CASE WHEN v.state IS NULL THEN c.planned_effective_at ELSE v.planned_effective_at END,
+    CASE WHEN v.state IS NULL THEN c.moved_before_call ELSE v.moved_before_call END,
+    CASE WHEN v.state IS NULL THEN c.moved_since_call ELSE v.moved_since_call END,
+    c.called_renewal_at,
+    c.is_ready,
+    c.is_held,
+    c.goes_alone,
+    c.parked_reason,
+    c.parks,
+    c.stale_tokens,
+    c.next_attempt_at,
+    CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.request_reference_id ELSE v.request_reference_id END END,
+    k.state,
+    CASE k.state WHEN 'sending' THEN 'queued' ELSE k.state END,
+    k.state_since,
+    CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
+    CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
+    CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
+    CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END,
+    CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
+    CASE WHEN v.state IS NULL THEN c.accepted_at ELSE v.accepted_at END,
+    CASE WHEN v.state IS NULL THEN c.acceptance ELSE v.acceptance END,
+    CASE WHEN v.state IS NULL THEN c.effective_at ELSE v.effective_at END,
+    CASE WHEN v.state IS NULL THEN c.ended_at ELSE v.ended_at END
+FROM repricer.price_changes c
+JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
+LEFT JOIN LATERAL (
+    SELECT p.* FROM repricer.price_change_versions p
+    WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
+    ORDER BY p.recorded_until LIMIT 1) v ON true
+CROSS JOIN LATERAL (
+    -- Before its first call, and before its approval.
+    SELECT coalesce(v.state, c.state) = 'sending' AND coalesce(v.state_since, c.state_since) > p_at AS is_early
+) e
+CROSS JOIN LATERAL (
+    SELECT e.is_early,
+        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' WHEN e.is_early THEN 'queued' ELSE coalesce(v.state, c.state) END AS state,
+        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN b.submitted_at WHEN e.is_early THEN b.decided_at ELSE coalesce(v.state_since, c.state_since) END
+            AS state_since
+) k
+$$;
+
+CREATE FUNCTION repricer.rate_clock() RETURNS bigint
+    LANGUAGE sql
+    RETURN ((EXTRACT(epoch FROM clock_timestamp()) * (1000000)::numeric))::bigint;
+
+CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $_$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
+        RETURN;
+    END IF;
+    -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id
+        FROM price_changes c, unnest(c.dependent_skus) AS name,
+            LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
+        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
+        ON CONFLICT DO NOTHING;
+    WITH named AS (
+        SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
+            n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
+        FROM price_changes c
+        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
+            AND s.app_account_token IS NOT NULL,
+            unnest(c.dependent_skus) AS n (name)
+        WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND n.name !~ '^[0-9]+/.'
+            AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                'pending_consent', 'accepted')
+    )
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
+        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
+        FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
+        JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
+            AND o.items @> n.item AND o.auto_renews IS NOT FALSE
+            AND coalesce(o.status IN (1, 3, 4), true)
+        ON CONFLICT DO NOTHING;
+END
+$_$;
+
+CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
+            paused_at = NULL, paused_reason = NULL
+        WHERE batch_id = p_batch_id;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
+        json_build_object('halted_for', v_batch.paused_reason));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_halt jsonb;
+BEGIN
+    SELECT halted_kinds -> p_kind INTO v_halt FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
+        json_build_object('halted_for', v_halt ->> 'reason'));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.recover_service(p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_reason text;
+BEGIN
+    SELECT halted_reason INTO v_reason FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
+    PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.refuse_audit_change() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+CREATE FUNCTION repricer.refuse_unfinished_submission() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM batches WHERE batch_id = NEW.batch_id AND state = 'submitting') THEN
+        RAISE EXCEPTION 'the submission of batch % was not finished', NEW.batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.state NOT IN ('awaiting_approval', 'queued') OR v_mass.called_at IS NOT NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE mass_extensions SET state = 'rejected', rejected_by = session_user, rejected_at = p_at,
+            decision_reason = p_reason
+        WHERE extension_id = p_extension_id;
+    PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
+        json_build_object('reason', p_reason));
+END
+$$;
+
+CREATE FUNCTION repricer.release_due_waves(p_at timestamp with time zone) RETURNS TABLE(batch_id uuid, name text, wave integer, label text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    FOR v_batch IN
+        SELECT b.* FROM batches b
+        WHERE b.next_release_at <= p_at AND b.state = 'approved'
+            AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
+        ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
+        batch_id := v_batch.batch_id;
+        name := v_batch.name;
+        wave := v_batch.released_wave + 1;
+        label := v_batch.waves -> v_batch.released_wave::integer ->> 'label';
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_through integer;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_batch.state <> 'approved' THEN
+        RAISE EXCEPTION 'batch % is %; waves of an approved batch are released', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    v_through := coalesce(p_wave, v_batch.released_wave + 1);
+    IF v_through <= v_batch.released_wave OR v_through > jsonb_array_length(v_batch.waves) THEN
+        RAISE EXCEPTION 'batch % has % waves, % of them released', p_batch_id,
+            jsonb_array_length(v_batch.waves), v_batch.released_wave
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM release_waves_through(v_batch, v_through, session_user::text, p_at);
+    RETURN v_through;
+END
+$$;
+
+CREATE FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_waves jsonb := p_batch.waves;
+    v_wave integer;
+BEGIN
+    FOR v_wave IN p_batch.released_wave + 1 .. p_through LOOP
+        v_waves := jsonb_set(v_waves, ARRAY[(v_wave - 1)::text, 'released_at'], to_jsonb(p_at));
+    END LOOP;
+    UPDATE batches SET waves = v_waves, released_wave = p_through,
+            next_release_at = wave_release_at(v_waves -> p_through, p_at)
+        WHERE batch_id = p_batch.batch_id;
+    PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
+        json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
+            'label', v_waves -> (p_through - 1) ->> 'label'));
+END
+$$;
+
+CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_known extension_requests;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    PERFORM 1 FROM subscriptions WHERE original_transaction_id = p_original_transaction_id
+        AND bucket = bucket_of(p_original_transaction_id) FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown_subscription: nothing was ever received of %', p_original_transaction_id
+            USING ERRCODE = 'no_data_found';
+    END IF;
+    SELECT * INTO v_known FROM extension_requests WHERE extension_id = p_extension_id LIMIT 1;
+    IF FOUND THEN
+        IF (v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code)
+            IS DISTINCT FROM (p_original_transaction_id, p_days, p_reason)
+        THEN
+            RAISE EXCEPTION 'request % was made with other terms: % by % days, reason %', p_extension_id,
+                v_known.original_transaction_id, v_known.extend_by_days, v_known.reason_code
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
+        AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
+    THEN
+        RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, extend_by_days, reason_code, note,
+            requested_by, requested_at)
+        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+    PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
+        json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
+            'note', p_note));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_known mass_extensions;
+    v_open uuid;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_known FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
+    IF FOUND THEN
+        IF (v_known.product_id, v_known.storefronts, v_known.extend_by_days, v_known.reason_code)
+            IS DISTINCT FROM (p_product_id, p_storefronts, p_days, p_reason)
+        THEN
+            RAISE EXCEPTION 'request % was made with other terms', p_extension_id
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN false;
+    END IF;
+    SELECT extension_id INTO v_open FROM mass_extensions WHERE product_id = p_product_id
+        AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running');
+    IF FOUND THEN
+        RAISE EXCEPTION 'mass extension % of % is under way; it must be complete before another begins',
+            v_open, p_product_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
+            eligible_count, ineligible, submitted_by, submitted_at)
+        VALUES (p_extension_id, p_product_id, p_storefronts, p_days, p_reason, p_note, p_eligible, p_ineligible,
+            session_user, p_at);
+    PERFORM append_audit(session_user::text, p_at, 'submit', 'extension:' || p_extension_id,
+        json_build_object('product', p_product_id, 'storefronts', p_storefronts, 'days', p_days,
+            'reason', p_reason, 'note', p_note, 'eligible', p_eligible, 'ineligible', p_ineligible));
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_mass mass_extensions;
+    v_count bigint;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_mass_extension_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no mass extension %', p_mass_extension_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF v_mass.called_at IS NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: nothing of it can have failed', p_mass_extension_id, v_mass.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, mass_extension_id, extend_by_days,
+            reason_code, requested_by, requested_at)
+        SELECT w.id, bucket_of(w.id), w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
+            session_user, p_at
+        FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
+        WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
+        ORDER BY w.id
+        ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count > 0 THEN
+        PERFORM append_audit(session_user::text, p_at, 'retry_failed', 'extension:' || p_mass_extension_id,
+            json_build_object('subscriptions', v_count));
+    END IF;
+    RETURN v_count;
+END
+$$;
+
+CREATE FUNCTION repricer.require_past(p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF p_at IS NULL OR p_at > recording_instant() THEN
+        RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.require_pricing() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF NOT pg_has_role(session_user, 'repricer_pricing', 'MEMBER') THEN
+        RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- What is decided is locked until the transaction ends. A session that decides and then does nothing is ended by the
+    -- server, so that it holds up neither calls nor folds. It lasts for this transaction; a shorter time stays.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 60000 FROM pg_settings
+        WHERE name = 'idle_in_transaction_session_timeout')
+    THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET jit TO 'off'
+    AS $_$
+WITH subjects AS (
+    SELECT DISTINCT original_transaction_id AS id FROM price_changes
+    WHERE p_batch IS NULL OR batch_id = p_batch
+), called AS (
+    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
+        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
+    FROM price_changes c
+    JOIN subjects s ON s.id = c.original_transaction_id
+    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
+    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
+    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
+), items AS (
+    SELECT c.batch_id, c.change_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
+        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
+        c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.batch_id, c.change_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
+            ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- One that has a called change itself counts with that.
+    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM price_changes o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
+        h.purchased_at AS from_at,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AS to_at
+    FROM charges h
+    JOIN (SELECT DISTINCT id FROM items) s ON s.id = h.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM money_entries e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+    WHERE h.purchased_at <= p_at
+), spans AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month, i.called_at) AS from_at, m.end_at AS to_at
+    FROM items i
+    CROSS JOIN LATERAL (
+        SELECT s.month AT TIME ZONE 'UTC' AS month,
+            least((s.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS end_at
+        FROM generate_series(date_trunc('month', i.called_at AT TIME ZONE 'UTC'),
+            date_trunc('month', p_at AT TIME ZONE 'UTC'), interval '1 month') AS s (month)
+        WHERE s.month AT TIME ZONE 'UTC' < p_at) m
+    WHERE i.next_called_at IS NULL OR i.next_called_at >= m.end_at
+), paid AS (
+    SELECT s.batch_id, s.month, s.change_id, s.id, s.names, s.is_dependent, s.currency, s.storefront, s.twelfths,
+        s.from_at, s.to_at, s.called_at, s.state, s.reason, s.ended_at, s.effective_at, s.old_price, s.new_price,
+        s.forecast_renewal_at,
+        sum(r.milliunits) FILTER (WHERE r.from_at < s.from_at AND s.from_at <= r.to_at) AS opening,
+        sum(r.milliunits) FILTER (WHERE r.from_at < s.to_at AND s.to_at <= r.to_at) AS closing,
+        bool_or(r.from_at < s.called_at AND s.called_at <= r.to_at) AS was_known
+    FROM spans s
+    LEFT JOIN runs r ON r.id = s.id AND r.sku = ANY (s.names) AND r.currency = s.currency
+        AND r.from_at < s.to_at
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
+), moves AS (
+    SELECT p.*,
+        p.twelfths * coalesce(p.opening, CASE WHEN NOT coalesce(p.was_known, false)
+            AND p.from_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS opens,
+        p.twelfths * coalesce(p.closing, CASE WHEN NOT coalesce(p.was_known, false)
+            AND p.to_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS closes
+    FROM paid p
+)
+SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM subscription_events e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m
+WHERE m.opens > 0 OR m.closes > 0
+$_$;
+
+CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $_$
+DECLARE
+    v_wrong text;
+    v_new approval_limits;
+BEGIN
+    p_at := decision_instant(p_at);
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_approver) THEN
+        RAISE EXCEPTION 'no database user or role %', p_approver USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT key INTO v_wrong FROM jsonb_each(p_max_monthly_milliunits)
+        WHERE key !~ '^[A-Z]{3}$'
+            OR CASE WHEN jsonb_typeof(value) = 'number' THEN value::text::numeric < 0 ELSE true END
+        LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the money limit of % is none', v_wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO approval_limits AS l
+            (approver, max_rows, max_basis_points, max_monthly_milliunits, needs_first)
+        VALUES (p_approver, p_max_rows, p_max_basis_points, p_max_monthly_milliunits, p_needs_first)
+        ON CONFLICT (approver) DO UPDATE SET max_rows = excluded.max_rows,
+            max_basis_points = excluded.max_basis_points,
+            max_monthly_milliunits = excluded.max_monthly_milliunits, needs_first = excluded.needs_first
+        RETURNING * INTO v_new;
+    PERFORM append_audit(session_user::text, p_at, 'set_limit', 'approver:' || p_approver,
+        json_build_object('max_rows', v_new.max_rows, 'max_basis_points', v_new.max_basis_points,
+            'max_monthly_milliunits', v_new.max_monthly_milliunits, 'needs_first', v_new.needs_first));
+END
+$_$;
+
+CREATE FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    p_at := decision_instant(p_at);
+    UPDATE default_limits SET max_rise_basis_points = p_max_rise, max_fall_basis_points = p_max_fall,
+        is_shipped = false;
+    PERFORM append_audit(session_user::text, p_at, 'set_default_limits', 'approver:everyone',
+        json_build_object('max_rise_basis_points', p_max_rise, 'max_fall_basis_points', p_max_fall));
+END
+$$;
+
+CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    IF p_batch_id IS NULL THEN
+        UPDATE service_controls SET is_paused = p_is_paused,
+            paused_by = CASE WHEN p_is_paused THEN session_user END,
+            paused_at = CASE WHEN p_is_paused THEN p_at END,
+            paused_reason = CASE WHEN p_is_paused THEN p_reason END;
+    ELSE
+        SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+        END IF;
+        IF v_batch.state NOT IN ('awaiting_approval', 'approved') THEN
+            RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        UPDATE batches SET is_paused = p_is_paused,
+                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_at = CASE WHEN p_is_paused THEN p_at END,
+                paused_reason = CASE WHEN p_is_paused THEN p_reason END,
+                halted_by = CASE WHEN p_is_paused THEN halted_by END,
+                probe_at = NULL,
+                probe_answer = NULL,
+                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
+                halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
+                is_parking = is_parking AND p_is_paused,
+                guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
+            WHERE batch_id = p_batch_id;
+        IF NOT p_is_paused THEN
+            -- Parked rows are tried at once: what they were refused for may be mended.
+            UPDATE price_changes SET is_held = false,
+                    next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
+                WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
+        END IF;
+    END IF;
+    PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
+        coalesce('batch:' || p_batch_id, 'everything'),
+        json_build_object('reason', p_reason, 'halted_by', v_batch.halted_by, 'halted_storefronts',
+            (SELECT string_agg(s, ',' ORDER BY s) FROM jsonb_object_keys(v_batch.halted_storefronts) s)));
+END
+$$;
+
+CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET enable_nestloop TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_batch batches := batch_in_submission(p_batch_id);
+    v_at timestamptz := v_batch.submitted_at;
+BEGIN
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
+            dependent_skus, direction, currency, storefront, period, current_price_milliunits,
+            new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
+            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
+            forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
+            forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
+        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
+            is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
+            k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
+            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
+            r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
+            k.not_known, k.at_risk, k.at_risk_elsewhere
+        FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
+                p_send_after, p_send_by, p_kinds) WITH ORDINALITY
+            AS r (id, change_id, line, wave, rules, renewal, notice, effective, send_after, send_by, kind, place)
+        LEFT JOIN (
+            SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
+                k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
+                k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
+                k.at_risk_elsewhere
+            FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
+                    p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
+                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere) WITH ORDINALITY
+                AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
+                    expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
+                    at_risk_elsewhere, place)
+            -- Read once a kind, and not once a row.
+            OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
+    IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
+        INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+            SELECT r.id, bucket_of(r.id), part.sku, part.role, r.change_id
+            FROM unnest(p_ids, p_change_ids, p_kinds) WITH ORDINALITY AS r (id, change_id, kind, place)
+            JOIN unnest(p_skus, p_dependent_skus) WITH ORDINALITY AS k (sku, dependent_skus, place)
+                ON k.place = coalesce(r.kind, r.place)
+            CROSS JOIN LATERAL (
+                SELECT k.sku, 'parent' UNION ALL SELECT unnest(k.dependent_skus::text[]), 'dependent'
+            ) AS part (sku, role)
+            WHERE k.dependent_skus::text[] <> '{}';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM batch_in_submission(p_batch_id);
+    INSERT INTO batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
+        SELECT p_batch_id, r.* FROM unnest(p_lines, p_ids, p_skus, p_codes, p_messages) AS r;
+END
+$$;
+
+CREATE FUNCTION repricer.subscription_events_at(p_at timestamp with time zone) RETURNS SETOF repricer.subscription_events
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.subscription_events WHERE recorded_at <= p_at
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.subscription_event_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+
+CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, period text, purchased_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+SELECT s.original_transaction_id, s.period, (
+    SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+    FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
+FROM repricer.subscriptions s
+$$;
+
+COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+
+CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
+END;
+
+CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
+
+CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_rows bigint;
+    v_digest text;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+            grouping, undoes_batch_id)
+        VALUES (p_undo_id, p_name, 'submitting', '', '', p_at, 0, p_at, v_batch.grouping, p_batch_id);
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
+            storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
+            forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
+            undoes_change_id)
+        SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
+            CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
+            c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
+            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
+        FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
+        JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
+            AND c.change_id = u.change_id
+        WHERE u.obstacle IS NULL;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows = 0 THEN
+        DELETE FROM batches WHERE batch_id = p_undo_id;
+        RETURN 0;
+    END IF;
+    -- The digest holds the id of the undo, so that an undo that came to nothing may be asked for again.
+    SELECT encode(sha256(convert_to(p_undo_id || ':' || string_agg(undoes_change_id::text, ','
+                ORDER BY undoes_change_id), 'UTF8')), 'hex') INTO v_digest
+        FROM price_changes WHERE batch_id = p_undo_id;
+    UPDATE batches SET content_sha256 = v_digest WHERE batch_id = p_undo_id;
+    PERFORM finish_submission(p_undo_id, v_digest, v_rows, 0);
+    RETURN v_rows;
+END
+$$;
+
+CREATE FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, change_id uuid, line bigint, sku text, state text, reason text, told_at timestamp with time zone, obstacle text)
+    LANGUAGE sql STABLE
+    AS $$
+SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c.sku), c.state, c.reason, t.told_at,
+    repricer.undo_obstacle(c.state, c.undoes_change_id IS NOT NULL,
+        c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL, t.told_at, EXISTS (
+            SELECT FROM repricer.price_changes u
+            WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
+                AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
+FROM repricer.price_changes c, LATERAL (
+    -- When the renewal moves, the lead before it stays the same.
+    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
+WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
+    AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
+$$;
+
+CREATE FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+SELECT CASE
+    WHEN p_is_undo THEN 'is_an_undo'
+    WHEN p_state IN ('awaiting_approval', 'queued') THEN 'not_sent'
+    WHEN p_state IN ('sending', 'unknown') THEN 'in_flight'
+    WHEN p_state = 'effective' THEN 'already_effective'
+    WHEN p_state IN ('pending_consent', 'accepted') THEN 'already_communicated'
+    WHEN p_state <> 'scheduled' THEN 'has_ended'
+    WHEN p_was_told OR p_told_at <= p_at THEN 'already_communicated'
+    WHEN p_has_undo THEN 'undo_under_way'
+END
+$$;
+
+CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT CASE p_wave ->> 'release'
+    WHEN 'approval' THEN p_at
+    WHEN 'at' THEN (p_wave ->> 'at')::timestamptz
+    WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
+    END
+$$;
+
+CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (((p_share + (3.841459 / ((2)::numeric * p_of))) + (((p_sign)::numeric * 1.959964) * sqrt((((p_share * ((1)::numeric - p_share)) / p_of) + (3.841459 / (((4)::numeric * p_of) * p_of)))))) / ((1)::numeric + (3.841459 / p_of)));
+
+CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_state text;
+    v_rows bigint;
+BEGIN
+    PERFORM require_pricing();
+    p_at := decision_instant(p_at);
+    SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
+    END IF;
+    IF p_new_state NOT IN ('rejected', 'aborted') THEN
+        RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_state IN ('rejected', 'aborted') OR (p_new_state = 'rejected' AND v_state <> 'awaiting_approval')
+    THEN
+        RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
+    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
+    -- the batch withdrawn.
+    PERFORM 1 FROM subscriptions s
+        WHERE s.original_transaction_id IN (
+            SELECT c.original_transaction_id FROM price_changes c
+            WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
+        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
+    WITH withdrawn AS (
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
+                reason = p_new_state
+            WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
+            RETURNING original_transaction_id, bucket, change_id
+    ), released AS (
+        DELETE FROM dependency_roles d USING withdrawn w
+            WHERE d.original_transaction_id = w.original_transaction_id AND d.change_id = w.change_id
+                AND d.bucket = w.bucket
+    ), told AS (
+        INSERT INTO price_change_history
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id,
+                 reason)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', session_user,
+                p_reason
+            FROM withdrawn
+    )
+    SELECT count(*) INTO v_rows FROM withdrawn;
+    UPDATE batches SET state = p_new_state,
+            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
+            decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
+            decision_reason = p_reason
+        WHERE batch_id = p_batch_id;
+    PERFORM append_audit(session_user::text, p_at,
+        CASE p_new_state WHEN 'rejected' THEN 'reject' ELSE 'abort' END, 'batch:' || p_batch_id,
+        json_build_object('withdrawn', v_rows, 'reason', p_reason));
+    RETURN v_rows;
+END
+$$;
+
+CREATE TABLE repricer.closed_figures (
+    month date NOT NULL,
+    batch_id uuid,
+    currency text NOT NULL,
+    kind text NOT NULL,
+    milliunits bigint NOT NULL,
+    CONSTRAINT closed_figures_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text, 'uplift'::text])))
+);
+
+COMMENT ON TABLE repricer.closed_figures IS 'Append-only. The figures of a closed month as they were known when it was closed.';
+
+CREATE TABLE repricer.closed_months (
+    month date NOT NULL,
+    closed_at timestamp with time zone NOT NULL,
+    closed_by name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT closed_months_first_day CHECK ((month = date_trunc('month'::text, (month)::timestamp with time zone)))
+);
+
+COMMENT ON TABLE repricer.closed_months IS 'Append-only. Which months were closed, when and by whom; a month is one of UTC.';
+
+CREATE VIEW repricer.known_figures AS
+ WITH months AS (
+         SELECT closed_months.month,
+            ((closed_months.month)::timestamp without time zone AT TIME ZONE 'UTC'::text) AS starts_at,
+            ((closed_months.month + '1 mon'::interval) AT TIME ZONE 'UTC'::text) AS ends_at
+           FROM repricer.closed_months
+        )
+ SELECT m.month,
+    e.batch_id,
+    e.currency,
+    e.kind,
+    (sum(e.amount_milliunits))::bigint AS milliunits
+   FROM (months m
+     JOIN report.money e ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
+  GROUP BY m.month, e.batch_id, e.currency, e.kind
+UNION ALL
+ SELECT m.month,
+    r.batch_id,
+    c.currency,
+    'uplift'::text AS kind,
+    (sum((r.price_milliunits - r.old_price_milliunits)))::bigint AS milliunits
+   FROM ((months m
+     JOIN repricer.charged_renewals r ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
+     JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = r.change_id))))
+  GROUP BY m.month, r.batch_id, c.currency;
+
+COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
+
+CREATE VIEW report.closed_period AS
+ WITH both_figures AS (
+         SELECT closed_figures.month,
+            closed_figures.batch_id,
+            closed_figures.currency,
+            closed_figures.kind,
+            closed_figures.milliunits AS closed,
+            0 AS known
+           FROM repricer.closed_figures
+        UNION ALL
+         SELECT known_figures.month,
+            known_figures.batch_id,
+            known_figures.currency,
+            known_figures.kind,
+            0,
+            known_figures.milliunits
+           FROM repricer.known_figures
+        ), sums AS (
+         SELECT both_figures.month,
+            both_figures.batch_id,
+            both_figures.currency,
+            both_figures.kind,
+            (sum(both_figures.closed))::bigint AS closed,
+            (sum(both_figures.known))::bigint AS known
+           FROM both_figures
+          GROUP BY both_figures.month, both_figures.batch_id, both_figures.currency, both_figures.kind
+        )
+ SELECT s.month,
+    s.currency,
+    s.batch_id,
+    b.name AS batch_name,
+    s.kind,
+    s.closed AS closed_milliunits,
+    (s.known - s.closed) AS restated_milliunits,
+    s.known AS known_milliunits,
+    m.closed_at,
+    (m.closed_by)::text AS closed_by
+   FROM ((sums s
+     JOIN repricer.closed_months m ON ((m.month = s.month)))
+     LEFT JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
+
+COMMENT ON VIEW report.closed_period IS 'Closed months: the figures as they were closed, and what statements since then have added to them or taken away. No NAME_as_of: what was closed is never changed, and what is restated is about today.';
+
+COMMENT ON COLUMN report.closed_period.month IS 'The month that was closed, by its first day; a month is one of UTC.';
+
+COMMENT ON COLUMN report.closed_period.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.closed_period.batch_id IS 'The batch whose change the money belongs to; null: no change was called before.';
+
+COMMENT ON COLUMN report.closed_period.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.closed_period.kind IS 'charge, refund (negative), reversal: what happened in the month; uplift: what its renewals charged more than at the old prices.';
+
+COMMENT ON COLUMN report.closed_period.closed_milliunits IS 'As it was known when the month was closed.';
+
+COMMENT ON COLUMN report.closed_period.restated_milliunits IS 'What was learnt since: known less closed.';
+
+COMMENT ON COLUMN report.closed_period.known_milliunits IS 'As it is known now.';
+
+COMMENT ON COLUMN report.closed_period.closed_at IS 'When the month was closed.';
+
+COMMENT ON COLUMN report.closed_period.closed_by IS 'Database user who closed it.';
+
 CREATE VIEW report.holdout AS
  WITH rows AS (
          SELECT c.batch_id,
@@ -3105,7 +4722,7 @@ CREATE VIEW report.holdout AS
    FROM (intervals i
      JOIN repricer.batches b ON ((b.batch_id = i.batch_id)));
 
-COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference. It tells the present; who was still paying then, charges of that time tell.';
+COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference. An earlier instant is answered by the charges that are known today.';
 
 COMMENT ON COLUMN report.holdout.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -3137,125 +4754,6 @@ COMMENT ON COLUMN report.holdout.upper_basis_points IS 'The upper end, likewise.
 
 COMMENT ON COLUMN report.holdout.answer IS 'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than 30 on one side).';
 
-CREATE TABLE repricer.money_entries (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    kind text NOT NULL,
-    occurred_at timestamp with time zone NOT NULL,
-    number integer NOT NULL,
-    correction integer NOT NULL,
-    amount_milliunits bigint NOT NULL,
-    tax_exclusive_milliunits bigint,
-    currency text NOT NULL,
-    storefront text,
-    evidence_id text NOT NULL,
-    recorded_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
-);
-
-COMMENT ON TABLE repricer.money_entries IS 'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
-
-COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
-
-COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
-
-CREATE VIEW report.money AS
- SELECT e.original_transaction_id,
-    e.transaction_id,
-    e.sku,
-    e.kind,
-    e.amount_milliunits,
-    e.tax_exclusive_milliunits,
-    e.currency,
-    e.storefront,
-    e.occurred_at,
-    e.recorded_at,
-    e.evidence_id,
-    x.change_id,
-    x.batch_id,
-    b.name AS batch_name,
-        CASE
-            WHEN (e.kind = 'charge'::text) THEN x.explained_as
-            ELSE e.kind
-        END AS explained_as,
-    (e.correction > 0) AS is_correction
-   FROM ((repricer.money_entries e
-     LEFT JOIN repricer.explained_charges x ON (((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku))))
-     LEFT JOIN repricer.batches b ON ((b.batch_id = x.batch_id)));
-
-COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
-
-COMMENT ON COLUMN report.money.original_transaction_id IS 'The subscription, as Apple names it.';
-
-COMMENT ON COLUMN report.money.transaction_id IS 'The App Store''s transaction.';
-
-COMMENT ON COLUMN report.money.sku IS 'The item that was charged, by its name then.';
-
-COMMENT ON COLUMN report.money.kind IS 'charge, refund or reversal (of a refund).';
-
-COMMENT ON COLUMN report.money.amount_milliunits IS 'In thousandths of the currency, tax included; refunds are negative.';
-
-COMMENT ON COLUMN report.money.tax_exclusive_milliunits IS 'Without tax, as Apple signed it: the item''s share by price; null: it did not.';
-
-COMMENT ON COLUMN report.money.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.money.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.money.occurred_at IS 'When it was charged, refunded or taken back, by Apple''s clock.';
-
-COMMENT ON COLUMN report.money.recorded_at IS 'When it was recorded here.';
-
-COMMENT ON COLUMN report.money.evidence_id IS 'The signed statement that told it.';
-
-COMMENT ON COLUMN report.money.change_id IS 'The price change that the charge belongs to; null: none of ours was called before.';
-
-COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.';
-
-COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
-
-CREATE TABLE repricer.inbox (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    notification_uuid text NOT NULL,
-    received_at timestamp with time zone NOT NULL,
-    signed_at timestamp with time zone,
-    error text,
-    CONSTRAINT inbox_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.notifications (
-    notification_uuid text NOT NULL,
-    received_at timestamp with time zone NOT NULL,
-    signed_at timestamp with time zone,
-    type text,
-    subtype text,
-    original_transaction_id text,
-    understood boolean NOT NULL,
-    unknown text[],
-    signed_payload text,
-    packed bytea,
-    header_digests bytea,
-    CONSTRAINT notifications_whole_or_packed CHECK ((((signed_payload IS NULL) = (packed IS NOT NULL)) AND ((packed IS NULL) = (header_digests IS NULL)) AND ((octet_length(header_digests) % 32) = 0)))
-)
-PARTITION BY RANGE (received_at);
-ALTER TABLE ONLY repricer.notifications ALTER COLUMN signed_payload SET COMPRESSION lz4;
-ALTER TABLE ONLY repricer.notifications ALTER COLUMN packed SET COMPRESSION lz4;
-
-COMMENT ON COLUMN repricer.notifications.unknown IS 'What of it was not known when it was read, each as kind:name; null: nothing.';
-
-COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The payload itself, where it does not come back to the byte from packed.';
-
-COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
-
-COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
-
 CREATE VIEW report.notification_health AS
  SELECT n.type,
     n.subtype,
@@ -3271,7 +4769,7 @@ CREATE VIEW report.notification_health AS
      LEFT JOIN repricer.inbox i ON (((i.original_transaction_id = n.original_transaction_id) AND (i.notification_uuid = n.notification_uuid))))
   GROUP BY n.type, n.subtype;
 
-COMMENT ON VIEW report.notification_health IS 'What arrived from the App Store, for each type and subtype.';
+COMMENT ON VIEW report.notification_health IS 'What arrived from the App Store, for each type and subtype. No NAME_as_of: it is about today: what arrived and what waits.';
 
 COMMENT ON COLUMN report.notification_health.type IS 'notificationType as Apple wrote it.';
 
@@ -3292,87 +4790,6 @@ COMMENT ON COLUMN report.notification_health.waiting IS 'In the inbox, not folde
 COMMENT ON COLUMN report.notification_health.stuck IS 'In the inbox with an error.';
 
 COMMENT ON COLUMN report.notification_health.with_unknown_parts IS 'With something in them that the product does not know; report unknown_part names it.';
-
-CREATE VIEW report.pending_consent AS
- SELECT c.batch_id,
-    b.name AS batch_name,
-    c.original_transaction_id,
-    c.change_id,
-    c.sku,
-    c.storefront,
-    c.period,
-    c.currency,
-    c.current_price_milliunits,
-    c.new_price_milliunits,
-    c.dependent_skus,
-    c.consent_asked_at,
-    c.due_effective_at AS consent_due_at,
-    (c.due_effective_at < report.as_of()) AS is_overdue
-   FROM (repricer.price_changes c
-     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-  WHERE (c.stage = 'pending_consent'::text);
-
-COMMENT ON VIEW report.pending_consent IS 'Changes that wait for the subscriber''s consent.';
-
-COMMENT ON COLUMN report.pending_consent.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.pending_consent.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.pending_consent.original_transaction_id IS 'The subscription, as Apple names it.';
-
-COMMENT ON COLUMN report.pending_consent.change_id IS 'The price change; unique within its subscription.';
-
-COMMENT ON COLUMN report.pending_consent.sku IS 'The item whose price changes.';
-
-COMMENT ON COLUMN report.pending_consent.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.pending_consent.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
-
-COMMENT ON COLUMN report.pending_consent.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.pending_consent.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
-
-COMMENT ON COLUMN report.pending_consent.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
-
-COMMENT ON COLUMN report.pending_consent.dependent_skus IS 'Items that are cancelled with this one if its increase is declined.';
-
-COMMENT ON COLUMN report.pending_consent.consent_asked_at IS 'When the App Store first asked for consent; null: it has not.';
-
-COMMENT ON COLUMN report.pending_consent.consent_due_at IS 'The renewal at which the item ends if consent is not given.';
-
-COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant lies before report.as_of().';
-
-CREATE VIEW repricer.charged_renewals AS
- SELECT c.batch_id,
-    c.original_transaction_id,
-    c.change_id,
-    h.transaction_id,
-    h.purchased_at,
-        CASE
-            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
-            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
-        END AS old_price_milliunits,
-    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
-   FROM (repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
-
-COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
-
-CREATE VIEW repricer.charged_changes AS
- SELECT charged_renewals.batch_id,
-    charged_renewals.original_transaction_id,
-    charged_renewals.change_id,
-    count(*) AS renewals,
-    min(charged_renewals.purchased_at) AS first_at,
-    (sum(charged_renewals.old_price_milliunits))::bigint AS old_total_milliunits,
-    (sum(charged_renewals.price_milliunits))::bigint AS new_total_milliunits
-   FROM repricer.charged_renewals
-  GROUP BY charged_renewals.batch_id, charged_renewals.original_transaction_id, charged_renewals.change_id;
-
-COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
 
 CREATE VIEW report.price_change AS
  SELECT c.batch_id,
@@ -3506,135 +4923,6 @@ COMMENT ON COLUMN report.price_change.charged_total_milliunits IS 'What these re
 COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price.';
 
 COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this one takes back; null: it is no undo.';
-
-CREATE VIEW report.reconciliation AS
- WITH checks(check_name, is_per_batch, meaning) AS (
-         VALUES ('rows_add_up'::text,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,'renewals charged after the change had ended'::text), ('charges_declined'::text,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,'renewals of effective changes that no charge tells of'::text), ('charges_double'::text,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,'notifications with an error, or waiting for more than a day'::text)
-        ), problems(batch_id, check_name, problems) AS (
-         SELECT batch_summary.batch_id,
-            'rows_add_up'::text AS "?column?",
-            count(*) AS count
-           FROM report.batch_summary
-          WHERE (NOT batch_summary.rows_add_up)
-          GROUP BY batch_summary.batch_id
-        UNION ALL
-         SELECT c.batch_id,
-            'silent_past_renewal'::text,
-            count(*) AS count
-           FROM (repricer.price_changes c
-             LEFT JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
-          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s_1.in_billing_retry, false)) AND (COALESCE(s_1.status, 0) <> ALL (ARRAY[3, 4])))
-          GROUP BY c.batch_id
-        UNION ALL
-         SELECT c.batch_id,
-            'requests_unknown'::text,
-            count(DISTINCT r.call_id) AS count
-           FROM (repricer.store_calls r
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = r.subject) AND (c.bucket = r.bucket) AND (c.change_id = ANY (r.carries)))))
-          WHERE ((r.kind = 'price_change'::text) AND (r.settled_at IS NULL) AND (r.state = 'unknown'::text))
-          GROUP BY c.batch_id
-        UNION ALL
-         SELECT c.batch_id,
-            'effective_without_charge'::text,
-            count(*) AS count
-           FROM repricer.price_changes c
-          WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
-          GROUP BY c.batch_id
-        UNION ALL
-         SELECT c.batch_id,
-            'ended_yet_applied'::text,
-            count(*) AS count
-           FROM (((repricer.price_changes c
-             JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-             JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
-             CROSS JOIN LATERAL ( SELECT item.value AS item
-                   FROM jsonb_array_elements(s_1.items) item(value)
-                  WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
-          WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
-                CASE
-                    WHEN (c.direction = 'increase'::text) THEN ((i.item #>> '{increase,price}'::text[]))::bigint
-                    ELSE ((i.item ->> 'renewalPrice'::text))::bigint
-                END) AND ((i.item ->> 'renews'::text))::boolean AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes o
-                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
-          GROUP BY c.batch_id
-        UNION ALL
-         SELECT charge_exception.batch_id,
-                CASE charge_exception.exception
-                    WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
-                    ELSE ('charges_'::text || charge_exception.exception)
-                END AS "case",
-            count(*) AS count
-           FROM report.charge_exception
-          GROUP BY charge_exception.batch_id,
-                CASE charge_exception.exception
-                    WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
-                    ELSE ('charges_'::text || charge_exception.exception)
-                END
-        UNION ALL
-         SELECT dependent_cancellations.batch_id,
-            'dependents_in_discrepancy'::text,
-            count(*) AS count
-           FROM repricer.dependent_cancellations
-          WHERE (dependent_cancellations.state = 'discrepancy'::text)
-          GROUP BY dependent_cancellations.batch_id
-        UNION ALL
-         SELECT c.batch_id,
-            'dependents_not_recorded'::text,
-            count(*) AS count
-           FROM (repricer.price_changes c
-             CROSS JOIN LATERAL unnest(COALESCE(c.current_dependent_skus, c.dependent_skus)) u(sku))
-          WHERE ((c.state = 'declined'::text) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.dependent_cancellations d
-                  WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id) AND (d.dependent_sku = u.sku))))))
-          GROUP BY c.batch_id
-        UNION ALL
-         SELECT NULL::uuid,
-            'notifications_not_understood'::text,
-            count(*) AS count
-           FROM repricer.notifications
-          WHERE (NOT notifications.understood)
-        UNION ALL
-         SELECT NULL::uuid,
-            'inbox_stuck'::text,
-            count(*) AS count
-           FROM repricer.inbox
-          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - '1 day'::interval)))
-        ), subjects AS (
-         SELECT batches.batch_id,
-            batches.name AS batch_name,
-            true AS is_per_batch
-           FROM repricer.batches
-        UNION ALL
-         SELECT NULL::uuid,
-            NULL::text,
-            false
-        )
- SELECT s.batch_id,
-    s.batch_name,
-    k.check_name,
-    COALESCE(p.problems, (0)::bigint) AS problems,
-    ((COALESCE(p.problems, (0)::bigint) = 0) OR (k.check_name = 'charges_refunded'::text)) AS is_ok,
-    k.meaning
-   FROM ((subjects s
-     JOIN checks k ON ((k.is_per_batch = s.is_per_batch)))
-     LEFT JOIN problems p ON (((p.check_name = k.check_name) AND (NOT (p.batch_id IS DISTINCT FROM s.batch_id)))));
-
-COMMENT ON VIEW report.reconciliation IS 'Every check for every batch (batch_id null: the whole installation), also where all is well.';
-
-COMMENT ON COLUMN report.reconciliation.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.reconciliation.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.reconciliation.check_name IS 'Which check.';
-
-COMMENT ON COLUMN report.reconciliation.problems IS 'How many were found; 0 is well.';
-
-COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found. Refunds are counted, and are no fault.';
-
-COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
 
 CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
@@ -3955,7 +5243,7 @@ UNION ALL
    FROM repricer.extension_summaries f
   WHERE ((f.folded_at IS NOT NULL) AND (f.extension_id IS NULL));
 
-COMMENT ON VIEW report.renewal_extension IS 'Renewal-date extensions: each request, what the App Store told of its subscriptions, and whether the counts agree.';
+COMMENT ON VIEW report.renewal_extension IS 'Renewal-date extensions: each request, what the App Store told of its subscriptions, and whether the counts agree. No NAME_as_of: requests of extensions keep no versions.';
 
 COMMENT ON COLUMN report.renewal_extension.kind IS 'all (a mass extension), one, retry (one that a mass extension failed for), foreign (a summary of no request of ours).';
 
@@ -4278,131 +5566,6 @@ COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the olde
 
 COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
 
-CREATE VIEW report.revenue_impact AS
- WITH factors(period, numerator, denominator) AS (
-         VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
-        ), lost_dependents AS (
-         SELECT d.batch_id,
-            d.original_transaction_id,
-            d.change_id,
-            count(*) AS dependents,
-            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM ((((repricer.dependent_cancellations d
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
-             LEFT JOIN factors own ON ((own.period = c.period)))
-             LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
-             LEFT JOIN factors theirs ON ((theirs.period = t.period)))
-          WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes o
-                  WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
-                        CASE
-                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                            ELSE d.dependent_sku
-                        END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
-          GROUP BY d.batch_id, d.original_transaction_id, d.change_id
-        ), groups AS (
-         SELECT c.batch_id,
-            c.currency,
-            c.storefront,
-            c.period,
-            count(*) AS changes,
-            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
-            count(r.change_id) AS charged_changes,
-            (COALESCE(sum(r.renewals), (0)::numeric))::bigint AS charged_renewals,
-            (COALESCE(sum(r.old_total_milliunits), (0)::numeric))::bigint AS old_total,
-            (COALESCE(sum(r.new_total_milliunits), (0)::numeric))::bigint AS new_total,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS old_per_period,
-            (COALESCE(sum(c.new_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS new_per_period,
-            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'declined'::text)), (0)::numeric))::bigint AS declined_lost,
-            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled_lost,
-            (COALESCE(sum(d.dependents), (0)::numeric))::bigint AS dependents,
-            (COALESCE(sum(d.price_milliunits), (0)::numeric))::bigint AS dependent_lost
-           FROM ((repricer.price_changes c
-             LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
-             LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
-          WHERE (c.undoes_change_id IS NULL)
-          GROUP BY c.batch_id, c.currency, c.storefront, c.period
-        )
- SELECT g.batch_id,
-    b.name AS batch_name,
-    g.currency,
-    g.storefront,
-    g.period,
-    g.changes,
-    g.effective,
-    g.charged_changes,
-    g.charged_renewals,
-    g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits,
-    (g.new_total - g.old_total) AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits,
-    g.new_per_period AS new_per_period_milliunits,
-    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
-    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
-    g.declined,
-    g.declined_lost AS declined_lost_per_period_milliunits,
-    g.cancelled,
-    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
-    g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    ((g.declined_lost + g.cancelled_lost) + g.dependent_lost) AS lost_per_period_milliunits,
-    (round((((((g.declined_lost + g.cancelled_lost) + g.dependent_lost))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits
-   FROM ((groups g
-     JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
-     LEFT JOIN factors f ON ((f.period = g.period)));
-
-COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
-
-COMMENT ON COLUMN report.revenue_impact.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.revenue_impact.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.revenue_impact.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.revenue_impact.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.revenue_impact.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
-
-COMMENT ON COLUMN report.revenue_impact.changes IS 'Number of price changes.';
-
-COMMENT ON COLUMN report.revenue_impact.effective IS 'Changes that took effect.';
-
-COMMENT ON COLUMN report.revenue_impact.charged_changes IS 'Changes with at least one renewal charged at the new price.';
-
-COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
-
-COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these renewals would have charged at the old prices.';
-
-COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these renewals charged.';
-
-COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far; negative for decreases.';
-
-COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of charged_changes: each change once.';
-
-COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of charged_changes: each change once.';
-
-COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds.';
-
-COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an unknown period.';
-
-COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed.';
-
-COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes.';
-
-COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked.';
-
-COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of the cancelled changes.';
-
-COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents proved cancelled that are not counted as declined or cancelled themselves.';
-
-COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned into this one.';
-
-COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the three losses.';
-
-COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_period for a month, rounded like the uplift.';
-
 CREATE VIEW report.unknown_part AS
  SELECT split_part(u.part, ':'::text, 1) AS kind,
     substr(u.part, (strpos(u.part, ':'::text) + 1)) AS name,
@@ -4414,7 +5577,7 @@ CREATE VIEW report.unknown_part AS
   WHERE (n.unknown IS NOT NULL)
   GROUP BY u.part;
 
-COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` after an upgrade.';
+COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` after an upgrade. No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
 COMMENT ON COLUMN report.unknown_part.kind IS 'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body (missing).';
 
@@ -4425,58 +5588,6 @@ COMMENT ON COLUMN report.unknown_part.notifications IS 'Notifications that hold 
 COMMENT ON COLUMN report.unknown_part.first_received_at IS 'When the first arrived.';
 
 COMMENT ON COLUMN report.unknown_part.last_received_at IS 'When the last arrived.';
-
-CREATE VIEW report.upcoming_effective AS
- SELECT c.batch_id,
-    b.name AS batch_name,
-    c.original_transaction_id,
-    c.change_id,
-    c.sku,
-    c.storefront,
-    c.period,
-    c.direction,
-    c.currency,
-    c.current_price_milliunits,
-    c.new_price_milliunits,
-    c.state,
-    c.due_effective_at,
-    ((c.state = 'accepted'::text) OR ((c.direction = 'decrease'::text) AND (c.state = 'scheduled'::text))) AS is_settled,
-    (c.due_effective_at < report.as_of()) AS is_overdue
-   FROM (repricer.price_changes c
-     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-  WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL));
-
-COMMENT ON VIEW report.upcoming_effective IS 'Open changes of approved batches and the renewal they are due at.';
-
-COMMENT ON COLUMN report.upcoming_effective.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.upcoming_effective.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.upcoming_effective.original_transaction_id IS 'The subscription, as Apple names it.';
-
-COMMENT ON COLUMN report.upcoming_effective.change_id IS 'The price change; unique within its subscription.';
-
-COMMENT ON COLUMN report.upcoming_effective.sku IS 'The item whose price changes.';
-
-COMMENT ON COLUMN report.upcoming_effective.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.upcoming_effective.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
-
-COMMENT ON COLUMN report.upcoming_effective.direction IS 'increase or decrease.';
-
-COMMENT ON COLUMN report.upcoming_effective.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.upcoming_effective.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
-
-COMMENT ON COLUMN report.upcoming_effective.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
-
-COMMENT ON COLUMN report.upcoming_effective.state IS 'State of the price change.';
-
-COMMENT ON COLUMN report.upcoming_effective.due_effective_at IS 'The renewal at which the change is due to take effect, as planned now.';
-
-COMMENT ON COLUMN report.upcoming_effective.is_settled IS 'Whether nothing but the renewal is missing: accepted, or a scheduled decrease.';
-
-COMMENT ON COLUMN report.upcoming_effective.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
 CREATE TABLE repricer.always_consent_storefronts (
     storefront text NOT NULL,
@@ -4528,11 +5639,45 @@ CREATE TABLE repricer.audit_trail (
 
 COMMENT ON TABLE repricer.audit_trail IS 'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
 
+CREATE TABLE repricer.batch_versions (
+    batch_id uuid NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    decided_by name,
+    decided_at timestamp with time zone,
+    decision_reason text,
+    is_paused boolean NOT NULL,
+    paused_reason text
+);
+
+COMMENT ON TABLE repricer.batch_versions IS 'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
+
 CREATE TABLE repricer.bucket_turns (
     bucket smallint NOT NULL
 );
 
 COMMENT ON TABLE repricer.bucket_turns IS 'One row a bucket; a claim holds its lock until its transaction ends.';
+
+CREATE TABLE repricer.charge_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
 
 CREATE TABLE repricer.consent_thresholds (
     storefront text NOT NULL,
@@ -4592,6 +5737,34 @@ CREATE TABLE repricer.dependency_roles (
     CONSTRAINT dependency_roles_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT dependency_roles_role CHECK ((role = ANY (ARRAY['parent'::text, 'dependent'::text])))
 );
+
+CREATE TABLE repricer.dependent_cancellation_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.dependent_cancellation_versions IS 'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
 
 CREATE TABLE repricer.dependent_claims (
     original_transaction_id text NOT NULL,
@@ -4708,6 +5881,7 @@ CREATE TABLE repricer.price_change_history (
     evidence_id text NOT NULL,
     reason text,
     actor name DEFAULT SESSION_USER NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 )
 PARTITION BY RANGE (occurred_at);
@@ -4784,8 +5958,40 @@ CREATE TABLE repricer.price_change_history_default (
     evidence_id text NOT NULL,
     reason text,
     actor name DEFAULT SESSION_USER NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
+
+CREATE TABLE repricer.price_change_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
 
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
@@ -4849,6 +6055,22 @@ CREATE TABLE repricer.status_checks (
     CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text, 'recover'::text])))
 );
 
+CREATE TABLE repricer.subscription_event_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.subscription_event_versions IS 'Append-only. Statements that reprocess read anew, as they were read before.';
+
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
     bucket smallint NOT NULL,
@@ -4898,6 +6120,9 @@ ALTER TABLE ONLY repricer.audit_trail
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line);
 
+ALTER TABLE ONLY repricer.batch_versions
+    ADD CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until);
+
 ALTER TABLE ONLY repricer.batches
     ADD CONSTRAINT batches_pkey PRIMARY KEY (batch_id);
 
@@ -4907,8 +6132,17 @@ ALTER TABLE ONLY repricer.batches
 ALTER TABLE ONLY repricer.bucket_turns
     ADD CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket);
 
+ALTER TABLE ONLY repricer.charge_versions
+    ADD CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket);
+
+ALTER TABLE ONLY repricer.closed_figures
+    ADD CONSTRAINT closed_figures_once UNIQUE NULLS NOT DISTINCT (month, batch_id, currency, kind);
+
+ALTER TABLE ONLY repricer.closed_months
+    ADD CONSTRAINT closed_months_pkey PRIMARY KEY (month);
 
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_pkey PRIMARY KEY (storefront, currency, period_kind, valid_from, revision);
@@ -4921,6 +6155,9 @@ ALTER TABLE ONLY repricer.default_limits
 
 ALTER TABLE ONLY repricer.dependency_roles
     ADD CONSTRAINT dependency_roles_one_part PRIMARY KEY (original_transaction_id, sku, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions
+    ADD CONSTRAINT dependent_cancellation_versions_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket);
@@ -4982,6 +6219,9 @@ ALTER TABLE ONLY repricer.price_change_history
 ALTER TABLE ONLY repricer.price_change_history_default
     ADD CONSTRAINT price_change_history_default_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket);
 
+ALTER TABLE ONLY repricer.price_change_versions
+    ADD CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket);
 
@@ -5014,6 +6254,9 @@ ALTER TABLE ONLY repricer.status_checks
 
 ALTER TABLE ONLY repricer.store_calls
     ADD CONSTRAINT store_calls_pkey PRIMARY KEY (subject, call_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions
+    ADD CONSTRAINT subscription_event_versions_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
@@ -5114,11 +6357,24 @@ CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON re
 
 CREATE CONSTRAINT TRIGGER batches_are_finished AFTER INSERT OR UPDATE ON repricer.batches DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((new.state = 'submitting'::text)) EXECUTE FUNCTION repricer.refuse_unfinished_submission();
 
+CREATE TRIGGER batches_keep_versions AFTER UPDATE ON repricer.batches FOR EACH ROW WHEN (((old.state <> 'submitting'::text) AND ((((((old.state IS DISTINCT FROM new.state) OR (old.decided_by IS DISTINCT FROM new.decided_by)) OR (old.decided_at IS DISTINCT FROM new.decided_at)) OR (old.decision_reason IS DISTINCT FROM new.decision_reason)) OR (old.is_paused IS DISTINCT FROM new.is_paused)) OR (old.paused_reason IS DISTINCT FROM new.paused_reason)))) EXECUTE FUNCTION repricer.keep_batch();
+
+CREATE TRIGGER charges_keep_versions BEFORE DELETE OR UPDATE ON repricer.charges FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('charge_versions');
+
+CREATE TRIGGER dependent_cancellations_keep_versions BEFORE UPDATE ON repricer.dependent_cancellations FOR EACH ROW WHEN ((((((((((((((old.parent_sku IS DISTINCT FROM new.parent_sku) OR (old.cause IS DISTINCT FROM new.cause)) OR (old.is_cross_subscription IS DISTINCT FROM new.is_cross_subscription)) OR (old.target_transaction_id IS DISTINCT FROM new.target_transaction_id)) OR (old.cancel_reference_id IS DISTINCT FROM new.cancel_reference_id)) OR (old.state IS DISTINCT FROM new.state)) OR (old.price_milliunits IS DISTINCT FROM new.price_milliunits)) OR (old.currency IS DISTINCT FROM new.currency)) OR (old.requested_at IS DISTINCT FROM new.requested_at)) OR (old.requested_by_evidence IS DISTINCT FROM new.requested_by_evidence)) OR (old.settled_at IS DISTINCT FROM new.settled_at)) OR (old.settled_by_evidence IS DISTINCT FROM new.settled_by_evidence)) OR (old.detail IS DISTINCT FROM new.detail))) EXECUTE FUNCTION repricer.keep_whole_row('dependent_cancellation_versions');
+
+CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((NOT ((old.state = 'awaiting_approval'::text) AND (new.state = 'queued'::text))) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'sending'::text) AND (old.request_reference_id IS NULL) AND (old.reason IS NULL) AND (old.moved_since_call IS NULL))) AND (((((((((((((((((((((old.current_sku IS DISTINCT FROM new.current_sku) OR (old.former_skus IS DISTINCT FROM new.former_skus)) OR (old.current_dependent_skus IS DISTINCT FROM new.current_dependent_skus)) OR (old.send_after IS DISTINCT FROM new.send_after)) OR (old.send_by IS DISTINCT FROM new.send_by)) OR (old.due_effective_at IS DISTINCT FROM new.due_effective_at)) OR (old.planned_effective_at IS DISTINCT FROM new.planned_effective_at)) OR (old.moved_before_call IS DISTINCT FROM new.moved_before_call)) OR (old.moved_since_call IS DISTINCT FROM new.moved_since_call)) OR (old.request_reference_id IS DISTINCT FROM new.request_reference_id)) OR (old.state IS DISTINCT FROM new.state)) OR (old.state_since IS DISTINCT FROM new.state_since)) OR (old.reason IS DISTINCT FROM new.reason)) OR (old.doubtful_since IS DISTINCT FROM new.doubtful_since)) OR (old.sent_at IS DISTINCT FROM new.sent_at)) OR (old.scheduled_at IS DISTINCT FROM new.scheduled_at)) OR (old.consent_asked_at IS DISTINCT FROM new.consent_asked_at)) OR (old.accepted_at IS DISTINCT FROM new.accepted_at)) OR (old.acceptance IS DISTINCT FROM new.acceptance)) OR (old.effective_at IS DISTINCT FROM new.effective_at)) OR (old.ended_at IS DISTINCT FROM new.ended_at)))) EXECUTE FUNCTION repricer.keep_price_change();
+
+CREATE TRIGGER subscription_events_keep_versions BEFORE DELETE OR UPDATE ON repricer.subscription_events FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('subscription_event_versions');
+
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+ALTER TABLE ONLY repricer.closed_figures
+    ADD CONSTRAINT closed_figures_month FOREIGN KEY (month) REFERENCES repricer.closed_months(month);
 
 ALTER TABLE ONLY repricer.consent_thresholds
     ADD CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
@@ -5163,32 +6419,17 @@ GRANT USAGE ON SCHEMA report TO repricer_finance;
 GRANT USAGE ON SCHEMA repricer TO repricer_pricing;
 GRANT USAGE ON SCHEMA repricer TO repricer_service;
 
+REVOKE ALL ON FUNCTION report.as_of() FROM PUBLIC;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_finance;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_pricing;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) TO repricer_finance;
-GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb, p_rise numeric, p_fall numeric) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.batches TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batches TO repricer_service;
@@ -5196,199 +6437,6 @@ GRANT SELECT ON TABLE repricer.batches TO repricer_service;
 GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
 
 GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.batch_in_submission(p_batch_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.bucket_of(original_transaction_id text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.database_identity() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.decision_instant(p_given timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.end_catch_up() TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.refuse_unfinished_submission() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[]) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
-
-GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.batch_rejects TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_service;
@@ -5460,6 +6508,14 @@ GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_service;
 
+REVOKE ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
 
@@ -5475,9 +6531,24 @@ GRANT SELECT ON TABLE report.charge_exception TO repricer_finance;
 GRANT SELECT ON TABLE report.charge_exception TO repricer_pricing;
 GRANT SELECT ON TABLE report.charge_exception TO repricer_service;
 
+REVOKE ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
+GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
+
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_finance;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_pricing;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
@@ -5486,13 +6557,19 @@ GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
 
+REVOKE ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_service;
 
-GRANT SELECT ON TABLE report.holdout TO repricer_finance;
-GRANT SELECT ON TABLE report.holdout TO repricer_pricing;
-GRANT SELECT ON TABLE report.holdout TO repricer_service;
+REVOKE ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
@@ -5500,6 +6577,25 @@ GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
 GRANT SELECT ON TABLE report.money TO repricer_finance;
 GRANT SELECT ON TABLE report.money TO repricer_pricing;
 GRANT SELECT ON TABLE report.money TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE report.pending_consent TO repricer_finance;
+GRANT SELECT ON TABLE report.pending_consent TO repricer_pricing;
+GRANT SELECT ON TABLE report.pending_consent TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.inbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.inbox TO repricer_service;
@@ -5519,13 +6615,16 @@ GRANT UPDATE(understood) ON TABLE repricer.notifications TO repricer_service;
 
 GRANT UPDATE(unknown) ON TABLE repricer.notifications TO repricer_service;
 
-GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
-GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;
-GRANT SELECT ON TABLE report.notification_health TO repricer_service;
+GRANT SELECT ON TABLE repricer.reconciliation_checks TO repricer_service;
 
-GRANT SELECT ON TABLE report.pending_consent TO repricer_finance;
-GRANT SELECT ON TABLE report.pending_consent TO repricer_pricing;
-GRANT SELECT ON TABLE report.pending_consent TO repricer_service;
+GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
+GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
+GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
@@ -5533,13 +6632,280 @@ GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
 
+GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE report.upcoming_effective TO repricer_finance;
+GRANT SELECT ON TABLE report.upcoming_effective TO repricer_pricing;
+GRANT SELECT ON TABLE report.upcoming_effective TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb, p_rise numeric, p_fall numeric) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.batch_in_submission(p_batch_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.batches_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from timestamp with time zone, p_at timestamp with time zone, p_by_person boolean) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.charged_changes_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.charges_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.database_identity() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.database_identity() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.decision_instant(p_given timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.dependent_cancellations_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_catch_up() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_rate double precision, p_origin timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_rate double precision, p_origin timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.keep_batch() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.keep_price_change() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.keep_whole_row() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.money_entries_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.price_changes_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.recover_service(p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.refuse_audit_change() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.refuse_unfinished_submission() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.release_due_waves(p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text, p_eligible bigint, p_ineligible jsonb, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.require_past(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.subscription_events_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
+
+GRANT SELECT ON TABLE repricer.closed_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.closed_months TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.known_figures TO repricer_service;
+
+GRANT SELECT ON TABLE report.closed_period TO repricer_finance;
+GRANT SELECT ON TABLE report.closed_period TO repricer_pricing;
+GRANT SELECT ON TABLE report.closed_period TO repricer_service;
+
+GRANT SELECT ON TABLE report.holdout TO repricer_finance;
+GRANT SELECT ON TABLE report.holdout TO repricer_pricing;
+GRANT SELECT ON TABLE report.holdout TO repricer_service;
+
+GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
+GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;
+GRANT SELECT ON TABLE report.notification_health TO repricer_service;
+
 GRANT SELECT ON TABLE report.price_change TO repricer_finance;
 GRANT SELECT ON TABLE report.price_change TO repricer_pricing;
 GRANT SELECT ON TABLE report.price_change TO repricer_service;
-
-GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
-GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
-GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.extension_requests TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.extension_requests TO repricer_service;
@@ -5619,17 +6985,9 @@ GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_service;
 
-GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
-GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
-GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
-
 GRANT SELECT ON TABLE report.unknown_part TO repricer_finance;
 GRANT SELECT ON TABLE report.unknown_part TO repricer_pricing;
 GRANT SELECT ON TABLE report.unknown_part TO repricer_service;
-
-GRANT SELECT ON TABLE report.upcoming_effective TO repricer_finance;
-GRANT SELECT ON TABLE report.upcoming_effective TO repricer_pricing;
-GRANT SELECT ON TABLE report.upcoming_effective TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_service;
@@ -5643,7 +7001,11 @@ GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.batch_versions TO repricer_service;
+
 GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charge_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;
@@ -5656,6 +7018,8 @@ GRANT SELECT ON TABLE repricer.default_limits TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.dependent_cancellation_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
@@ -5698,6 +7062,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.price_change_versions TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
 
@@ -5712,6 +7078,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.status_checks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_checks TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_event_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;

@@ -46,6 +46,18 @@ package enum AppBindingQueries {
             """)
     }
 
+    /// Dates what a rehearsal's database records by this clock: it shows `start` at the real instant `origin` (UTC
+    /// milliseconds), and goes on at `rate` seconds a second.
+    package static func followClock(
+        start: Int64, rate: Double, origin: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            """
+            -- name: followClock
+            SELECT repricer.follow_clock(\(timestamp: start), \("\(rate)")::double precision, \(timestamp: origin))
+            """)
+    }
+
     /// Binds the database where nobody has yet. Read it afterwards: somebody may have been earlier.
     package static func bind(
         _ app: AppBinding, on connection: isolated PostgresConnection

@@ -138,8 +138,8 @@ package enum EventQueries {
         let statements = events.column { StatementText.text($0) }
         return """
             INSERT INTO repricer.subscription_events
-                (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement, bucket)
-            SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
+                (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement, bucket, recorded_at)
+            SELECT t.*, repricer.bucket_of(t.id), (SELECT repricer.recording_instant()) FROM unnest(
                 \(events.column { $0.originalTransactionID })::text[],
                 \(timestamps: events.column { $0.key.signedAt.milliseconds })::timestamptz[],
                 \(events.column { $0.key.evidenceID })::text[],

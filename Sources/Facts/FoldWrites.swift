@@ -211,8 +211,9 @@ package struct FoldWrites: Sendable {
     private static func insert(_ lines: [Line]) -> SQL {
         """
         INSERT INTO repricer.price_change_history
-            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason, bucket)
-        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
+            (original_transaction_id, change_id, occurred_at, state, evidence_kind, evidence_id, reason, bucket,
+             recorded_at)
+        SELECT t.*, repricer.bucket_of(t.id), (SELECT repricer.recording_instant()) FROM unnest(
             \(lines.column { $0.id })::text[],
             \(uuids: lines.column { $0.line.changeID })::uuid[],
             \(timestamps: lines.column { $0.line.at.milliseconds })::timestamptz[],

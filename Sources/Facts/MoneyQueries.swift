@@ -53,12 +53,13 @@ enum MoneyQueries {
             )
             INSERT INTO repricer.money_entries
                 (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at, number, correction,
-                 amount_milliunits, tax_exclusive_milliunits, currency, storefront, evidence_id)
+                 amount_milliunits, tax_exclusive_milliunits, currency, storefront, evidence_id, recorded_at)
             SELECT id, repricer.bucket_of(id), transaction_id, sku, kind, occurred_at, number::integer,
                 coalesce(k.correction + 1, 0), coalesce(t.amount, 0) - coalesce(k.amount, 0),
                 CASE WHEN t.tax_exclusive IS NOT NULL OR k.tax_exclusive IS NOT NULL
                     THEN coalesce(t.tax_exclusive, 0) - coalesce(k.tax_exclusive, 0) END,
-                currency, coalesce(t.storefront, k.storefront), coalesce(t.evidence_id, k.evidence_id)
+                currency, coalesce(t.storefront, k.storefront), coalesce(t.evidence_id, k.evidence_id),
+                (SELECT repricer.recording_instant())
             FROM told t FULL JOIN known k USING (id, transaction_id, sku, kind, occurred_at, number, currency)
             WHERE CASE WHEN t.amount IS NULL THEN k.is_told_whole AND (k.amount, coalesce(k.tax_exclusive, 0)) <> (0, 0)
                 ELSE (t.amount, coalesce(t.tax_exclusive, 0))
@@ -71,8 +72,8 @@ enum MoneyQueries {
         -- name: saveCharges
         INSERT INTO repricer.charges AS known
             (original_transaction_id, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
-             storefront, is_offer, is_purchase, bucket)
-        SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
+             storefront, is_offer, is_purchase, bucket, recorded_at)
+        SELECT t.*, repricer.bucket_of(t.id), (SELECT repricer.recording_instant()) FROM unnest(
             \(charges.map(\.id))::text[],
             \(charges.map(\.entry.key.transactionID))::text[],
             \(charges.map(\.entry.key.sku))::text[],

@@ -56,9 +56,10 @@ package enum PriceCallQueries {
             """
             -- name: recordClaims
             INSERT INTO repricer.price_change_history
-                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason,
+                 recorded_at)
             SELECT t.id, \(bucket)::smallint, t.change_id, \(timestamp: now)::timestamptz, 'sending', 'request',
-                t.call::text, NULL
+                t.call::text, NULL, (SELECT repricer.recording_instant())
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
             """,

@@ -22,7 +22,8 @@ func chart(of table: ReportTable) -> String {
                 + "scale of its own.",
             revenueBars(table))
     case .batchSummary, .priceChange, .pendingConsent, .upcomingEffective, .dependentCancellation,
-        .money, .chargeException, .revenueBridge, .revenueBridgeTotal, .revenueAtRisk, .holdout,
+        .money, .chargeException, .closedPeriod, .revenueBridge, .revenueBridgeTotal,
+        .revenueAtRisk, .holdout,
         .forecastAccuracy, .reconciliation, .notificationHealth, .unknownPart,
         .renewalExtension:
         ""

@@ -36,6 +36,9 @@ extension ReportName {
         case .forecastAccuracy: .forecastAccuracy
         case .money: .money
         case .chargeException: .chargeException
+        case .closedPeriod:
+            ReportFace(
+                title: "Closed months", order: "month, currency, batch_name, batch_id, kind")
         case .revenueBridge:
             ReportFace(
                 title: "What brought a month's revenue to the next",

@@ -14,6 +14,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case revenueBridgeTotal = "revenue_bridge_total"
     case revenueAtRisk = "revenue_at_risk"
     case holdout
+    case closedPeriod = "closed_period"
     case reconciliation
     case notificationHealth = "notification_health"
     case unknownPart = "unknown_part"
@@ -27,6 +28,18 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
 
     /// Whether the rows belong to batches, so that one batch can be asked for.
     package var hasBatches: Bool { face.hasBatches }
+    /// Whether the report can tell what was known at an earlier instant: the view has a function `NAME_as_of`.
+    package var hasPast: Bool {
+        switch self {
+        case .batchSummary, .priceChange, .consentFunnel, .revenueImpact, .pendingConsent,
+            .upcomingEffective,
+            .dependentCancellation, .forecastAccuracy, .money, .chargeException, .reconciliation:
+            true
+        case .closedPeriod, .revenueBridge, .revenueBridgeTotal, .revenueAtRisk, .holdout,
+            .notificationHealth, .unknownPart, .renewalExtension:
+            false
+        }
+    }
     /// The heading of the report.
     package var title: String { face.title }
     /// The order of the rows: total, so that the same facts print the same report.
@@ -73,15 +86,20 @@ package struct ReportQuery: Hashable, Sendable {
     package var name: ReportName
     /// The id of the one batch wanted; nil for all.
     package var batchID: String?
-    /// The instant that lateness is judged at, UTC milliseconds; nil for the server's clock.
+    /// What was known at this instant is wanted, UTC milliseconds; nil for what is known now.
     package var asOf: Int64?
     /// ISO 4217: what a report of one currency converts to; nil for US dollars.
     package var reportingCurrency: String?
+    /// Of what is known now: the instant that lateness is judged at, UTC milliseconds; nil for the server's clock.
+    package var judgedAt: Int64?
 
-    package init(_ name: ReportName, batchID: String? = nil, asOf: Int64? = nil) {
+    package init(
+        _ name: ReportName, batchID: String? = nil, asOf: Int64? = nil, judgedAt: Int64? = nil
+    ) {
         self.name = name
         self.batchID = batchID
         self.asOf = asOf
+        self.judgedAt = judgedAt
     }
 }
 
@@ -89,6 +107,10 @@ package struct ReportQuery: Hashable, Sendable {
 package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
     case unknownBatch(String)
     case hasNoBatches(ReportName)
+    /// Nobody keeps what this report said at an earlier instant.
+    case hasNoPast(ReportName)
+    /// The instant lies ahead of the database's clock, or is out of its range.
+    case notYet(String)
     /// The view is missing or closed to this user.
     case notReadable(ReportName)
     case unavailable(String)
@@ -101,6 +123,10 @@ package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
                 + "`repricer report batch_summary` shows"
         case .hasNoBatches(let name):
             "report \(name.rawValue) is about the whole installation; leave --batch out"
+        case .hasNoPast(let name):
+            "report \(name.rawValue) can't tell what was known at an instant; leave --as-of out, or ask one of "
+                + ReportName.allCases.filter(\.hasPast).map(\.rawValue).joined(separator: ", ")
+        case .notYet(let why): "\(why); leave --as-of out for what is known now"
         case .notReadable(let name):
             "report.\(name.rawValue) can't be read by this database user; run `repricer migrate`, "
                 + "or GRANT repricer_finance to the user"

@@ -72,6 +72,11 @@ package struct ReportStore: Sendable {
             guard isUUID(batchID) else { throw ReportError.unknownBatch(batchID) }
         }
         do {
+            if let asOf = query.asOf {
+                guard query.name.hasPast else { throw ReportError.hasNoPast(query.name) }
+                try await requirePast(asOf)
+                try await waitForRecorders()
+            }
             try await pool.withTransaction(.repeatableRead) { connection in
                 try await readSnapshot(query, on: connection, columns: columns, page: page)
             }
@@ -79,17 +84,77 @@ package struct ReportStore: Sendable {
             throw reportError(error, of: query.name)
         }
     }
+
+    /// How long what is being recorded may take, real time.
+    private static let recordersWait: Duration = .seconds(120)
+
+    /// An instant that is still to come is refused before anybody is waited for: who begins to record after that may
+    /// bear it.
+    private func requirePast(_ asOf: Int64) async throws {
+        try await pool.withTransaction { connection in
+            _ = try connection.query(
+                """
+                -- name: requirePast
+                SELECT 1 FROM report.batch_summary_as_of(\(timestamp: asOf), \(uuid: noBatch)::uuid)
+                """)
+        }
+    }
+
+    /// Waits until what is being recorded now is committed or not: it may bear an instant before the one that is asked
+    /// about. What is recorded from now on bears a later one, since it is dated under the lock of its table.
+    private func waitForRecorders() async throws {
+        let start = ContinuousClock.now
+        var open = try await recorders()
+        while !open.isEmpty {
+            guard ContinuousClock.now - start < Self.recordersWait else {
+                throw ReportError.failed(
+                    "a transaction has been recording for \(Self.recordersWait.components.seconds) s, and what is "
+                        + "known is not certain before its end; try again, or end it")
+            }
+            try await Task.sleep(for: .milliseconds(50))
+            open.formIntersection(try await recorders())
+        }
+    }
+
+    /// The transactions that write what reports read. Everybody may see these locks.
+    private func recorders() async throws -> Set<String> {
+        let rows = try await pool.withTransaction { connection in
+            try connection.query(
+                """
+                -- name: openRecorders
+                SELECT DISTINCT l.virtualtransaction AS id
+                FROM pg_locks l
+                JOIN pg_class c ON c.oid = l.relation
+                JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'repricer'
+                WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
+                    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+                    AND c.relname IN ('batches', 'price_changes', 'charges', 'money_entries', 'subscription_events',
+                        'dependent_cancellations')
+                """)
+        }
+        return Set(try rows.map { try $0.text("id") })
+    }
 }
+
+/// The id of no batch: the function is asked for nothing but its refusal.
+private let noBatch = "00000000-0000-0000-0000-000000000000"
 
 private func readSnapshot(
     _ query: ReportQuery, on connection: isolated PostgresConnection,
     columns: ([ReportColumn]) throws -> Void, page: ([[String?]]) throws -> Void
 ) async throws {
-    if let asOf = query.asOf {
+    // All rows are read, so the plan that is best for all is wanted, not the one whose first row comes soonest. No
+    // report runs long enough to earn what compiling its many expressions costs.
+    _ = try connection.query(
+        """
+        -- name: setReportPlan
+        SELECT set_config('cursor_tuple_fraction', '1', true), set_config('jit', 'off', true)
+        """)
+    if let judgedAt = query.judgedAt {
         _ = try connection.query(
             """
             -- name: setReportInstant
-            SELECT set_config('repricer.as_of', \(RFC3339.format(asOf)), true)
+            SELECT set_config('repricer.as_of', \(RFC3339.format(judgedAt)), true)
             """)
     }
     if let currency = query.reportingCurrency {
@@ -174,20 +239,28 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
         -- name: declareReportRows
         DECLARE report_rows NO SCROLL CURSOR FOR
         SELECT \(unsafe: cells.joined(separator: ", "))
-        FROM report.\(unsafe: query.name.rawValue) v
         """
+    let end: SQL = "ORDER BY \(unsafe: order.joined(separator: ", "))"
+    if let asOf = query.asOf {
+        return """
+            \(fragment: start)
+            FROM report.\(unsafe: query.name.rawValue)_as_of(\(timestamp: asOf), \(uuid: query.batchID)::uuid) v
+            \(fragment: end)
+            """
+    }
     guard let batchID = query.batchID else {
-        return "\(fragment: start) ORDER BY \(unsafe: order.joined(separator: ", "))"
+        return "\(fragment: start) FROM report.\(unsafe: query.name.rawValue) v \(fragment: end)"
     }
     return """
-        \(fragment: start) WHERE v.batch_id = \(uuid: batchID)
-        ORDER BY \(unsafe: order.joined(separator: ", "))
+        \(fragment: start) FROM report.\(unsafe: query.name.rawValue) v WHERE v.batch_id = \(uuid: batchID)
+        \(fragment: end)
         """
 }
 
 private func reportError(_ error: PostgresError, of name: ReportName) -> ReportError {
     switch error.sqlState {
     case .insufficientPrivilege?, .undefinedTable?, .undefinedSchema?: return .notReadable(name)
+    case .invalidParameterValue?: return .notYet(error.message ?? error.summary)
     default: break
     }
     let isAway = error.isConnectionLoss || error.code == .poolTimedOut

@@ -39,7 +39,7 @@ package struct StatusPages: Sendable {
         do {
             var tables: [ReportTable] = []
             for name in names {
-                let query = ReportQuery(name, batchID: batchID, asOf: now)
+                let query = ReportQuery(name, batchID: batchID, judgedAt: now)
                 tables.append(try await readTable(query, from: reports))
             }
             return page(200, htmlPage(title: title, asOf: now, tables: tables, link: batchAddress))

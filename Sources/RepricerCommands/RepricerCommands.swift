@@ -11,6 +11,7 @@ package enum RepricerCommands {
         Commands.timeline, Commands.close,
         Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
         Commands.reconcile, Commands.recover, Commands.reprocess, Commands.report,
+        Commands.closeMonth,
         Commands.rulesShow,
         Commands.rulesImport, Commands.historyImport, Commands.auditShow, Commands.auditVerify,
         Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,

@@ -14,7 +14,7 @@ import Testing
         await connection.close()
         let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 1)
         let table = try await readTable(
-            ReportQuery(name, batchID: batch, asOf: ReportFixture.asOf),
+            ReportQuery(name, batchID: batch, judgedAt: ReportFixture.asOf),
             from: ReportStore(pool: pool))
         await pool.close()
         let names = table.columns.map(\.name)

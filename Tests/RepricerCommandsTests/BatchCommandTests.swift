@@ -511,6 +511,34 @@ import Testing
         #expect(unknown.code == .inputRejected)
     }
 
+    @Test(arguments: [
+        ("2026-13", ExitCode.usage), ("October", .usage), ("2026-10-01", .usage),
+        // The harness's clock shows January 2026.
+        ("2026-10", .conflict), ("2025-12", .done),
+    ])
+    func closeMonth_asTheLeadOfFinance_saysWhatIsWrong(month: String, code: ExitCode) async throws {
+        _ = try await Office()
+        let url = try await TestDatabase.login("lea", memberOf: ["repricer_finance_lead"])
+
+        let closed = await run("close-month", month, environment: ["REPRICER_DATABASE_URL": url])
+
+        #expect(closed.code == code, "\(closed.messages)")
+        #expect(closed.messages.isEmpty == (code == .done))
+    }
+
+    @Test func report_asOf_whereNobodyKnowsThePast_isAMistakeOfUse() async throws {
+        let office = try await Office()
+
+        let refused = await run(
+            "report", "notification_health", "--as-of", "2026-01-05", environment: office.ana)
+
+        #expect(refused.code == .usage)
+        #expect(
+            refused.messages.contains(
+                "report notification_health can't tell what was known at an instant; leave --as-of out, or ask one of "
+                    + "batch_summary, "))
+    }
+
     @Test func report_ofABatchByItsName_isThatOfItsID() async throws {
         let office = try await Office()
         let id = try await office.submit()

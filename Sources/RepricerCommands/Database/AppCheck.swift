@@ -15,11 +15,14 @@ enum AppCheck {
                 try await connection.transaction { try AppBindingQueries.bind(app, on: $0) }
             }
         }
-        if let clock = configuration.clock {
+        if let clock = configuration.clock?.clock() {
             try await connection.transaction { connection in
-                guard try !AppBindingQueries.isRehearsal(on: connection) else { return }
-                try AppBindingQueries.beginRehearsal(
-                    at: clock.clock().nowMilliseconds(), on: connection)
+                if try !AppBindingQueries.isRehearsal(on: connection) {
+                    try AppBindingQueries.beginRehearsal(
+                        at: clock.nowMilliseconds(), on: connection)
+                }
+                try AppBindingQueries.followClock(
+                    start: clock.start, rate: clock.rate, origin: clock.origin, on: connection)
             }
         }
         try await check(configuration, on: connection)

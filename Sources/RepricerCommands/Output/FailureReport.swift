@@ -80,7 +80,8 @@ extension MigrationError {
 extension ReportError {
     fileprivate var exitCode: ExitCode {
         switch self {
-        case .unknownBatch, .hasNoBatches: .inputRejected
+        case .unknownBatch, .hasNoBatches, .notYet: .inputRejected
+        case .hasNoPast: .usage
         case .notReadable: .approvalNeededOrRefused
         case .unavailable: .unavailable
         case .failed: .failed

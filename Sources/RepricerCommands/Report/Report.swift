@@ -6,7 +6,7 @@ extension Commands {
     private static let reportBatch = ValueOption(
         "batch", "B", "only this batch, by its id or its name")
     private static let reportAsOf = ValueOption(
-        "as-of", "INSTANT", "judge lateness at this instant instead of now")
+        "as-of", "INSTANT", "what was known at this instant, late news left out")
     private static let format = ValueOption(
         "format", "FORMAT", "how to write it; table when left out",
         choices: ReportFormat.allCases.map(\.rawValue))
@@ -31,8 +31,9 @@ extension Commands {
         var query = ReportQuery(name)
         query.reportingCurrency = try reportingCurrency(of: name, invocation.arguments)
         query.asOf = try invocation.arguments.instant(reportAsOf)
+        if query.asOf != nil, !name.hasPast { throw ReportError.hasNoPast(name) }
         if query.asOf == nil, configuration.clock != nil {
-            query.asOf = try await invocation.now(configuration).milliseconds
+            query.judgedAt = try await invocation.now(configuration).milliseconds
         }
         let chosen = invocation.arguments[format].flatMap(ReportFormat.init(rawValue:))
         // A reader of reports may read schema report alone, so the schema version is not asked for.

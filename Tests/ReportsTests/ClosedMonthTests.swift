@@ -1,0 +1,115 @@
+import Postgres
+import Reports
+import TestSupport
+import Testing
+
+/// A month that finance has closed keeps its figures, and what comes later stands beside them.
+@Suite(.database) struct ClosedMonthTests {
+    private static let ledger = """
+        INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+            number, correction, amount_milliunits, currency, evidence_id)
+        SELECT original_transaction_id, bucket, transaction_id, sku, 'charge', purchased_at, 0, 0, price_milliunits, currency,
+            'e' || transaction_id FROM repricer.charges ON CONFLICT DO NOTHING;
+        """
+    /// 2026-04-02T00:00:00Z.
+    private static let april: Int64 = 1_775_088_000_000
+
+    private static func close(_ month: String, as conninfo: String) async throws -> Int64 {
+        let connection = try await PostgresConnection.connect(conninfo, applicationName: "test")
+        let result: Result<Int64, any Error>
+        do {
+            result = .success(
+                try await connection.transaction {
+                    try ClosedMonthQueries.close(month, at: april, on: $0)
+                })
+        } catch {
+            result = .failure(error)
+        }
+        await connection.close()
+        return try result.get()
+    }
+
+    private static func told() async throws -> [String] {
+        let owner = try await TestDatabase.connect()
+        let lines = try await owner.query(
+            """
+            SELECT concat_ws(' ', month, currency, coalesce(batch_name, '-'), kind, closed_milliunits, restated_milliunits,
+                known_milliunits) AS line
+            FROM report.closed_period ORDER BY month, currency, batch_name, kind
+            """
+        ).map { try $0.text("line") }
+        await owner.close()
+        return lines
+    }
+
+    @Test func closedMonth_keepsItsFigures_andLaterStatementsAreRestatements() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            ReportFixture.everyState + ReportFixture.charge("9", "2026-03-02Z", 700) + Self.ledger)
+        let lead = try await TestDatabase.login("lea", memberOf: ["repricer_finance_lead"])
+
+        let figures = try await Self.close("2026-03", as: lead)
+
+        // 12.990, 5.990 and twice 1.990; the uplift is 3.000 and 1.000 less twice 1.000.
+        let closed = [
+            "2026-03-01 USD spring charge 22960 0 22960",
+            "2026-03-01 USD spring uplift 2000 0 2000",
+            "2026-03-01 USD - charge 700 0 700",
+        ]
+        #expect(figures == 3)
+        #expect(try await Self.told() == closed)
+
+        try await owner.script(
+            """
+            UPDATE repricer.charges SET refunded_milliunits = 12990 WHERE transaction_id = '1-2026-03-01Z';
+            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                number, correction, amount_milliunits, currency, evidence_id)
+            VALUES ('1', repricer.bucket_of('1'), '1-2026-03-01Z', 'PLAN', 'refund', '2026-03-31T23:59:59Z', 0, 0, -12990,
+                'USD', 'r');
+            """ + ReportFixture.charge("2", "2026-03-31Z", 5990)
+                + ReportFixture.charge("2", "2026-04-01Z", 5990) + Self.ledger)
+
+        #expect(
+            try await Self.told() == [
+                "2026-03-01 USD spring charge 22960 5990 28950",
+                "2026-03-01 USD spring refund 0 -12990 -12990",
+                "2026-03-01 USD spring uplift 2000 -2000 0", "2026-03-01 USD - charge 700 0 700",
+            ])
+        let audited = try await owner.query(
+            "SELECT object || ' ' || actor AS line FROM repricer.audit_trail WHERE action = 'close_month'"
+        ).map { try $0.text("line") }
+        #expect(audited == ["month:2026-03 \(TestDatabase.loginName("lea"))"])
+        await owner.close()
+    }
+
+    @Test(arguments: [
+        ("2026-04", "55000", "month 2026-04 is not over: it ends at 2026-05-01T00:00:00Z"),
+        ("2026-05", "55000", "month 2026-05 has not begun"),
+        ("2026-13", "22023", "2026-13 is no month"), ("2026-3", "22023", "2026-3 is no month"),
+        ("0000-01", "22023", "0000-01 is no month"),
+        ("2026-02", "55000", "month 2026-02 was closed at 2026-04-02T00:00:00Z by postgres"),
+    ])
+    func month_thatCannotBeClosed_isRefused(month: String, state: String, why: String) async throws
+    {
+        _ = try await Self.close("2026-02", as: TestDatabase.url)
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.close(month, as: TestDatabase.url)
+        }
+
+        #expect(error?.sqlState?.code == state)
+        #expect(error?.message?.hasPrefix(why) == true)
+    }
+
+    @Test(arguments: ["repricer_finance", "repricer_pricing", "repricer_service"])
+    func whoDoesNotLeadFinance_closesNothing(role: String) async throws {
+        let user = try await TestDatabase.login("fin", memberOf: [role])
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.close("2026-02", as: user)
+        }
+
+        #expect(error?.sqlState == .insufficientPrivilege)
+        #expect(error?.message?.contains("members of repricer_finance_lead") == true)
+    }
+}
