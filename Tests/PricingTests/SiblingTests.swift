@@ -148,6 +148,25 @@ struct SiblingTests {
         #expect(counted == item.counts)
     }
 
+    /// Weekly: the increase of the next renewal brings consent to the one that is scheduled, so that it needs a week's
+    /// notice and no longer the fourth renewal.
+    @Test func increase_thatIsScheduled_isDatedAfterThoseThatAppleShowsBeforeIt() {
+        let signed = "2026-11-23T00:00:00Z"
+        let facts = SubscriptionFacts.make(period: "P1W") {
+            $0.items.append(.make("THIRD", price: 5000))
+            $0.edit("OTHER") { $0.increase = .init(status: "PENDING", price: 4200) }
+            $0.edit("THIRD") { $0.increase = .init(status: "SCHEDULED", price: 5200) }
+            $0.signedAt = at(signed)
+        }
+
+        let known = RowGroup(
+            Judge.make(now: signed), rows: [.make()], facts: facts, context: JudgeContext()
+        ).knownHistory
+
+        #expect(known.latest(before: .distantFuture)?.sku == "THIRD")
+        #expect(known.latest(before: .distantFuture)?.at == at("2026-12-08T00:00:00Z"))
+    }
+
     @Test(arguments: [
         // Until 20 October every increase needed consent: 60 days before 1 December had passed.
         ("2026-10-10T00:00:00Z", [Consent.notRequired, .required]),
