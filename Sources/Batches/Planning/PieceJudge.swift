@@ -150,12 +150,15 @@ extension JudgeContext {
     ) {
         // A row that names another customer's item is refused for that alone.
         guard obstacles[name] != .foreign else { return }
-        if let parent = rows.first(where: {
+        // That it is shared comes first in the order of the codes.
+        if rows.contains(where: {
+            $0.sku != reference.sku && $0.dependentSKUs.contains(reference.sku)
+        }) {
+            fileObstacles[name] = .dependent
+        } else if let parent = rows.first(where: {
             $0.sku == reference.sku && !$0.dependentSKUs.isEmpty
         }) {
             fileObstacles[name] = .parent(parent.dependentSKUs)
-        } else if rows.contains(where: { $0.dependentSKUs.contains(reference.sku) }) {
-            fileObstacles[name] = .dependent
         }
     }
 }
