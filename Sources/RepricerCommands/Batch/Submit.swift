@@ -19,8 +19,8 @@ extension Commands {
         discussion: """
             All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it \
             has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused, with \
-            --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL; another one \
-            has to approve.
+            --plan-rows its rows are compared too. Where standard output carries the rejects, the id goes to standard \
+            error. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
             """ + " " + BatchTermOptions.discussion + " " + BatchTermOptions.haltDiscussion
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -125,12 +125,17 @@ extension Commands {
         let forecast = finished?.forecast
         let late = try await invocation.warnOfLateRows(
             of: batchID, planned: forecast?.calls, rate, now: now.milliseconds, pool)
-        try invocation.print(
-            json: [
-                "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
-                "refused": forecast?.refusedCount, "plan_hash": finished?.hash,
-                "late_rows": late,
-            ], batchID + "\n")
+        let facts: JSONValue = [
+            "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
+            "refused": forecast?.refusedCount, "plan_hash": finished?.hash, "late_rows": late,
+        ]
+        let text = invocation.isJSON ? facts.text : batchID
+        if invocation.arguments[rejectsFile] == "-" {
+            // Standard output carries the rejects alone. Nobody could ask for the id again, so it is told to the quiet, too.
+            invocation.dependencies.sayPlainly(text + "\n")
+        } else {
+            try invocation.print(text + "\n")
+        }
         invocation.note(
             forecast.map {
                 "stored \($0.canGoCount) changes; they wait for another user's approval"
