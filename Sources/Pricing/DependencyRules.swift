@@ -154,13 +154,17 @@ extension JudgeContext {
         }
     }
 
-    /// Who of other subscriptions names the item of a row's subscription, or of the place that the name has, in
-    /// words and in order.
+    /// Who else names the item of a row's subscription, or of the place that the name has, in words and in order: other
+    /// subscriptions, and other items of its own, which may write that place otherwise. A change that is about to be
+    /// sent has no line: its own subscription was looked at when it was planned.
     fileprivate func claims(on name: String, of row: BatchRow) -> [String] {
         guard !claims.isEmpty else { return [] }
         let id = row.originalTransactionID
         let found = (places[name] ?? [DependentReference(name).placed(on: id)])
             .flatMap { claims[$0.text] ?? [] }
-        return Set(found.filter { $0.originalTransactionID != id }.map(\.text)).sorted()
+        let others = found.filter {
+            $0.originalTransactionID != id || (row.line > 0 && $0.sku != row.sku)
+        }
+        return Set(others.map(\.text)).sorted()
     }
 }

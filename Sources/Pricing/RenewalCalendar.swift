@@ -9,25 +9,22 @@ package struct RenewalCalendar: Hashable, Sendable {
     /// The calendar of a last known renewal.
     ///
     /// The anchor day is the start day of the running subscription where stepping from it leads to that renewal, else
-    /// that of the running period (an extension has moved the day), else the renewal's own day. Nil where the period
-    /// cannot be stepped or the renewal is off the calendar.
-    package init?(
-        knownAt: Instant, period: Period, startedAt: Instant?, purchasedAt: Instant? = nil
-    ) {
+    /// (an extension has moved it) the renewal's own day. Nil where the period cannot be stepped or the renewal is off
+    /// the calendar.
+    package init?(knownAt: Instant, period: Period, startedAt: Instant?) {
         guard knownAt.isOnCalendar, let step = period.step else { return nil }
         self.knownAt = knownAt
         self.step = step
         let known = knownAt.day
         knownMonth = known.monthIndex
-        let starts = [startedAt, purchasedAt].compactMap { $0 }.filter(\.isOnCalendar)
         guard case .months(let months) = step else {
             anchorDay = known.day
             return
         }
-        let anchor = starts.map(\.day).first { start in
+        let anchor = startedAt.flatMap { $0.isOnCalendar ? $0.day : nil }.flatMap { start in
             let distance = known.monthIndex - start.monthIndex
             let reached = CivilDate(monthIndex: known.monthIndex, clampedDay: start.day)
-            return distance >= 0 && distance % months == 0 && reached == known
+            return distance >= 0 && distance % months == 0 && reached == known ? start : nil
         }
         anchorDay = anchor?.day ?? known.day
     }
@@ -77,8 +74,7 @@ extension SubscriptionFacts {
     func renewals(from renewalAt: Instant) -> RenewalCalendar? {
         period.flatMap {
             RenewalCalendar(
-                knownAt: renewalAt, period: Period($0), startedAt: startedAt,
-                purchasedAt: purchasedAt)
+                knownAt: renewalAt, period: Period($0), startedAt: startedAt)
         }
     }
 }

@@ -1,16 +1,34 @@
 extension RowGroup {
     /// The increases that Apple shows and that have not taken effect, but for open changes of ours, whose renewals are
-    /// known. The renewals of the others are inferred.
-    func shown(besides history: IncreaseHistory) -> [EarlierIncrease] {
-        facts.items.compactMap { item in
-            guard let increase = item.increase,
-                !context.openChanges.contains(where: { $0.sku == item.sku }),
-                isRise(item, increase), let renewals
-            else { return nil }
-            let index = index(of: increase, on: item, renewals, besides: history)
-            return EarlierIncrease(
-                sku: item.sku, at: renewals.renewal(index), origin: .past(.statement))
+    /// known. The renewals of the others are inferred: of those that are only scheduled one after the other, since an
+    /// increase that takes effect before may bring consent, and so another renewal.
+    func shown(besides known: IncreaseHistory) -> [EarlierIncrease] {
+        guard let renewals else { return [] }
+        let items = facts.items.filter { item in
+            item.increase.map { isRise(item, $0) } == true
+                && !context.openChanges.contains { $0.sku == item.sku }
         }
+        var history = known
+        var shown: [EarlierIncrease] = []
+        func add(_ item: SubscriptionFacts.Item, at renewal: Instant) {
+            let increase = EarlierIncrease(sku: item.sku, at: renewal, origin: .past(.statement))
+            history.add(increase)
+            shown.append(increase)
+        }
+        for item in items where item.increase?.isCommunicated == true {
+            add(item, at: renewals.renewal(communicatedIndex(of: item, renewals)))
+        }
+        var scheduled = items.filter { $0.increase?.isCommunicated == false }
+        while !scheduled.isEmpty {
+            let dated = scheduled.map { item in
+                renewals.renewal(scheduledIndex(of: item, renewals, besides: history) ?? 0)
+            }
+            guard let earliest = dated.min() else { break }
+            let settled = zip(scheduled, dated).filter { $0.1 == earliest }.map(\.0)
+            for item in settled { add(item, at: earliest) }
+            scheduled.removeAll(where: settled.contains)
+        }
+        return shown
     }
 
     /// The end of an offer is shown as an increase in South Korea, and is none of the price.
@@ -21,17 +39,14 @@ extension RowGroup {
         return price > current
     }
 
-    private func index(
-        of increase: SubscriptionFacts.Increase, on item: SubscriptionFacts.Item,
-        _ renewals: Renewals, besides history: IncreaseHistory
+    /// Of an increase that the subscriber was told of.
+    private func communicatedIndex(
+        of item: SubscriptionFacts.Item, _ renewals: Renewals
     ) -> Int {
-        switch increase.status {
-        case "PENDING": 0
-        case "ACCEPTED":
-            context.announcedAt[item.sku].map { fourth(after: $0, renewals) } ?? 0
-        default:
-            scheduledIndex(of: increase, on: item, renewals, besides: history) ?? 0
+        guard item.increase?.status == "ACCEPTED", let told = context.announcedAt[item.sku] else {
+            return 0
         }
+        return fourth(after: told, renewals)
     }
 
     /// An increase of a weekly plan that is only announced applies at the fourth renewal that a call was in time for.
@@ -45,11 +60,10 @@ extension RowGroup {
 
     /// The renewal that our own dates give to a call at the instant of the statement.
     private func scheduledIndex(
-        of increase: SubscriptionFacts.Increase, on item: SubscriptionFacts.Item,
-        _ renewals: Renewals, besides history: IncreaseHistory
+        of item: SubscriptionFacts.Item, _ renewals: Renewals, besides history: IncreaseHistory
     ) -> Int? {
         let at = facts.signedAt ?? judge.now
-        guard let price = increase.price, let current = item.currentPrice,
+        guard let price = item.increase?.price, let current = item.currentPrice,
             let increase = self.increase(
                 of: item.sku, from: current, to: price, currency: facts.currency,
                 storefront: facts.storefront, at: at, besides: history)

@@ -1,16 +1,18 @@
-import Pricing
 import Testing
 
-struct CalendarTests {
-    /// Bought on the 27th, extended to 31 March: the renewals of short months do not make the later ones earlier.
-    @Test func renewals_afterAnExtensionToThe31st_keepThatDay() throws {
-        let calendar = try #require(
-            RenewalCalendar(
-                knownAt: at("2026-06-30T04:00:00Z"), period: .month,
-                startedAt: at("2026-01-27T04:00:00Z"), purchasedAt: at("2026-05-31T04:00:00Z")))
+@testable import Pricing
 
-        #expect(calendar.renewal(1).text == "2026-07-31T04:00:00Z")
-        #expect(calendar.renewal(2).text == "2026-08-31T04:00:00Z")
+struct CalendarTests {
+    /// Bought on the 27th and extended to 31 May: the start does not lead to 30 June, so its own day counts.
+    @Test func renewals_afterAnExtension_keepTheDayOfTheKnownRenewal() throws {
+        let facts = SubscriptionFacts.make {
+            $0.recentSubscriptionStartAt = at("2026-01-27T04:00:00Z")
+            $0.purchasedAt = at("2026-05-31T04:00:00Z")
+        }
+        let calendar = try #require(facts.renewals(from: at("2026-06-30T04:00:00Z")))
+
+        #expect(calendar.renewal(1).text == "2026-07-30T04:00:00Z")
+        #expect(calendar.renewal(2).text == "2026-08-30T04:00:00Z")
     }
 
     @Test func days_whenWalkedFrom2020To2040_followEachOther() throws {

@@ -148,6 +148,79 @@ struct SiblingTests {
         #expect(counted == item.counts)
     }
 
+    /// Weekly: the increase of the next renewal brings consent to the one that is scheduled, so that it needs a week's
+    /// notice and no longer the fourth renewal.
+    @Test func increase_thatIsScheduled_isDatedAfterThoseThatAppleShowsBeforeIt() {
+        let signed = "2026-11-23T00:00:00Z"
+        let facts = SubscriptionFacts.make(period: "P1W") {
+            $0.items.append(.make("THIRD", price: 5000))
+            $0.edit("OTHER") { $0.increase = .init(status: "PENDING", price: 4200) }
+            $0.edit("THIRD") { $0.increase = .init(status: "SCHEDULED", price: 5200) }
+            $0.signedAt = at(signed)
+        }
+
+        let known = RowGroup(
+            Judge.make(now: signed), rows: [.make()], facts: facts, context: JudgeContext()
+        ).knownHistory
+
+        #expect(known.latest(before: .distantFuture)?.sku == "THIRD")
+        #expect(known.latest(before: .distantFuture)?.at == at("2026-12-08T00:00:00Z"))
+    }
+
+    private func shown(
+        _ facts: SubscriptionFacts, _ context: JudgeContext = JudgeContext(), now: String
+    ) -> [EarlierIncrease] {
+        RowGroup(Judge.make(now: now), rows: [.make()], facts: facts, context: context)
+            .shown(besides: IncreaseHistory())
+    }
+
+    /// Weekly: OTHER costs more than half more by over 5 USD, so that it needs consent, and a week's notice. THIRD would
+    /// be announced for the fourth renewal, but for OTHER.
+    @Test func increasesThatAreScheduled_areDatedOneAfterTheOther() {
+        let facts = SubscriptionFacts.make(period: "P1W") {
+            $0.items.append(.make("THIRD", price: 5000))
+            $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 9990) }
+            $0.edit("THIRD") { $0.increase = .init(status: "SCHEDULED", price: 5200) }
+            $0.signedAt = at("2026-11-23T00:00:00Z")
+        }
+
+        let shown = shown(facts, now: "2026-11-23T00:00:00Z")
+
+        #expect(shown.map(\.sku) == ["OTHER", "THIRD"])
+        #expect(shown.map(\.at) == [at("2026-12-01T00:00:00Z"), at("2026-12-08T00:00:00Z")])
+    }
+
+    @Test func increaseThatAppleShows_ofOurOpenChange_isShownOnce() {
+        let facts = SubscriptionFacts.make {
+            $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 4200) }
+        }
+        let context = JudgeContext(openChanges: [
+            .init(
+                changeID: "c9", sku: "OTHER", newPrice: 4200, dependentSKUs: [], state: .scheduled,
+                increasesAt: Self.second)
+        ])
+
+        #expect(shown(facts, context, now: "2026-11-01T00:00:00Z").isEmpty)
+        #expect(shown(facts, now: "2026-11-01T00:00:00Z").map(\.sku) == ["OTHER"])
+    }
+
+    /// The end of an offer is shown with the price that the item has already.
+    @Test func increaseThatAppleShows_toNoHigherPrice_isNone() {
+        let facts = SubscriptionFacts.make {
+            $0.edit("OTHER") { $0.increase = .init(status: "PENDING", price: 3990) }
+        }
+
+        #expect(shown(facts, now: "2026-11-01T00:00:00Z").isEmpty)
+    }
+
+    @Test func increaseThatAppleShows_withoutItsPrice_isTakenForTheNextRenewal() {
+        let facts = SubscriptionFacts.make {
+            $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: nil) }
+        }
+
+        #expect(shown(facts, now: "2026-11-01T00:00:00Z").map(\.at) == [Self.first])
+    }
+
     @Test(arguments: [
         // Until 20 October every increase needed consent: 60 days before 1 December had passed.
         ("2026-10-10T00:00:00Z", [Consent.notRequired, .required]),

@@ -164,6 +164,30 @@ import Testing
         #expect(outcome.messages.contains("empty_file: the file has no rows"))
     }
 
+    @Test(arguments: [[], ["--json"], ["--quiet"]])
+    func submit_withRejectsOnOutput_printsTheIdBesideIt(options: [String]) async throws {
+        let office = try await Office()
+        let file = try office.file(Self.unknown + Self.good)
+        let command = [
+            "submit", file, "--name", "spring", "--accept-valid", "--rejects", "-",
+        ]
+
+        let outcome = await run(command + options, environment: office.ana)
+        let again = await run(command + options, environment: office.ana)
+
+        let lines = outcome.output.split(separator: "\r\n")
+        #expect(outcome.code == .done)
+        #expect(lines.count == 2)
+        #expect(lines.last?.contains(",unknown_subscription,") == true)
+        let told = await run("submit", file, "--name", "spring", environment: office.ana)
+        let id = String(told.output.dropLast())
+        #expect(id.count == 36)
+        #expect(outcome.messages.contains(id))
+        // What was refused was told when it was stored.
+        #expect(again.output.isEmpty)
+        #expect(again.messages.contains(id))
+    }
+
     @Test func submit_ofTheSameFileAgain_makesNoNewChangeAndSaysSo() async throws {
         let office = try await Office()
         let id = try await office.submit()

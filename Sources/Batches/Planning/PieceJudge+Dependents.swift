@@ -4,15 +4,14 @@ import Pricing
 extension PieceJudge {
     typealias Known = PlanQueries.FactRows.Known
 
-    /// Reads what rows with dependents are judged by: where these live, what parts they play there, and who else
+    /// Reads what rows with dependents are judged by (all of the batch that belong to the known subscriptions): where these live, what parts they play there, and who else
     /// names them, in the batch and by open changes.
     func addDependents(
-        to known: [String: Known], _ entries: [BatchFileEntry]
+        to known: [String: Known], _ rows: [BatchRow]
     ) async throws {
         var skus: [String: Set<String>] = [:]
         var parents: [String: Set<String>] = [:]
-        for case .row(let row) in entries where !row.dependentSKUs.isEmpty {
-            guard known[row.originalTransactionID] != nil else { continue }
+        for row in rows where known[row.originalTransactionID] != nil {
             skus[row.originalTransactionID, default: []].formUnion(row.dependentSKUs)
             parents[row.originalTransactionID, default: []].insert(row.sku)
         }

@@ -42,17 +42,19 @@ struct PieceJudge: Sendable {
         mentions.sort()
         let groups = mentions.chunked(by: \.id)
         let ids = groups.compactMap { $0.first?.id }
-        let known = try await facts(of: ids, entries)
-        try await addDependents(to: known, entries)
+        let siblings = ids.map(siblings)
+        // Rows of other pieces, too: what becomes of them counts for those of this one.
+        let parents = siblings.joined().filter { !$0.dependentSKUs.isEmpty }
+        let known = try await facts(of: ids, parents)
+        try await addDependents(to: known, parents)
         var needed: [Known] = []
         var overtaken: [PlannedPiece.Overtaken] = []
-        for (id, group) in zip(ids, groups) {
+        for ((id, siblings), group) in zip(zip(ids, siblings), groups) {
             let batchRows = group.compactMap { mention -> BatchRow? in
                 guard case .row(let row) = entries[mention.place] else { return nil }
                 return row
             }
             let found = known[id]
-            let siblings = siblings(id)
             let judged = judge.judge(
                 rows: batchRows, siblings: siblings, facts: found?.facts,
                 context: found?.context ?? JudgeContext(increaseHistory: []))
@@ -70,16 +72,13 @@ struct PieceJudge: Sendable {
             entries: entries, rows: rows, overtaken: overtaken.sorted { $0.line < $1.line })
     }
 
-    /// Those that are known of these subscriptions.
+    /// Those that are known of these subscriptions. `parents` are their rows with dependents.
     private func facts(
-        of ids: [String], _ entries: [BatchFileEntry]
+        of ids: [String], _ parents: [BatchRow]
     ) async throws -> [String: Known] {
         // Beside a row with dependents more of its subscription counts than is kept.
-        var parents: Set<String> = []
-        for case .row(let row) in entries where !row.dependentSKUs.isEmpty {
-            parents.insert(row.originalTransactionID)
-        }
-        var known = kept.found(ids.lazy.filter { !parents.contains($0) })
+        let whole = Set(parents.map(\.originalTransactionID))
+        var known = kept.found(ids.lazy.filter { !whole.contains($0) })
         let others = known.isEmpty ? ids : ids.filter { known[$0] == nil }
         guard !others.isEmpty else { return known }
         let read = try await connection.read {
@@ -151,12 +150,15 @@ extension JudgeContext {
     ) {
         // A row that names another customer's item is refused for that alone.
         guard obstacles[name] != .foreign else { return }
-        if let parent = rows.first(where: {
+        // That it is shared comes first in the order of the codes.
+        if rows.contains(where: {
+            $0.sku != reference.sku && $0.dependentSKUs.contains(reference.sku)
+        }) {
+            fileObstacles[name] = .dependent
+        } else if let parent = rows.first(where: {
             $0.sku == reference.sku && !$0.dependentSKUs.isEmpty
         }) {
             fileObstacles[name] = .parent(parent.dependentSKUs)
-        } else if rows.contains(where: { $0.dependentSKUs.contains(reference.sku) }) {
-            fileObstacles[name] = .dependent
         }
     }
 }

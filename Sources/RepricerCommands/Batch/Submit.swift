@@ -19,8 +19,8 @@ extension Commands {
         discussion: """
             All rows or none, unless --accept-valid. The same file again makes no new change and prints the id it \
             has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused, with \
-            --plan-rows its rows are compared too. You are the database user of REPRICER_DATABASE_URL; another one \
-            has to approve.
+            --plan-rows its rows are compared too. Where standard output carries the rejects, the id goes to standard \
+            error. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
             """ + " " + BatchTermOptions.discussion + " " + BatchTermOptions.haltDiscussion + " "
                 + BatchTermOptions.holdoutDiscussion
     ) { invocation in
@@ -129,12 +129,18 @@ extension Commands {
         let heldOut = try await pool.withTransaction {
             try ShowQueries.terms(of: batchID, on: $0).heldOut
         }
-        try invocation.print(
-            json: [
-                "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
-                "refused": forecast?.refusedCount, "plan_hash": finished?.hash,
-                "late_rows": late, "held_out": heldOut,
-            ], batchID + "\n")
+        let facts: JSONValue = [
+            "batch_id": batchID, "is_new": finished != nil, "rows": forecast?.canGoCount,
+            "refused": forecast?.refusedCount, "plan_hash": finished?.hash, "late_rows": late,
+            "held_out": heldOut,
+        ]
+        let text = invocation.isJSON ? facts.text : batchID
+        if invocation.arguments[rejectsFile] == "-" {
+            // Standard output carries the rejects alone. Nobody could ask for the id again, so it is told to the quiet, too.
+            invocation.dependencies.sayPlainly(text + "\n")
+        } else {
+            try invocation.print(text + "\n")
+        }
         let held = heldOut > 0 ? ", \(heldOut) of them held out" : ""
         invocation.note(
             forecast.map {

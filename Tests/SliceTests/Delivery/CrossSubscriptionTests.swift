@@ -382,4 +382,27 @@ import Testing
             ])
         await harness.close()
     }
+
+    /// Rows of one subscription may name an item of another by its SKU alone, or with its subscription.
+    @Test func elsewhere_itemIsNamedInTwoWaysByOneSubscription_isShared() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1", items: ["A", "B"])
+        try await harness.subscribe("2", items: ["FAR", "FARTHER"])
+        func codes(_ rows: [BatchRow]) async throws -> [RowCode?] {
+            try await Planner(pool: harness.submitter, rules: .shipped, environment: .production)
+                .plan(rows: rows, asOf: harness.now).map(\.fault?.code)
+        }
+        let first = Harness.row("1", dependents: ["2/FAR"])
+        let second = Harness.row("1", "B", line: 3, dependents: ["FAR"])
+
+        #expect(try await codes([first, second]) == [.dependentShared, .dependentShared])
+        // Shared is told before chained.
+        let chain = Harness.row("2", "FAR", line: 4, dependents: ["X"])
+        let owner = Harness.row("2", "FARTHER", line: 5, dependents: ["FAR"])
+        #expect(try await codes([first, chain, owner]).first == .dependentShared)
+        // By a change that is open already.
+        try await harness.submitAndApprove([second])
+        #expect(try await codes([first]) == [.dependentShared])
+        await harness.close()
+    }
 }
