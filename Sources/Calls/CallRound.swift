@@ -96,9 +96,10 @@ struct CallRound<Kind: CallKind>: Sendable {
         let claimed = claimed[call.callID]
         do {
             guard try await mayLeave() else {
-                let reason = permits.isSilenced ? ResolutionTable.silenced : "held back"
+                let reason = permits.silenced ?? permitSource.silenced
                 return Attempt(
-                    call, .notSent(reason: reason), claimed: claimed, wasHeldBack: true)
+                    call, .notSent(reason: reason?.rawValue ?? "held back"), claimed: claimed,
+                    wasHeldBack: true)
             }
         } catch {
             // The permit could not be had; nothing has left.
@@ -106,7 +107,10 @@ struct CallRound<Kind: CallKind>: Sendable {
                 call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
         }
         let answer = await step(call, claimed)
-        if silence(after: answer) != nil { permits.silence() }
+        if let until = silence(after: answer) {
+            permits.silence(for: .init(answer))
+            permitSource.hush(until: until, for: .init(answer))
+        }
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
             case .refused(let refusal, _) = answer, refusal.meaning == .refresh
         else { return Attempt(call, answer, claimed: claimed) }
@@ -137,7 +141,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         let answer = await kind.check(call)
         if case .throttled(let until, _) = answer {
-            do { try await checks.block(until: until) } catch {
+            do { try await checks.block(until: until, for: .rateLimited) } catch {
                 engine.log.warning("a silence is not shared", ["error": String(describing: error)])
             }
         }
@@ -148,8 +152,11 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private func settle(_ attempts: [Attempt<Kind>]) async throws {
         guard !attempts.isEmpty else { return }
-        if let until = attempts.compactMap({ silence(after: $0.answer) }).max() {
-            try await permitSource.block(until: until)
+        let silences = attempts.compactMap { attempt in
+            silence(after: attempt.answer).map { ($0, SilenceReason(attempt.answer)) }
+        }
+        if let (until, reason) = silences.max(by: { $0.0 < $1.0 }) {
+            try await permitSource.block(until: until, for: reason)
         }
         try await thinOut(attempts)
         // Before the answers are stored: what they put back must find its batch, or the service, halted.
@@ -176,18 +183,20 @@ struct CallRound<Kind: CallKind>: Sendable {
         guard !silent.isEmpty else { return }
         let asked = silent.compactMap(\.answer.reply.retryAfter).max() ?? .zero
         let until = engine.recent.noteUnanswered(
-            silent.map(\.call.subject), kind.kind, now: engine.now
+            silent.map(\.call.subject), kind.kind, isAsked: asked > .zero, now: engine.now
         ) { openings in
             var random = SystemRandomNumberGenerator()
             return max(asked, engine.limits.unanswered.delay(attempt: openings, random: &random))
         }
         guard let until else { return }
-        permits.silence()
-        try await permitSource.block(until: until)
+        permits.silence(for: .unanswered)
+        try await permitSource.block(until: until, for: .unanswered)
         let answer = silent.compactMap(\.answer.unknownReason).last ?? "none"
         try await engine.halt.throttle(kind.kind, until: until, answer: answer)
         engine.log.error(
-            "the App Store gives no answers; calls are few until it does",
+            asked > .zero
+                ? "the App Store asks to wait; calls are few until it answers"
+                : "the App Store gives no answers; calls are few until it does",
             ["kind": kind.kind.rawValue, "until": until.text, "answer": answer])
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
@@ -219,7 +228,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             }
             let verdict = engine.recent.judge(
                 refusal, of: attempt.call.subject, kind.kind, scopes[attempt.call.callID] ?? [],
-                realNow: realNow)
+                now: engine.now, realNow: realNow)
             try await act(on: verdict, refusal, attempt.call)
             if let probe { try await note(refusal, attempt.call, of: probe) }
             judged.append(attempt.judged(probe == nil ? verdict : .probed))
@@ -242,20 +251,24 @@ struct CallRound<Kind: CallKind>: Sendable {
         case .kind: try await engine.halt.note(refusal, of: call.subject, kind.kind)
         }
         try await permitSource.block(
-            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds))
+            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
     }
 
     private func act(
         on verdict: RefusalVerdict, _ refusal: StoreRefusal, _ call: StoreCall
     ) async throws {
         guard case .systemic(let scope) = verdict else { return }
-        permits.silence()
+        permits.silence(for: .halted)
+        let since = engine.recent.firstRefusal(kind.kind, scope)?.milliseconds
         switch scope {
-        case .all: try await engine.haltAll(because: refusal, call.subject, permitSource)
+        case .all:
+            try await engine.haltAll(
+                because: refusal, call.subject, kind.kind, since: since, permitSource)
         case .kind:
-            try await engine.haltKind(kind.kind, because: refusal, call.subject, permitSource)
+            try await engine.haltKind(
+                kind.kind, because: refusal, call.subject, since: since, permitSource)
         case .batch(let scope), .storefront(let scope):
-            try await kind.halt(scope, because: refusal, call)
+            try await kind.halt(scope, because: refusal, call, since: since)
         }
     }
 
@@ -298,10 +311,10 @@ struct CallRound<Kind: CallKind>: Sendable {
             attempt.call.carries.count <= 1
         else { return }
         engine.log.warning(
-            "a call is refused for reasons that nobody knows; it is parked",
+            "a call is refused, and nothing ends by it; it is parked",
             [
                 "kind": kind.kind.rawValue, "subject": attempt.call.subject,
-                "code": refusal.codeAndName,
+                "code": refusal.codeAndName, "means": refusal.inWords,
             ])
         engine.count(kind.kind, "parked", by: 1)
     }

@@ -17,7 +17,7 @@ package enum PriceCallQueries {
                     bool_or(p.is_held) AS is_held
                 FROM (
                     SELECT b.state <> 'approved' OR p.send_by < \(timestamp: now) AS is_over,
-                        b.is_paused AND b.probe_at IS NULL OR b.halted_storefronts ? p.storefront AS is_held
+                        b.is_paused AND b.probe_at IS NULL OR \(fragment: StorefrontHalt.holds("p")) AS is_held
                     FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.subject AND p.request_reference_id = r.call_id
                         AND p.bucket = r.bucket AND p.state IN ('sending', 'unknown')

@@ -49,9 +49,9 @@ package struct PriceChangeKind: CallKind {
     }
 
     package func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
     ) async throws {
-        try await halts.halt(scope, because: refusal, call)
+        try await halts.halt(scope, because: refusal, call, since: since)
     }
 
     package func note(
