@@ -200,8 +200,9 @@ final class RecentAnswers: Sendable {
 
     // MARK: Calls without an answer
 
-    /// Notes calls that got no answer; `isAsked`: one of them was asked to wait. Returns until when no other is to leave, where there were so many in a row, where it was asked
-    /// for, or where the probe got none either; nil where it is not the time for that. Each wait is `wait` of the number of openings.
+    /// Notes calls that got no answer; `isAsked`: one of them was asked to wait. Returns until when no other is to leave,
+    /// where there were so many in a row, where it was asked for, or where the probe got none either; nil where it is not the
+    /// time for that. Each wait is `wait` of the number of openings.
     func noteUnanswered(
         _ subjects: [String], _ kind: StoreCall.Kind, isAsked: Bool, now: Instant,
         wait: (Int) -> Duration

@@ -1,3 +1,4 @@
+import Calls
 package import Facts
 import Postgres
 
@@ -42,10 +43,22 @@ package enum DueQueries {
         var floor: Int64? { probe == nil ? sendBy : nil }
     }
 
-    /// Which change of a queue asks for all: one that was never put back, else the one that asked the longest ago.
-    package struct ProbePlace: Hashable, Sendable {
-        /// Real time, UTC milliseconds: since when it may be called again; nil: it was not put back.
-        package var waitedUntil: Int64?
+    /// Which change of a queue asks for all.
+    package enum ProbePlace: Hashable, Sendable, Comparable {
+        /// Stale tokens have halted it, and a status has shown another one since: that one is to be tried. Then nobody else
+        /// has to meet the old one.
+        case renewed
+        /// One that was never put back.
+        case fresh(sendBy: Int64)
+        /// None is left: the one that may be called again since the longest time; real time, UTC milliseconds.
+        case waited(until: Int64)
+
+        var didNotAsk: Bool {
+            switch self {
+            case .renewed, .fresh: true
+            case .waited: false
+            }
+        }
     }
 
     /// Subscriptions with their facts, read under the lock.
@@ -132,20 +145,32 @@ package enum DueQueries {
     /// long as there is one; those that were refused are few, so that to pass them over costs little.
     private static func earliest(of queues: SQL, realNow: Int64, isProbing: Bool) -> SQL {
         """
-        SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.is_probe, first.next_attempt_at,
+        SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
+            CASE WHEN p.is_probe THEN first.place END AS place,
             CASE WHEN b.is_paused THEN b.halted_by END AS halted_by
         FROM \(fragment: queues)
         JOIN repricer.batches b ON \(fragment: isLive)
             AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
-        CROSS JOIN LATERAL (SELECT b.is_paused OR \(isProbing) AS is_probe) p,
+        CROSS JOIN LATERAL (
+            SELECT b.is_paused OR \(isProbing) AS is_probe, b.halted_by = \(staleToken) OR (
+                SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
+        ) p,
         LATERAL (
-            (SELECT c.send_by, p.is_probe, c.next_attempt_at FROM repricer.price_changes c
+            (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
+                -- They are among the most urgent: those met it first.
+                SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
+                WHERE p.is_probe AND p.is_of_tokens AND \(fragment: isClaimable(realNow: realNow))
+                ORDER BY c.send_by LIMIT 200
+            ) w
+            WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
+            UNION ALL
+            (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
             WHERE \(fragment: isClaimable(realNow: realNow))
                 AND c.send_by >= coalesce(q.floor, '-infinity')
                 AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
             ORDER BY c.send_by LIMIT 1)
             UNION ALL
-            (SELECT c.send_by, p.is_probe, c.next_attempt_at FROM repricer.price_changes c
+            (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
             WHERE p.is_probe AND \(fragment: isClaimable(realNow: realNow))
                 AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
             ORDER BY c.next_attempt_at LIMIT 1)
@@ -160,10 +185,20 @@ package enum DueQueries {
             Due(
                 try queue(row), sendBy: try row.milliseconds("send_by"),
                 haltedBy: try row.textOrNil("halted_by"),
-                probe: try row.bool("is_probe")
-                    ? ProbePlace(waitedUntil: try row.millisecondsOrNil("next_attempt_at")) : nil)
+                probe: try place(row))
         }
     }
+
+    private static func place(_ row: Row) throws -> ProbePlace? {
+        switch try row.textOrNil("place") {
+        case "renewed": .renewed
+        case "fresh": .fresh(sendBy: try row.milliseconds("send_by"))
+        case "waited": .waited(until: try row.milliseconds("next_attempt_at"))
+        default: nil
+        }
+    }
+
+    private static let staleToken = String(ResolutionTable.staleTokenCode)
 
     private static func list(_ queues: [(queue: Queue, floor: Int64?)]) -> SQL {
         """
@@ -242,8 +277,10 @@ package enum DueQueries {
     private static func place(of probe: ProbePlace?) -> (condition: SQL, order: SQL) {
         switch probe {
         case nil: ("c.send_by >= q.floor", "c.send_by")
-        case let probe? where probe.waitedUntil == nil: ("c.next_attempt_at IS NULL", "c.send_by")
-        case .some: ("c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
+        case .fresh: ("c.next_attempt_at IS NULL", "c.send_by")
+        case .renewed:
+            ("c.stale_tokens = 1 AND c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
+        case .waited: ("c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
         }
     }
 

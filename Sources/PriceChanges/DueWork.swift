@@ -146,20 +146,13 @@ struct DueOrder: Sendable {
     /// A probe of each halted batch comes before all else: it costs one call, and tells whether many may go on.
     static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
         // Each queue of it: the first one may hold nothing that can be called.
-        let probing = all.filter { $0.probe != nil }.sorted { left, right in
-            // Those that did not ask yet first, then who asked the longest ago.
-            switch (left.probe?.waitedUntil, right.probe?.waitedUntil) {
-            case (nil, nil): left.sendBy < right.sendBy
-            case (nil, _?): true
-            case (_?, nil): false
-            case (let left?, let right?): left < right
+        let probes = all.compactMap { one in one.probe.map { (place: $0, due: one) } }
+            .sorted { $0.place < $1.place }
+            .map { _, one in
+                Turn(
+                    due: [one], until: nil,
+                    probe: one.haltedBy.map { _ in .batch(one.queue.batchID) })
             }
-        }
-        let probes = probing.map { one in
-            Turn(
-                due: [one], until: nil,
-                probe: one.haltedBy.map { _ in .batch(one.queue.batchID) })
-        }
         let due = all.filter { $0.probe == nil }
         guard let first = due.first?.sendBy else { return probes }
         let close = max(closeMin, (first - now) / closeShare)

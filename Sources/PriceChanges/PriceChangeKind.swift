@@ -229,6 +229,7 @@ extension ResolvedCall {
 extension Resolution.Release {
     fileprivate var parking: PriceCallQueries.Parking? {
         switch (after, staleToken) {
+        case (.probed, .replaced): .probedStaleToken
         case (.probed, _): .probed
         case (.parked, _): .parked
         case (_, .replaced): .staleToken

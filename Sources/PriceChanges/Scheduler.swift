@@ -131,7 +131,7 @@ package struct Scheduler: Service {
             : DueOrder.turns(
                 found.due, now: engine.clock.nowMilliseconds(), place: place)
         // A subscription that did not ask yet comes before those whose calls are open.
-        let isFresh = isProbing && found.due.contains { $0.probe?.waitedUntil == nil }
+        let isFresh = isProbing && found.due.contains { $0.probe?.didNotAsk ?? false }
         let first = isFresh ? try await serve(turns, controls, out) : 0
         guard first == 0 else { return first }
         let done = try await engine.resume(kind, found.open, controls, out)
