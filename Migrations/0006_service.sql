@@ -142,6 +142,11 @@ CREATE TABLE repricer.put_backs (
 COMMENT ON TABLE repricer.put_backs IS
     'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
 
+-- Whether a process said so within three minutes of real time: one that died says nothing more.
+CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
+LANGUAGE sql VOLATILE
+RETURN p_at > clock_timestamp() - interval '3 minutes';
+
 -- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted standby. A
 -- snapshot of its disk has the same.
 CREATE FUNCTION repricer.database_identity() RETURNS text

@@ -44,7 +44,8 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
 -- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
 -- owner's.
-GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity(), repricer.require_pricing(),
+GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity(), repricer.was_just_now(timestamptz),
+    repricer.require_pricing(),
     repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz),
     repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],
         bigint[], bigint[], bigint[], text[], text[], text[], text[], jsonb[], timestamptz[], timestamptz[],
@@ -103,7 +104,7 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz),
-    repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(),
+    repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(), repricer.was_just_now(timestamptz),
     repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),

@@ -152,15 +152,17 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private func settle(_ attempts: [Attempt<Kind>]) async throws {
         guard !attempts.isEmpty else { return }
-        let silences = attempts.compactMap { attempt in
-            silence(after: attempt.answer).map { ($0, SilenceReason(attempt.answer)) }
-        }
-        if let (until, reason) = silences.max(by: { $0.0 < $1.0 }) {
-            try await permitSource.block(until: until, for: reason)
-        }
-        try await thinOut(attempts)
         // Before the answers are stored: what they put back must find its batch, or the service, halted.
-        let attempts = try await judged(attempts).map(leftAlone)
+        let attempts = try await patiently(attempts) {
+            let silences = attempts.compactMap { attempt in
+                silence(after: attempt.answer).map { ($0, SilenceReason(attempt.answer)) }
+            }
+            if let (until, reason) = silences.max(by: { $0.0 < $1.0 }) {
+                try await permitSource.block(until: until, for: reason)
+            }
+            try await thinOut(attempts)
+            return try await judged(attempts).map(leftAlone)
+        }
         attempts.forEach(tell)
         try await store(attempts)
         guard
@@ -339,12 +341,57 @@ struct CallRound<Kind: CallKind>: Sendable {
             engine.log.notice("settling one by one", ["error": String(describing: error)])
         } catch  where isDataFault(error) {
             return try await quarantine(attempts, because: error)
+        } catch  where isHeldByOthers(error) {
+            tellHeld(attempts, by: error)
         }
+        try await storeOneByOne(attempts)
+    }
+
+    /// An answer is in hand, and its lease is kept: one whose rows another session holds waits until it lets go.
+    private func storeOneByOne(_ attempts: [Attempt<Kind>]) async throws {
         var failure: (any Error)?
-        for attempt in attempts {
-            do { try await store([attempt]) } catch { failure = failure ?? error }
+        var waiting = attempts
+        while !waiting.isEmpty {
+            var held: [Attempt<Kind>] = []
+            for attempt in waiting {
+                do {
+                    try await storeTogether([attempt])
+                } catch  where isHeldByOthers(error) {
+                    held.append(attempt)
+                    tellHeld([attempt], by: error)
+                } catch  where isDataFault(error) {
+                    do { try await quarantine([attempt], because: error) } catch {
+                        failure = failure ?? error
+                    }
+                } catch {
+                    failure = failure ?? error
+                }
+            }
+            waiting = held
+            if !held.isEmpty { try await Alarm.shared.wait(for: engine.limits.settleEvery) }
         }
         if let failure { throw failure }
+    }
+
+    /// Does it again where another session holds what it changes.
+    private func patiently<Result: Sendable>(
+        _ attempts: [Attempt<Kind>], _ work: () async throws -> Result
+    ) async throws -> Result {
+        while true {
+            do { return try await work() } catch  where isHeldByOthers(error) {
+                tellHeld(attempts, by: error)
+                try await Alarm.shared.wait(for: engine.limits.settleEvery)
+            }
+        }
+    }
+
+    private func tellHeld(_ attempts: [Attempt<Kind>], by error: any Error) {
+        engine.log.warning(
+            "another session holds what an answer changes; it is stored once that lets go",
+            [
+                "kind": kind.kind.rawValue, "subject": attempts.first?.call.subject ?? "",
+                "answers": "\(attempts.count)", "error": String(describing: error),
+            ])
     }
 
     private func storeTogether(_ attempts: [Attempt<Kind>]) async throws {

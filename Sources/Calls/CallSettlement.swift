@@ -106,7 +106,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             let delay = max(retry.delay(attempt: tries, random: &random), atLeast ?? .zero)
             let next = realNow + delay.milliseconds
             // A check that may be the last is made as soon as none of its attempts can be on its way any more.
-            guard case .open(.check, _, _, _) = resolution, call.checks >= ResolutionTable.checksMax - 1,
+            guard case .open(.check, _, _, _) = resolution,
+                call.checks >= ResolutionTable.checksMax - 1,
                 let landed = call.inFlightUntil, landed >= realNow
             else { return next }
             return min(next, landed + 1)

@@ -212,7 +212,8 @@ final class RecentAnswers: Sendable {
             let known = state.few[kind]
             // Where another process has found it so, our probe counts at once.
             let isFew = known != nil || state.throttled.contains(kind.rawValue)
-            guard isFew || isAsked || state.unanswered[kind, default: []].count >= Self.unansweredMax,
+            guard
+                isFew || isAsked || state.unanswered[kind, default: []].count >= Self.unansweredMax,
                 known.map({ $0.until <= now }) ?? true
             else { return nil }
             let openings = (known?.openings ?? 0) + 1

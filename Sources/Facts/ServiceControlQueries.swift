@@ -79,7 +79,7 @@ package enum ServiceControlQueries {
             FROM repricer.service_controls s
             LEFT JOIN LATERAL (
                 SELECT (s.unclaimed ->> 'since')::timestamptz AS since, s.unclaimed ->> 'sessions' AS sessions
-                WHERE (s.unclaimed ->> 'seen_at')::timestamptz > clock_timestamp() - interval '3 minutes'
+                WHERE repricer.was_just_now((s.unclaimed ->> 'seen_at')::timestamptz)
             ) u ON true
             LEFT JOIN LATERAL (
                 SELECT key AS kind, true AS is_halt, (value ->> 'at')::timestamptz AS kind_at,

@@ -62,7 +62,8 @@ final class DueWork: Sendable {
     }
 
     func search(
-        wakes: Int, isThorough: Bool, isProbing: Bool = false, on connection: isolated DatabaseConnection
+        wakes: Int, isThorough: Bool, isProbing: Bool = false,
+        on connection: isolated DatabaseConnection
     ) throws -> Found {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()

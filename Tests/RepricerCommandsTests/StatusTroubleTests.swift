@@ -115,7 +115,7 @@ import Testing
         #expect(line("4000999 code_4000999").contains("2026-01-01T00:00:00"))
         #expect(line("no answer: 500").hasPrefix("2 "))
         #expect(json.output.contains(#""due_unclaimed_since":"2026-01-01T13:00:00"#))
-        #expect(json.output.contains(#""reason":"4000999 code_4000999","since":"2026-01-01T00:00:00"#))
+        #expect(json.output.contains(#""since":"2026-01-01T00:00:00Z","batch":"spring""#))
         #expect(!after.output.contains("BLOCKED"))
     }
 

@@ -30,10 +30,12 @@ struct WireNotification: WireObject {
 
     /// What it is, where it is no notification: every app gets other statements that the same chain has signed, and a
     /// forwarder may send the wrong one. Every notification of Apple's has `notificationType` and `notificationUUID`; one of
-    /// them, or one of the four bodies, is enough to be kept, whatever else is new. What has none of them is told by the
-    /// fields that Apple documents for each statement and for no notification.
+    /// them, or one of the four bodies, is enough to be kept, whatever else is new; so is a payload that nobody can read as
+    /// JSON, for it may be either. What has none of them is told by the fields that Apple documents for each statement and
+    /// for no notification.
     var otherStatement: String? {
-        guard !isNamed("notificationType"), !isNamed("notificationUUID"), data == nil, summary == nil,
+        guard !isNamed("notificationType"), !isNamed("notificationUUID"), data == nil,
+            summary == nil,
             appData == nil, externalPurchaseToken == nil
         else { return nil }
         if json["transactionId"] != nil { return "a transaction" }

@@ -174,10 +174,10 @@ struct StatusText {
     private static let refusedColumns: [Column<StatusQueries.Refused>] = [
         .text("REFUSED BY APPLE", "original_transaction_id") { $0.originalTransactionID },
         .text("ITEM", "sku") { $0.sku }, .text("STATE", "state") { $0.state },
-        .text("REASON", "reason") { $0.reason }, .instant("SINCE", "since") { $0.since },
-        .text("BATCH", "batch") { $0.batchName },
+        .text("REASON", "reason") { $0.reason },
         .shown(.left("NEXT TRY")) { $0.nextAttemptAt?.instantText ?? "-" },
         .key("next_attempt_at") { $0.nextAttemptAt?.instantText },
+        .instant("SINCE", "since") { $0.since }, .text("BATCH", "batch") { $0.batchName },
     ]
 
     private static let batchColumns: [Column<BatchQueries.Batch>] = [

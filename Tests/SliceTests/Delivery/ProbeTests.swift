@@ -60,6 +60,8 @@ import Testing
         let harness = try await Harness.make()
         try await Self.submit(harness, 1...50)
         harness.store.setAnswers([], nil, all: answer)
+        // The token that is refused.
+        harness.store.setToken("first")
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
         try await Self.watch(harness).round()
@@ -124,7 +126,8 @@ import Testing
         harness.store.setUnpriced([])
         _ = try await Self.ask(10, harness, scheduler)
         #expect(
-            try await Self.texts(harness, "SELECT halted_storefronts::text AS text FROM repricer.batches")
+            try await Self.texts(
+                harness, "SELECT halted_storefronts::text AS text FROM repricer.batches")
                 == ["{}"])
         #expect(try await harness.changes() == Array(repeating: "A scheduled", count: 31))
         #expect(
@@ -159,7 +162,8 @@ import Testing
         try await harness.deliver(scheduler)
         let atOnce = harness.store.calls.count
         let reasons = try await Self.texts(
-            harness, "SELECT DISTINCT reason AS text FROM repricer.price_changes WHERE state = 'queued'"
+            harness,
+            "SELECT DISTINCT reason AS text FROM repricer.price_changes WHERE state = 'queued'"
                 + " AND reason IS NOT NULL")
         harness.clock.advance(by: .milliseconds(29_900))
         harness.realClock.advance(by: .milliseconds(29_900))
