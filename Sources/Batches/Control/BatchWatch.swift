@@ -103,9 +103,9 @@ package struct BatchWatch: Service {
         // round: guards are judged in between.
         let limit = limits.parkedAtOnce
         _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
+        try await judgeGuards()
         try await probeStorefronts()
         try await putBackRefused()
-        try await judgeGuards()
         try await tell()
         try await troubles.round(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())

@@ -59,7 +59,8 @@ import Testing
             calls: ScriptedExtensions([.unavailable, .refused(4_030_005)]))
         try await harness.subscribe("1")
         try await harness.requestOne("1")
-        let extender = harness.extender()
+        let extender = harness.extender(
+            retry: Backoff(first: .seconds(2), max: .seconds(300), jitter: 0))
         var (sent, settled) = (0, 0)
 
         for second in 0..<200 where settled == 0 {
