@@ -50,7 +50,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 case .ended(let attempt):
                     ended.append(attempt)
                     out -= 1
-                    guard out == 0 || stopsOthers(attempt.answer) else { continue }
+                    guard out == 0 || stopsOthers(attempt) else { continue }
                 case .tick: group.addTask { await tick() }
                 }
                 do { try await settle(ended) } catch { failure = failure ?? error }
@@ -62,8 +62,8 @@ struct CallRound<Kind: CallKind>: Sendable {
     }
 
     /// Told at once: other calls, of other replicas too, may be about to leave.
-    private func stopsOthers(_ answer: StoreAnswer) -> Bool {
-        silence(after: answer) != nil || answer.isRefusal
+    private func stopsOthers(_ attempt: Attempt<Kind>) -> Bool {
+        silence(after: attempt.answer, to: attempt.call) != nil || attempt.answer.isRefusal
     }
 
     private func tick() async -> Progress {
@@ -107,7 +107,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
         }
         let answer = await step(call, claimed)
-        if let until = silence(after: answer) {
+        if let until = silence(after: answer, to: call) {
             permits.silence(for: .init(answer))
             permitSource.hush(until: until, for: .init(answer))
         }
@@ -155,7 +155,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         // Before the answers are stored: what they put back must find its batch, or the service, halted.
         let attempts = try await patiently(attempts) {
             let silences = attempts.compactMap { attempt in
-                silence(after: attempt.answer).map { ($0, SilenceReason(attempt.answer)) }
+                silence(after: attempt.answer, to: attempt.call)
+                    .map { ($0, SilenceReason(attempt.answer)) }
             }
             if let (until, reason) = silences.max(by: { $0.0 < $1.0 }) {
                 try await permitSource.block(until: until, for: reason)
@@ -183,7 +184,9 @@ struct CallRound<Kind: CallKind>: Sendable {
             engine.log.notice("the App Store answers again", ["kind": kind.kind.rawValue])
         }
         guard !silent.isEmpty else { return }
-        let asked = silent.compactMap(\.answer.reply.retryAfter).max() ?? .zero
+        let asked =
+            silent.filter { silence(after: $0.answer, to: $0.call) != nil }
+            .compactMap(\.answer.reply.retryAfter).max() ?? .zero
         let until = engine.recent.noteUnanswered(
             silent.map(\.call.subject), kind.kind, isAsked: asked > .zero, now: engine.now
         ) { openings in
@@ -422,8 +425,10 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// The instant until which Apple asks every replica for silence.
-    private func silence(after answer: StoreAnswer) -> Instant? {
-        engine.silence(after: answer)
+    /// The instant until which Apple asks every replica for silence. A call that is told so again, while others are answered,
+    /// waits by itself.
+    private func silence(after answer: StoreAnswer, to call: StoreCall) -> Instant? {
+        let isOdd = answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
+        return isOdd ? nil : engine.silence(after: answer)
     }
 }

@@ -113,10 +113,9 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             return min(next, landed + 1)
         case .unanswered:
             var random = SystemRandomNumberGenerator()
-            return realNow
-                + unanswered.delay(
-                    attempt: call.attempts - ResolutionTable.sendsBeforeCheck, random: &random
-                ).milliseconds
+            let delay = unanswered.delay(
+                attempt: call.attempts - ResolutionTable.sendsBeforeCheck, random: &random)
+            return realNow + max(delay, atLeast ?? .zero).milliseconds
         case .parked, .probed:
             var random = SystemRandomNumberGenerator()
             return realNow

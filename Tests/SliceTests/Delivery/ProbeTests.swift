@@ -182,4 +182,31 @@ import Testing
         #expect(harness.store.applied.count == 25)
         await harness.close()
     }
+
+    /// It is told so each time, and others are answered: it waits by itself.
+    @Test func oneSubscriptionThatIsToldToWait_silencesTheOthersOnce() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["1"], .overloaded(retryAfter: .seconds(30)))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        _ = try await Self.ask(3, harness, scheduler)
+        let before = harness.store.calls.count { $0.transactionID == "1" }
+
+        for number in 101...115 {
+            harness.clock.advance(by: .seconds(45))
+            harness.realClock.advance(by: .seconds(45))
+            try await harness.deliver(scheduler)
+            try await Self.submit(harness, number...number)
+            try await harness.deliver(scheduler)
+            #expect(harness.store.calls.contains { $0.transactionID == "\(number)" })
+        }
+
+        #expect(harness.store.calls.count { $0.transactionID == "1" } > before)
+        #expect(
+            try await Self.texts(
+                harness, "SELECT DISTINCT state AS text FROM repricer.price_changes ORDER BY 1"
+            ) == ["scheduled", "unknown"])
+        await harness.close()
+    }
 }
