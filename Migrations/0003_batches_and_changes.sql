@@ -108,7 +108,8 @@ COMMENT ON COLUMN repricer.batches.halted_by IS
 COMMENT ON COLUMN repricer.batches.probe_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS
-    'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
+    'By storefront: by (the App Store''s code), reason, at, probe_at (real time), probe and subscription (the change that '
+    'asks now), answer (of the latest probe). Nothing else of these is sent until one is applied, or a person resumes.';
 COMMENT ON COLUMN repricer.batches.is_parking IS
     'Rows of its halted storefronts are still to be taken out of the queues.';
 

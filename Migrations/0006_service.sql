@@ -102,6 +102,8 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
+    -- Changes are due and none can be claimed, as a process that delivers says every minute.
+    unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,
     clock_rate double precision,
@@ -123,8 +125,35 @@ COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
+COMMENT ON COLUMN repricer.service_controls.unclaimed IS
+    'since, sessions (who holds rows), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+
+-- One row a halt: what ended by the same refusals is put back, since it says nothing of the customer. It takes as long as
+-- checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute before count too,
+-- where they bear the same code: another process met them.
+CREATE TABLE repricer.put_backs (
+    put_back_id bigint GENERATED ALWAYS AS IDENTITY,
+    kind text NOT NULL,
+    -- Null: of every batch, or of a kind without batches.
+    batch_id uuid,
+    code text NOT NULL,
+    -- By the business clock: the first of the refusals, and the end of the halt.
+    ended_from timestamptz NOT NULL,
+    ended_until timestamptz,
+    -- Real time.
+    look_at timestamptz NOT NULL DEFAULT '-infinity',
+    looks integer NOT NULL DEFAULT 0,
+    CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id)
+);
+COMMENT ON TABLE repricer.put_backs IS
+    'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
+
+-- Whether a process said so within three minutes of real time: one that died says nothing more.
+CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
+LANGUAGE sql VOLATILE
+RETURN p_at > clock_timestamp() - interval '3 minutes';
 
 -- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted standby. A
 -- snapshot of its disk has the same.

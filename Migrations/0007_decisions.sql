@@ -1016,6 +1016,7 @@ BEGIN
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
             WHERE batch_id = p_batch_id;
         IF NOT p_is_paused THEN
+            UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
             -- Parked rows are tried at once: what they were refused for may be mended.
             UPDATE price_changes SET is_held = false,
                     next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
@@ -1121,9 +1122,174 @@ $$;
 -- person. Only a person resumes what a guard halted; what a code halted goes on by itself once a
 -- probe is answered.
 
+-- What ended by refusals before these turned out to be everybody's ------------------------------------------------------
+
+CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamptz) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    INSERT INTO repricer.put_backs (kind, batch_id, code, ended_from)
+        SELECT p_kind, p_batch_id, p_code, p_from WHERE p_kind IS NOT NULL AND p_from IS NOT NULL;
+END;
+
+-- Changes of approved batches go back to their queues. One whose item has another open change by now stays as it ended.
+CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer)
+    RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+WITH met AS (
+    SELECT c.original_transaction_id, c.bucket, c.change_id
+    FROM batches b
+    JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
+    JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+    WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+        AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
+            AND starts_with(c.reason, p_halt.code || ' '))
+        AND NOT EXISTS (
+            SELECT FROM price_changes o
+            WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                AND o.change_id <> c.change_id AND o.ended_at IS NULL
+                AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
+                        AND o.undoes_change_id IS NULL
+                    OR o.undoes_change_id = c.undoes_change_id))
+        AND NOT EXISTS (
+            SELECT FROM dependency_roles r
+            WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
+                AND c.dependent_skus <> '{}' AND r.sku = ANY (
+                    coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
+    ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
+    -- Who has locked the subscription writes it just now; the next look finds it free.
+    FOR UPDATE OF s, c SKIP LOCKED
+), moved AS (
+    UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+        next_attempt_at = p_now
+    FROM met WHERE c.original_transaction_id = met.original_transaction_id AND c.change_id = met.change_id
+        AND c.bucket = met.bucket AND c.state = 'rejected'
+    RETURNING c.*
+), roles AS (
+    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+    SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
+    FROM moved m CROSS JOIN LATERAL (
+        SELECT coalesce(m.current_sku, m.sku), 'parent'
+        UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
+    ) AS part (sku, role)
+    WHERE m.dependent_skus <> '{}'
+    ON CONFLICT DO NOTHING
+), told AS (
+    INSERT INTO price_change_history
+        (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+    SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
+        'put back, others were refused alike: ' || reason
+    FROM moved ON CONFLICT DO NOTHING
+)
+SELECT count(*) FROM moved
+$$;
+
+CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+WITH met AS (
+    SELECT DISTINCT ON (e.original_transaction_id) e.original_transaction_id, e.bucket, e.extension_id
+    FROM extension_requests e
+    WHERE e.state = 'refused' AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND e.settled_at >= p_halt.ended_from - interval '1 minute'
+        AND NOT EXISTS (SELECT FROM extension_requests o
+            WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = e.bucket
+                AND o.state IN ('queued', 'sending', 'unknown'))
+    ORDER BY e.original_transaction_id, e.settled_at DESC LIMIT p_limit
+), locked AS (
+    SELECT e.original_transaction_id, e.bucket, e.extension_id FROM met
+    JOIN subscriptions s ON s.original_transaction_id = met.original_transaction_id AND s.bucket = met.bucket
+    JOIN extension_requests e ON e.original_transaction_id = met.original_transaction_id AND e.bucket = met.bucket
+        AND e.extension_id = met.extension_id
+    FOR UPDATE OF s, e SKIP LOCKED
+), moved AS (
+    UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL, settled_by = NULL,
+        detail = 'put back, others were refused alike: ' || coalesce(e.code, e.detail), effective_at = NULL,
+        called_at = CASE WHEN e.is_doubtful THEN e.called_at END,
+        renewal_before = CASE WHEN e.is_doubtful THEN e.renewal_before END, next_attempt_at = p_now
+    FROM locked l WHERE e.original_transaction_id = l.original_transaction_id AND e.bucket = l.bucket
+        AND e.extension_id = l.extension_id AND e.state = 'refused'
+    RETURNING e.extension_id
+)
+SELECT count(*) FROM moved
+$$;
+
+-- Those whose call alone was refused: a status that stays unreadable says something of its subscription.
+CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+WITH met AS (
+    SELECT d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
+    FROM dependent_cancellations d
+    JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = d.bucket
+    WHERE d.state = 'discrepancy' AND starts_with(d.detail, 'Cancel a Subscription was refused with ')
+        AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND d.settled_at >= p_halt.ended_from - interval '1 minute'
+    ORDER BY d.bucket, d.original_transaction_id LIMIT p_limit FOR UPDATE OF s, d SKIP LOCKED
+), moved AS (
+    UPDATE dependent_cancellations d SET state = 'requested', settled_at = NULL, settled_by_evidence = NULL,
+        cancel_reference_id = NULL, next_check_at = p_now,
+        detail = substr(d.detail, length('Cancel a Subscription was refused with ') + 1) || ' (put back: others were refused alike)',
+        checks = 0
+    FROM met WHERE d.original_transaction_id = met.original_transaction_id AND d.bucket = met.bucket
+        AND d.change_id = met.change_id AND d.dependent_sku = met.dependent_sku AND d.state = 'discrepancy'
+    RETURNING d.change_id
+)
+SELECT count(*) FROM moved
+$$;
+
+CREATE FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_now timestamptz) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+WITH moved AS (
+    UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL, next_attempt_at = p_now
+    WHERE m.state = 'refused' AND m.called_at >= p_halt.ended_from - interval '1 minute'
+        AND m.called_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND m.extension_id = (SELECT max(n.extension_id::text)::uuid FROM mass_extensions n
+            WHERE n.product_id = m.product_id AND n.state = 'refused')
+        AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
+            AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'))
+    RETURNING m.extension_id
+)
+SELECT count(*) FROM moved
+$$;
+
+-- Puts back what ended by refusals that everybody met, so many rows a halt at most; returns what of, and how many. p_at
+-- is of the business clock, p_now real time.
+CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p_limit integer)
+    RETURNS TABLE (kind text, batch_id uuid, code text, rows bigint)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_halt repricer.put_backs;
+BEGIN
+    FOR v_halt IN SELECT * FROM put_backs h WHERE h.look_at <= p_now OR h.ended_until IS NOT NULL
+        ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
+    LOOP
+        kind := v_halt.kind;
+        batch_id := v_halt.batch_id;
+        code := v_halt.code;
+        rows := CASE kind
+            WHEN 'price_change' THEN put_back_changes(v_halt, p_at, p_now, p_limit)
+            WHEN 'extension' THEN put_back_extensions(v_halt, p_now, p_limit)
+            WHEN 'cancel' THEN put_back_cancellations(v_halt, p_now, p_limit)
+            ELSE put_back_mass_extensions(v_halt, p_now) END;
+        IF rows > 0 THEN
+            RETURN NEXT;
+        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.looks > 1
+            OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
+        THEN
+            DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
+        END IF;
+        -- Often at first; then as often as checks of refused calls may end.
+        UPDATE put_backs h SET looks = looks + 1,
+                look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
+            WHERE h.put_back_id = v_halt.put_back_id;
+    END LOOP;
+END
+$$;
+
 -- The service pauses a batch. False where it is paused, or ended, already.
+-- p_from is the first of the refusals that halted it; null where no refusals did.
 CREATE FUNCTION repricer.halt_batch(
-    p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz) RETURNS boolean
+    p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz,
+    p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
     UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
@@ -1132,6 +1298,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
     RETURN true;
@@ -1174,6 +1341,7 @@ BEGIN
     UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
             paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
         json_build_object('halted_for', v_batch.paused_reason));
     RETURN true;
@@ -1181,12 +1349,14 @@ END
 $$;
 
 -- The service halts a storefront of a batch. False where it is halted, or the batch has ended, already.
+-- p_probe_at is real time.
 CREATE FUNCTION repricer.halt_storefront(
-    p_batch_id uuid, p_storefront text, p_at timestamptz, p_by text, p_reason text) RETURNS boolean
+    p_batch_id uuid, p_storefront text, p_at timestamptz, p_by text, p_reason text, p_probe_at timestamptz DEFAULT NULL)
+    RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
     UPDATE batches SET is_parking = true, halted_storefronts = halted_storefronts || jsonb_build_object(
-            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at))
+            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at, 'probe_at', p_probe_at))
         WHERE batch_id = p_batch_id AND state = 'approved' AND NOT halted_storefronts ? p_storefront;
     IF NOT FOUND THEN
         RETURN false;
@@ -1198,7 +1368,7 @@ END
 $$;
 
 -- Takes rows of halted storefronts out of the queues, one batch at a time and so many rows at most; returns how many.
--- They stay out until a person resumes the batch, so that they cost the other storefronts nothing.
+-- They stay out until a probe is answered, or a person resumes the batch, so that they cost the other storefronts nothing.
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -1214,6 +1384,7 @@ BEGIN
         SELECT original_transaction_id, bucket, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
             AND v_batch.halted_storefronts ? storefront
+            AND change_id::text IS DISTINCT FROM v_batch.halted_storefronts -> storefront ->> 'probe'
         LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
     UPDATE price_changes c SET is_held = true FROM taken t
@@ -1224,6 +1395,75 @@ BEGIN
         UPDATE batches SET is_parking = false WHERE batch_id = v_batch.batch_id;
     END IF;
     RETURN v_rows;
+END
+$$;
+
+-- Halted storefronts: one row of each is let out a minute, another one each time, and asks for all. Where it is applied the
+-- storefront goes on. Returns what has come of probes. p_at is of the business clock, p_now and p_next real time.
+CREATE FUNCTION repricer.probe_storefronts(p_at timestamptz, p_now timestamptz, p_next timestamptz)
+    RETURNS TABLE (batch_id uuid, storefront text, subscription text, answer text, has_recovered boolean)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+    v_halt jsonb;
+    v_probe price_changes;
+BEGIN
+    FOR v_batch IN SELECT b.* FROM batches b
+        WHERE b.state = 'approved' AND NOT b.is_paused AND b.halted_storefronts <> '{}'
+        ORDER BY b.batch_id FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        FOR storefront, v_halt IN SELECT * FROM jsonb_each(v_batch.halted_storefronts)
+        LOOP
+            batch_id := v_batch.batch_id;
+            SELECT * INTO v_probe FROM price_changes c
+                WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
+                    AND c.original_transaction_id = v_halt ->> 'subscription';
+            subscription := v_probe.original_transaction_id;
+            answer := v_probe.reason;
+            IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
+                has_recovered := true;
+                UPDATE batches b SET halted_storefronts = b.halted_storefronts - storefront WHERE b.batch_id = v_batch.batch_id;
+                UPDATE price_changes c SET is_held = false
+                    WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
+                        AND c.stage = 'queued' AND c.is_held;
+                PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || v_batch.batch_id,
+                    json_build_object('storefront', storefront, 'halted_for', v_halt ->> 'reason'));
+                RETURN NEXT;
+            ELSIF v_probe.state IN ('sending', 'unknown')
+                OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held
+                    AND (v_halt ->> 'probe_at')::timestamptz > p_now
+            THEN
+                -- It is on its way, or has a minute to leave.
+                CONTINUE;
+            ELSIF v_probe.change_id IS NOT NULL THEN
+                has_recovered := false;
+                UPDATE price_changes c SET is_held = true, next_attempt_at = p_now
+                    WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
+                        AND c.change_id = v_probe.change_id AND c.state = 'queued';
+                UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
+                        v_halt - 'probe' - 'subscription'
+                            || jsonb_strip_nulls(jsonb_build_object('answer', answer || ' for ' || subscription)))
+                    WHERE b.batch_id = v_batch.batch_id;
+                CONTINUE WHEN answer IS NULL;
+                RETURN NEXT;
+            ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
+                SELECT * INTO v_probe FROM price_changes c
+                    WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
+                        AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
+                        AND c.wave <= v_batch.released_wave
+                    -- Those that were never asked with, first.
+                    ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
+                CONTINUE WHEN NOT FOUND;
+                UPDATE price_changes c SET is_held = false, next_attempt_at = NULL
+                    WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
+                        AND c.change_id = v_probe.change_id;
+                UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
+                        v_halt || jsonb_build_object('probe', v_probe.change_id, 'subscription',
+                            v_probe.original_transaction_id, 'probe_at', p_next))
+                    WHERE b.batch_id = v_batch.batch_id;
+            END IF;
+        END LOOP;
+    END LOOP;
 END
 $$;
 
@@ -1286,13 +1526,16 @@ END
 $$;
 
 -- The service stops calling, since calls are refused alike. False where it has stopped already.
-CREATE FUNCTION repricer.halt_service(p_at timestamptz, p_reason text) RETURNS boolean
+-- p_kind and p_from: the kind of the calls that were refused, and the first of these refusals.
+CREATE FUNCTION repricer.halt_service(
+    p_at timestamptz, p_reason text, p_kind text DEFAULT NULL, p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
     UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason WHERE halted_at IS NULL;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM note_put_back(p_kind, NULL, split_part(p_reason, ' ', 1), p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'everything', json_build_object('reason', p_reason));
     RETURN true;
 END
@@ -1393,13 +1636,16 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL
+        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_kinds ? kind);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
 END
 $$;
 
 -- Calls of one kind stop, since they are refused alike. False where they have stopped already.
-CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamptz, p_reason text) RETURNS boolean
+CREATE FUNCTION repricer.halt_kind(
+    p_kind text, p_at timestamptz, p_reason text, p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
     UPDATE service_controls SET halted_kinds = halted_kinds
@@ -1408,6 +1654,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM note_put_back(p_kind, NULL, split_part(p_reason, ' ', 1), p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'calls:' || p_kind, json_build_object('reason', p_reason));
     RETURN true;
 END
@@ -1424,6 +1671,8 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL AND kind = p_kind
+        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
         json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;
@@ -1438,6 +1687,14 @@ BEGIN ATOMIC
         halted_answer = CASE WHEN p_kind IS NULL AND halted_at IS NOT NULL THEN p_answer ELSE halted_answer END,
         halted_kinds = CASE WHEN halted_kinds ? p_kind
             THEN jsonb_set(halted_kinds, ARRAY[p_kind, 'answer'], to_jsonb(p_answer)) ELSE halted_kinds END;
+END;
+
+-- Changes are due since p_since, calls are allowed, and none can be claimed; null: they can again.
+CREATE FUNCTION repricer.note_unclaimed(p_since timestamptz, p_sessions text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    UPDATE repricer.service_controls SET unclaimed = CASE WHEN p_since IS NOT NULL THEN
+        jsonb_build_object('since', p_since, 'sessions', p_sessions, 'seen_at', clock_timestamp()) END;
 END;
 
 -- The App Store gives no answers: the next call of the kind leaves at p_until. What stands there began earlier.

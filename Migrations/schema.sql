@@ -95,7 +95,7 @@ COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person
 
 COMMENT ON COLUMN repricer.batches.probe_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 
-COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at. Nothing of these is sent until a person resumes the batch.';
+COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at, probe_at (real time), probe and subscription (the change that asks now), answer (of the latest probe). Nothing else of these is sent until one is applied, or a person resumes.';
 
 COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
 
@@ -3124,7 +3124,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) RETURNS boolean
+CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -3135,13 +3135,14 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
     RETURN true;
 END
 $$;
 
-CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) RETURNS boolean
+CREATE FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text, p_from timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -3152,12 +3153,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM note_put_back(p_kind, NULL, split_part(p_reason, ' ', 1), p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'calls:' || p_kind, json_build_object('reason', p_reason));
     RETURN true;
 END
 $$;
 
-CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) RETURNS boolean
+CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text, p_kind text DEFAULT NULL::text, p_from timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -3166,18 +3168,19 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM note_put_back(p_kind, NULL, split_part(p_reason, ' ', 1), p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'everything', json_build_object('reason', p_reason));
     RETURN true;
 END
 $$;
 
-CREATE FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) RETURNS boolean
+CREATE FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
     UPDATE batches SET is_parking = true, halted_storefronts = halted_storefronts || jsonb_build_object(
-            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at))
+            p_storefront, jsonb_build_object('by', p_by, 'reason', p_reason, 'at', p_at, 'probe_at', p_probe_at))
         WHERE batch_id = p_batch_id AND state = 'approved' AND NOT halted_storefronts ? p_storefront;
     IF NOT FOUND THEN
         RETURN false;
@@ -3464,6 +3467,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
     catch_up_by text,
+    unclaimed jsonb,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
     clock_rate double precision,
@@ -3479,6 +3483,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest pr
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
@@ -3507,6 +3513,30 @@ CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETUR
    WHERE ((batches.batch_id = note_probe_answer.p_batch_id) AND (batches.probe_at IS NOT NULL));
 END;
 
+CREATE TABLE repricer.put_backs (
+    put_back_id bigint NOT NULL,
+    kind text NOT NULL,
+    batch_id uuid,
+    code text NOT NULL,
+    ended_from timestamp with time zone NOT NULL,
+    ended_until timestamp with time zone,
+    look_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    looks integer DEFAULT 0 NOT NULL
+);
+
+COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
+
+CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ INSERT INTO repricer.put_backs (kind, batch_id, code, ended_from)  SELECT note_put_back.p_kind AS p_kind,
+             note_put_back.p_batch_id AS p_batch_id,
+             note_put_back.p_code AS p_code,
+             note_put_back.p_from AS p_from
+           WHERE ((note_put_back.p_kind IS NOT NULL) AND (note_put_back.p_from IS NOT NULL));
+END;
+
 CREATE FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -3517,6 +3547,17 @@ BEGIN
             'ended', p_ended, 'unread', p_unread)));
 END
 $$;
+
+CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.service_controls SET unclaimed =
+         CASE
+             WHEN (note_unclaimed.p_since IS NOT NULL) THEN jsonb_build_object('since', note_unclaimed.p_since, 'sessions', note_unclaimed.p_sessions, 'seen_at', clock_timestamp())
+             ELSE NULL::jsonb
+         END;
+END;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -3535,6 +3576,7 @@ BEGIN
         SELECT original_transaction_id, bucket, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
             AND v_batch.halted_storefronts ? storefront
+            AND change_id::text IS DISTINCT FROM v_batch.halted_storefronts -> storefront ->> 'probe'
         LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
     UPDATE price_changes c SET is_held = true FROM taken t
@@ -3704,6 +3746,232 @@ CROSS JOIN LATERAL (
 ) k
 $$;
 
+CREATE FUNCTION repricer.probe_storefronts(p_at timestamp with time zone, p_now timestamp with time zone, p_next timestamp with time zone) RETURNS TABLE(batch_id uuid, storefront text, subscription text, answer text, has_recovered boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_halt jsonb;
+    v_probe price_changes;
+BEGIN
+    FOR v_batch IN SELECT b.* FROM batches b
+        WHERE b.state = 'approved' AND NOT b.is_paused AND b.halted_storefronts <> '{}'
+        ORDER BY b.batch_id FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        FOR storefront, v_halt IN SELECT * FROM jsonb_each(v_batch.halted_storefronts)
+        LOOP
+            batch_id := v_batch.batch_id;
+            SELECT * INTO v_probe FROM price_changes c
+                WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
+                    AND c.original_transaction_id = v_halt ->> 'subscription';
+            subscription := v_probe.original_transaction_id;
+            answer := v_probe.reason;
+            IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
+                has_recovered := true;
+                UPDATE batches b SET halted_storefronts = b.halted_storefronts - storefront WHERE b.batch_id = v_batch.batch_id;
+                UPDATE price_changes c SET is_held = false
+                    WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
+                        AND c.stage = 'queued' AND c.is_held;
+                PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || v_batch.batch_id,
+                    json_build_object('storefront', storefront, 'halted_for', v_halt ->> 'reason'));
+                RETURN NEXT;
+            ELSIF v_probe.state IN ('sending', 'unknown')
+                OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held
+                    AND (v_halt ->> 'probe_at')::timestamptz > p_now
+            THEN
+                -- It is on its way, or has a minute to leave.
+                CONTINUE;
+            ELSIF v_probe.change_id IS NOT NULL THEN
+                has_recovered := false;
+                UPDATE price_changes c SET is_held = true, next_attempt_at = p_now
+                    WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
+                        AND c.change_id = v_probe.change_id AND c.state = 'queued';
+                UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
+                        v_halt - 'probe' - 'subscription'
+                            || jsonb_strip_nulls(jsonb_build_object('answer', answer || ' for ' || subscription)))
+                    WHERE b.batch_id = v_batch.batch_id;
+                CONTINUE WHEN answer IS NULL;
+                RETURN NEXT;
+            ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
+                SELECT * INTO v_probe FROM price_changes c
+                    WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
+                        AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
+                        AND c.wave <= v_batch.released_wave
+                    -- Those that were never asked with, first.
+                    ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
+                CONTINUE WHEN NOT FOUND;
+                UPDATE price_changes c SET is_held = false, next_attempt_at = NULL
+                    WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
+                        AND c.change_id = v_probe.change_id;
+                UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
+                        v_halt || jsonb_build_object('probe', v_probe.change_id, 'subscription',
+                            v_probe.original_transaction_id, 'probe_at', p_next))
+                    WHERE b.batch_id = v_batch.batch_id;
+            END IF;
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH met AS (
+    SELECT d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
+    FROM dependent_cancellations d
+    JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = d.bucket
+    WHERE d.state = 'discrepancy' AND starts_with(d.detail, 'Cancel a Subscription was refused with ')
+        AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND d.settled_at >= p_halt.ended_from - interval '1 minute'
+    ORDER BY d.bucket, d.original_transaction_id LIMIT p_limit FOR UPDATE OF s, d SKIP LOCKED
+), moved AS (
+    UPDATE dependent_cancellations d SET state = 'requested', settled_at = NULL, settled_by_evidence = NULL,
+        cancel_reference_id = NULL, next_check_at = p_now,
+        detail = substr(d.detail, length('Cancel a Subscription was refused with ') + 1) || ' (put back: others were refused alike)',
+        checks = 0
+    FROM met WHERE d.original_transaction_id = met.original_transaction_id AND d.bucket = met.bucket
+        AND d.change_id = met.change_id AND d.dependent_sku = met.dependent_sku AND d.state = 'discrepancy'
+    RETURNING d.change_id
+)
+SELECT count(*) FROM moved
+$$;
+
+CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH met AS (
+    SELECT c.original_transaction_id, c.bucket, c.change_id
+    FROM batches b
+    JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
+    JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+    WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+        AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
+            AND starts_with(c.reason, p_halt.code || ' '))
+        AND NOT EXISTS (
+            SELECT FROM price_changes o
+            WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                AND o.change_id <> c.change_id AND o.ended_at IS NULL
+                AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
+                        AND o.undoes_change_id IS NULL
+                    OR o.undoes_change_id = c.undoes_change_id))
+        AND NOT EXISTS (
+            SELECT FROM dependency_roles r
+            WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
+                AND c.dependent_skus <> '{}' AND r.sku = ANY (
+                    coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
+    ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
+    -- Who has locked the subscription writes it just now; the next look finds it free.
+    FOR UPDATE OF s, c SKIP LOCKED
+), moved AS (
+    UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+        next_attempt_at = p_now
+    FROM met WHERE c.original_transaction_id = met.original_transaction_id AND c.change_id = met.change_id
+        AND c.bucket = met.bucket AND c.state = 'rejected'
+    RETURNING c.*
+), roles AS (
+    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+    SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
+    FROM moved m CROSS JOIN LATERAL (
+        SELECT coalesce(m.current_sku, m.sku), 'parent'
+        UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
+    ) AS part (sku, role)
+    WHERE m.dependent_skus <> '{}'
+    ON CONFLICT DO NOTHING
+), told AS (
+    INSERT INTO price_change_history
+        (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+    SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
+        'put back, others were refused alike: ' || reason
+    FROM moved ON CONFLICT DO NOTHING
+)
+SELECT count(*) FROM moved
+$$;
+
+CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH met AS (
+    SELECT DISTINCT ON (e.original_transaction_id) e.original_transaction_id, e.bucket, e.extension_id
+    FROM extension_requests e
+    WHERE e.state = 'refused' AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND e.settled_at >= p_halt.ended_from - interval '1 minute'
+        AND NOT EXISTS (SELECT FROM extension_requests o
+            WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = e.bucket
+                AND o.state IN ('queued', 'sending', 'unknown'))
+    ORDER BY e.original_transaction_id, e.settled_at DESC LIMIT p_limit
+), locked AS (
+    SELECT e.original_transaction_id, e.bucket, e.extension_id FROM met
+    JOIN subscriptions s ON s.original_transaction_id = met.original_transaction_id AND s.bucket = met.bucket
+    JOIN extension_requests e ON e.original_transaction_id = met.original_transaction_id AND e.bucket = met.bucket
+        AND e.extension_id = met.extension_id
+    FOR UPDATE OF s, e SKIP LOCKED
+), moved AS (
+    UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL, settled_by = NULL,
+        detail = 'put back, others were refused alike: ' || coalesce(e.code, e.detail), effective_at = NULL,
+        called_at = CASE WHEN e.is_doubtful THEN e.called_at END,
+        renewal_before = CASE WHEN e.is_doubtful THEN e.renewal_before END, next_attempt_at = p_now
+    FROM locked l WHERE e.original_transaction_id = l.original_transaction_id AND e.bucket = l.bucket
+        AND e.extension_id = l.extension_id AND e.state = 'refused'
+    RETURNING e.extension_id
+)
+SELECT count(*) FROM moved
+$$;
+
+CREATE FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_now timestamp with time zone) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+WITH moved AS (
+    UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL, next_attempt_at = p_now
+    WHERE m.state = 'refused' AND m.called_at >= p_halt.ended_from - interval '1 minute'
+        AND m.called_at <= coalesce(p_halt.ended_until, 'infinity')
+        AND m.extension_id = (SELECT max(n.extension_id::text)::uuid FROM mass_extensions n
+            WHERE n.product_id = m.product_id AND n.state = 'refused')
+        AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
+            AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'))
+    RETURNING m.extension_id
+)
+SELECT count(*) FROM moved
+$$;
+
+CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS TABLE(kind text, batch_id uuid, code text, rows bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_halt repricer.put_backs;
+BEGIN
+    FOR v_halt IN SELECT * FROM put_backs h WHERE h.look_at <= p_now OR h.ended_until IS NOT NULL
+        ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
+    LOOP
+        kind := v_halt.kind;
+        batch_id := v_halt.batch_id;
+        code := v_halt.code;
+        rows := CASE kind
+            WHEN 'price_change' THEN put_back_changes(v_halt, p_at, p_now, p_limit)
+            WHEN 'extension' THEN put_back_extensions(v_halt, p_now, p_limit)
+            WHEN 'cancel' THEN put_back_cancellations(v_halt, p_now, p_limit)
+            ELSE put_back_mass_extensions(v_halt, p_now) END;
+        IF rows > 0 THEN
+            RETURN NEXT;
+        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.looks > 1
+            OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
+        THEN
+            DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
+        END IF;
+        -- Often at first; then as often as checks of refused calls may end.
+        UPDATE put_backs h SET looks = looks + 1,
+                look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
+            WHERE h.put_back_id = v_halt.put_back_id;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION repricer.rate_clock() RETURNS bigint
     LANGUAGE sql
     RETURN ((EXTRACT(epoch FROM clock_timestamp()) * (1000000)::numeric))::bigint;
@@ -3760,6 +4028,7 @@ BEGIN
     UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
             paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
         json_build_object('halted_for', v_batch.paused_reason));
     RETURN true;
@@ -3778,6 +4047,8 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL AND kind = p_kind
+        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
         json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;
@@ -3796,6 +4067,8 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL
+        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_kinds ? kind);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
 END
@@ -4256,6 +4529,7 @@ BEGIN
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
             WHERE batch_id = p_batch_id;
         IF NOT p_is_paused THEN
+            UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
             -- Parked rows are tried at once: what they were refused for may be mended.
             UPDATE price_changes SET is_held = false,
                     next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
@@ -4438,6 +4712,10 @@ SELECT CASE
     WHEN p_has_undo THEN 'undo_under_way'
 END
 $$;
+
+CREATE FUNCTION repricer.was_just_now(p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE sql
+    RETURN (p_at > (clock_timestamp() - '00:03:00'::interval));
 
 CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE sql STABLE
@@ -4722,7 +5000,7 @@ CREATE VIEW report.holdout AS
    FROM (intervals i
      JOIN repricer.batches b ON ((b.batch_id = i.batch_id)));
 
-COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference. An earlier instant is answered by the charges that are known today.';
+COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference. No NAME_as_of: it asks the charges that are known today.';
 
 COMMENT ON COLUMN report.holdout.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -5346,7 +5624,7 @@ CREATE VIEW report.revenue_at_risk AS
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
 
-COMMENT ON VIEW report.revenue_at_risk IS 'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. It looks ahead from now; what was pending at an earlier instant price_change_as_of tells.';
+COMMENT ON VIEW report.revenue_at_risk IS 'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. No NAME_as_of: it looks ahead from now; price_change_as_of tells what was pending at an earlier instant.';
 
 COMMENT ON COLUMN report.revenue_at_risk.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -5406,7 +5684,7 @@ CREATE VIEW report.revenue_bridge AS
    FROM (sums s
      JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
 
-COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between. It tells each month as it is known today; closed_period keeps what was known when the month was closed.';
+COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between. No NAME_as_of: each month is told as it is known today, and closed_period keeps what was known when it was closed.';
 
 COMMENT ON COLUMN report.revenue_bridge.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -5534,7 +5812,7 @@ CREATE VIEW report.revenue_bridge_total AS
     sums.without_rate
    FROM sums;
 
-COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. Not a figure of the past: rates that are imported later change it.';
+COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. No NAME_as_of: rates that are imported later change it.';
 
 COMMENT ON COLUMN report.revenue_bridge_total.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -5993,6 +6271,15 @@ CREATE TABLE repricer.price_change_versions (
 
 COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
 
+ALTER TABLE repricer.put_backs ALTER COLUMN put_back_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME repricer.put_backs_put_back_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
     next_slot_micros bigint DEFAULT 0 NOT NULL,
@@ -6224,6 +6511,9 @@ ALTER TABLE ONLY repricer.price_change_versions
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket);
+
+ALTER TABLE ONLY repricer.put_backs
+    ADD CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id);
 
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
@@ -6728,17 +7018,17 @@ GRANT ALL ON FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_
 REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text, p_from timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text, p_from timestamp with time zone) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text, p_kind text, p_from timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason text, p_kind text, p_from timestamp with time zone) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) TO repricer_pricing;
@@ -6782,8 +7072,15 @@ GRANT ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) TO r
 REVOKE ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.put_backs TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
@@ -6792,6 +7089,20 @@ REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with
 GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.price_changes_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.probe_storefronts(p_at timestamp with time zone, p_now timestamp with time zone, p_next timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.probe_storefronts(p_at timestamp with time zone, p_now timestamp with time zone, p_next timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_now timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
@@ -6874,6 +7185,10 @@ GRANT ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription t
 
 REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
 

@@ -51,46 +51,56 @@ package enum StatusQueries {
 
     /// A change that the App Store refused: it ended by that, or is parked and tried again.
     package struct Refused: Sendable, Equatable {
+        package var batchName: String
         package var originalTransactionID: String
         package var sku: String
         package var state: String
         /// Apple's code and its name.
         package var reason: String
+        /// The business clock, UTC milliseconds: since when it is in this state; of a dependent since it was to be cancelled.
+        package var since: Int64
         /// Real time, UTC milliseconds; nil where it has ended.
         package var nextAttemptAt: Int64?
     }
 
-    /// At most `limit` of a batch, those first that are tried again; with the dependents whose cancellation is.
+    /// At most `limit` of a batch, those first that are tried again; with the dependents whose cancellation is. Without a
+    /// batch those alone that wait, of all approved ones.
     package static func refused(
-        of batchID: String, limit: Int, on connection: isolated PostgresConnection
+        of batchID: String?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Refused] {
         try connection.query(
             """
             -- name: refusedChanges
-            SELECT c.original_transaction_id, c.sku, c.send_by,
+            SELECT b.name, c.original_transaction_id, c.sku, c.send_by, c.state_since AS since,
                 CASE c.stage WHEN 'rejected' THEN c.stage ELSE 'parked' END AS state,
                 CASE c.stage WHEN 'rejected' THEN coalesce(c.reason, '') ELSE c.parked_reason END AS reason,
                 CASE c.stage WHEN 'queued' THEN c.next_attempt_at WHEN 'unknown' THEN (
                     SELECT r.next_attempt_at FROM repricer.store_calls r
                     WHERE r.subject = c.original_transaction_id AND r.call_id = c.request_reference_id
                         AND r.bucket = c.bucket) END AS next_attempt_at
-            FROM repricer.price_changes c
-            WHERE c.batch_id = \(uuid: batchID)
-                AND (c.stage = 'rejected' OR c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL)
+            FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE \(fragment: isAskedFor(batchID))
+                AND (c.stage = 'rejected' AND \(batchID != nil)
+                    OR c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL)
             UNION ALL
-            SELECT coalesce(d.target_transaction_id, d.original_transaction_id), d.dependent_sku, NULL, 'parked',
+            SELECT b.name, coalesce(d.target_transaction_id, d.original_transaction_id), d.dependent_sku, NULL, d.requested_at, 'parked',
                 d.detail, d.next_check_at
-            FROM repricer.dependent_cancellations d
-            WHERE d.batch_id = \(uuid: batchID) AND d.state = 'requested' AND d.detail ~ '^[0-9]{3,} '
+            FROM repricer.dependent_cancellations d JOIN repricer.batches b ON b.batch_id = d.batch_id
+            WHERE \(fragment: isAskedFor(batchID)) AND d.state = 'requested' AND d.detail ~ '^[0-9]{3,} '
             ORDER BY state, send_by, original_transaction_id, sku LIMIT \(limit)
             """
         ).map { row in
             Refused(
+                batchName: try row.text("name"),
                 originalTransactionID: try row.text("original_transaction_id"),
                 sku: try row.text("sku"), state: try row.text("state"),
-                reason: try row.text("reason"),
+                reason: try row.text("reason"), since: try row.milliseconds("since"),
                 nextAttemptAt: try row.millisecondsOrNil("next_attempt_at"))
         }
+    }
+
+    private static func isAskedFor(_ batchID: String?) -> SQL {
+        batchID.map { "b.batch_id = \(uuid: $0)" } ?? "b.state = 'approved'"
     }
 
     package static func quotas(on connection: isolated PostgresConnection) throws -> [Quota] {

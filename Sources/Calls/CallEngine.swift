@@ -209,11 +209,13 @@ package struct CallEngine: Sendable {
 
     // MARK: Silences
 
-    /// The instant until which Apple asks every replica for silence.
+    /// The instant until which Apple asks every replica for silence: by a 429, or by `Retry-After` of an error of its own.
     package func silence(after answer: StoreAnswer) -> Instant? {
         switch answer {
         case .throttled(let until, _): until
-        case .answered, .refused, .unknown, .notSent: nil
+        case .unknown(_, let reply):
+            reply.retryAfter.flatMap { $0 > .zero ? now.advanced(by: $0.milliseconds) : nil }
+        case .answered, .refused, .notSent: nil
         }
     }
 
@@ -222,7 +224,9 @@ package struct CallEngine: Sendable {
         _ answer: StoreAnswer, of subject: String, for kind: StoreCall.Kind,
         _ permitSource: CallPermitSource, _ controls: ServiceControlQueries.Everything
     ) async throws {
-        if let until = silence(after: answer) { try await permitSource.block(until: until) }
+        if let until = silence(after: answer) {
+            try await permitSource.block(until: until, for: .init(answer))
+        }
         switch answer {
         case .answered:
             recentStatuses.noteSuccess(kind, [])
@@ -236,26 +240,29 @@ package struct CallEngine: Sendable {
             let verdict = recentStatuses.judge(
                 refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
             guard case .systemic = verdict else { return }
-            try await haltAll(because: refusal, subject, permitSource)
+            try await haltAll(because: refusal, subject, kind, since: nil, permitSource)
         case .refused, .throttled, .unknown, .notSent: break
         }
     }
 
     /// No call of any batch fares better: one probe a minute is let out over all replicas.
     func haltAll(
-        because refusal: StoreRefusal, _ subject: String, _ permitSource: CallPermitSource
+        because refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, since: Int64?,
+        _ permitSource: CallPermitSource
     ) async throws {
-        try await halt.halt(because: refusal, subject)
-        try await permitSource.block(until: now.advanced(by: limits.probeEvery.milliseconds))
+        try await halt.haltAll(because: refusal, subject, by: kind, since: since)
+        try await permitSource.block(
+            until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
     }
 
     /// No call of the kind fares better; other kinds go on.
     func haltKind(
-        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
+        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String, since: Int64?,
         _ permitSource: CallPermitSource
     ) async throws {
-        try await halt.halt(kind, because: refusal, subject)
-        try await permitSource.block(until: now.advanced(by: limits.probeEvery.milliseconds))
+        try await halt.halt(kind, because: refusal, subject, since: since)
+        try await permitSource.block(
+            until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
     }
 
     func count(_ kind: StoreCall.Kind, _ result: String, by calls: Int) {

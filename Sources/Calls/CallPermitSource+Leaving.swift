@@ -9,7 +9,7 @@ extension CallPermitSource {
         do {
             var hasSlot = try await slots.take()
             while !hasSlot {
-                guard ContinuousClock.now < before, !slots.isSilenced, !Task.isCancelled else {
+                guard ContinuousClock.now < before, mayLeave(by: slots) else {
                     return false
                 }
                 let more = try await lease(1)
@@ -20,7 +20,11 @@ extension CallPermitSource {
         } catch is CancellationError {
             return false
         }
-        return ContinuousClock.now < before && !slots.isSilenced && !Task.isCancelled
+        return ContinuousClock.now < before && mayLeave(by: slots)
+    }
+
+    private func mayLeave(by slots: CallPermits) -> Bool {
+        !slots.isSilenced && silenced == nil && !Task.isCancelled
     }
 
     /// Waits so long at most until one call may be made; false when none may.

@@ -33,6 +33,7 @@ package struct CallPermitSource: Sendable {
     package let wait: Wait
     private let permitClock = PermitClock()
     private let missed = MissedPermits()
+    private let silence = Silence()
 
     package init(
         pool: DatabasePool, endpoint: String, perSecond: Int?, clock: any WallClock,
@@ -174,8 +175,17 @@ package struct CallPermitSource: Sendable {
         try await wait(min(max(silence, Self.pauseMin), Self.pauseMax))
     }
 
-    /// A 429: silence for every replica.
-    package func block(until: Instant) async throws {
+    /// Why no call of this process leaves now, whatever slots it holds; nil: one may.
+    package var silenced: SilenceReason? {
+        silence.reason(at: Instant(milliseconds: clock.nowMilliseconds()))
+    }
+
+    /// Silences this process at once, before the others are told.
+    func hush(until: Instant, for reason: SilenceReason) { silence.note(until: until, for: reason) }
+
+    /// Silence for every replica: a 429, an App Store that asks for it, or a halt.
+    package func block(until: Instant, for reason: SilenceReason = .rateLimited) async throws {
+        hush(until: until, for: reason)
         _ = try await pool.withConnection { connection in
             try await connection.pipeline([
                 RateQueries.block(endpoint: endpoint, until: until.milliseconds)

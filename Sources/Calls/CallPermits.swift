@@ -30,7 +30,7 @@ package final class CallPermits: Sendable {
     private let missed: MissedPermits
     private let wait: CallPermitSource.Wait
     private let run: Mutex<Run>
-    private let silenced = Mutex(false)
+    private let silence = Mutex<SilenceReason?>(nil)
 
     /// `asked` is when the lease's clock said what the lease says; `real` turns its time into ours.
     package init(
@@ -93,9 +93,12 @@ package final class CallPermits: Sendable {
 
     /// The App Store asked for silence on a call of this lease: what is left of it is not used. A change that was put back
     /// could otherwise be claimed again, and sent, by the slots of before.
-    package var isSilenced: Bool { silenced.withLock { $0 } }
+    package var isSilenced: Bool { silenced != nil }
 
-    package func silence() { silenced.withLock { $0 = true } }
+    /// Why; the first reason stands.
+    package var silenced: SilenceReason? { silence.withLock { $0 } }
+
+    package func silence(for reason: SilenceReason) { silence.withLock { $0 = $0 ?? reason } }
 
     /// Keeps the first `wanted` slots, and those already handed out or forfeited; returns how many that are. None of the
     /// others is handed out any more, even where one of the first is missed.

@@ -50,7 +50,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 case .ended(let attempt):
                     ended.append(attempt)
                     out -= 1
-                    guard out == 0 || stopsOthers(attempt.answer) else { continue }
+                    guard out == 0 || stopsOthers(attempt) else { continue }
                 case .tick: group.addTask { await tick() }
                 }
                 do { try await settle(ended) } catch { failure = failure ?? error }
@@ -62,8 +62,8 @@ struct CallRound<Kind: CallKind>: Sendable {
     }
 
     /// Told at once: other calls, of other replicas too, may be about to leave.
-    private func stopsOthers(_ answer: StoreAnswer) -> Bool {
-        silence(after: answer) != nil || answer.isRefusal
+    private func stopsOthers(_ attempt: Attempt<Kind>) -> Bool {
+        silence(after: attempt.answer, to: attempt.call) != nil || attempt.answer.isRefusal
     }
 
     private func tick() async -> Progress {
@@ -96,9 +96,10 @@ struct CallRound<Kind: CallKind>: Sendable {
         let claimed = claimed[call.callID]
         do {
             guard try await mayLeave() else {
-                let reason = permits.isSilenced ? ResolutionTable.silenced : "held back"
+                let reason = permits.silenced ?? permitSource.silenced
                 return Attempt(
-                    call, .notSent(reason: reason), claimed: claimed, wasHeldBack: true)
+                    call, .notSent(reason: reason?.rawValue ?? "held back"), claimed: claimed,
+                    wasHeldBack: true)
             }
         } catch {
             // The permit could not be had; nothing has left.
@@ -106,7 +107,10 @@ struct CallRound<Kind: CallKind>: Sendable {
                 call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
         }
         let answer = await step(call, claimed)
-        if silence(after: answer) != nil { permits.silence() }
+        if let until = silence(after: answer, to: call) {
+            permits.silence(for: .init(answer))
+            permitSource.hush(until: until, for: .init(answer))
+        }
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
             case .refused(let refusal, _) = answer, refusal.meaning == .refresh
         else { return Attempt(call, answer, claimed: claimed) }
@@ -137,7 +141,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         let answer = await kind.check(call)
         if case .throttled(let until, _) = answer {
-            do { try await checks.block(until: until) } catch {
+            do { try await checks.block(until: until, for: .rateLimited) } catch {
                 engine.log.warning("a silence is not shared", ["error": String(describing: error)])
             }
         }
@@ -148,12 +152,18 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private func settle(_ attempts: [Attempt<Kind>]) async throws {
         guard !attempts.isEmpty else { return }
-        if let until = attempts.compactMap({ silence(after: $0.answer) }).max() {
-            try await permitSource.block(until: until)
-        }
-        try await thinOut(attempts)
         // Before the answers are stored: what they put back must find its batch, or the service, halted.
-        let attempts = try await judged(attempts).map(leftAlone)
+        let attempts = try await patiently(attempts) {
+            let silences = attempts.compactMap { attempt in
+                silence(after: attempt.answer, to: attempt.call)
+                    .map { ($0, SilenceReason(attempt.answer)) }
+            }
+            if let (until, reason) = silences.max(by: { $0.0 < $1.0 }) {
+                try await permitSource.block(until: until, for: reason)
+            }
+            try await thinOut(attempts)
+            return try await judged(attempts).map(leftAlone)
+        }
         attempts.forEach(tell)
         try await store(attempts)
         guard
@@ -174,20 +184,24 @@ struct CallRound<Kind: CallKind>: Sendable {
             engine.log.notice("the App Store answers again", ["kind": kind.kind.rawValue])
         }
         guard !silent.isEmpty else { return }
-        let asked = silent.compactMap(\.answer.reply.retryAfter).max() ?? .zero
+        let asked =
+            silent.filter { silence(after: $0.answer, to: $0.call) != nil }
+            .compactMap(\.answer.reply.retryAfter).max() ?? .zero
         let until = engine.recent.noteUnanswered(
-            silent.map(\.call.subject), kind.kind, now: engine.now
+            silent.map(\.call.subject), kind.kind, isAsked: asked > .zero, now: engine.now
         ) { openings in
             var random = SystemRandomNumberGenerator()
             return max(asked, engine.limits.unanswered.delay(attempt: openings, random: &random))
         }
         guard let until else { return }
-        permits.silence()
-        try await permitSource.block(until: until)
+        permits.silence(for: .unanswered)
+        try await permitSource.block(until: until, for: .unanswered)
         let answer = silent.compactMap(\.answer.unknownReason).last ?? "none"
         try await engine.halt.throttle(kind.kind, until: until, answer: answer)
         engine.log.error(
-            "the App Store gives no answers; calls are few until it does",
+            asked > .zero
+                ? "the App Store asks to wait; calls are few until it answers"
+                : "the App Store gives no answers; calls are few until it does",
             ["kind": kind.kind.rawValue, "until": until.text, "answer": answer])
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
@@ -219,7 +233,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             }
             let verdict = engine.recent.judge(
                 refusal, of: attempt.call.subject, kind.kind, scopes[attempt.call.callID] ?? [],
-                realNow: realNow)
+                now: engine.now, realNow: realNow)
             try await act(on: verdict, refusal, attempt.call)
             if let probe { try await note(refusal, attempt.call, of: probe) }
             judged.append(attempt.judged(probe == nil ? verdict : .probed))
@@ -242,20 +256,24 @@ struct CallRound<Kind: CallKind>: Sendable {
         case .kind: try await engine.halt.note(refusal, of: call.subject, kind.kind)
         }
         try await permitSource.block(
-            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds))
+            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
     }
 
     private func act(
         on verdict: RefusalVerdict, _ refusal: StoreRefusal, _ call: StoreCall
     ) async throws {
         guard case .systemic(let scope) = verdict else { return }
-        permits.silence()
+        permits.silence(for: .halted)
+        let since = engine.recent.firstRefusal(kind.kind, scope)?.milliseconds
         switch scope {
-        case .all: try await engine.haltAll(because: refusal, call.subject, permitSource)
+        case .all:
+            try await engine.haltAll(
+                because: refusal, call.subject, kind.kind, since: since, permitSource)
         case .kind:
-            try await engine.haltKind(kind.kind, because: refusal, call.subject, permitSource)
+            try await engine.haltKind(
+                kind.kind, because: refusal, call.subject, since: since, permitSource)
         case .batch(let scope), .storefront(let scope):
-            try await kind.halt(scope, because: refusal, call)
+            try await kind.halt(scope, because: refusal, call, since: since)
         }
     }
 
@@ -298,10 +316,10 @@ struct CallRound<Kind: CallKind>: Sendable {
             attempt.call.carries.count <= 1
         else { return }
         engine.log.warning(
-            "a call is refused for reasons that nobody knows; it is parked",
+            "a call is refused, and nothing ends by it; it is parked",
             [
                 "kind": kind.kind.rawValue, "subject": attempt.call.subject,
-                "code": refusal.codeAndName,
+                "code": refusal.codeAndName, "means": refusal.inWords,
             ])
         engine.count(kind.kind, "parked", by: 1)
     }
@@ -326,12 +344,57 @@ struct CallRound<Kind: CallKind>: Sendable {
             engine.log.notice("settling one by one", ["error": String(describing: error)])
         } catch  where isDataFault(error) {
             return try await quarantine(attempts, because: error)
+        } catch  where isHeldByOthers(error) {
+            tellHeld(attempts, by: error)
         }
+        try await storeOneByOne(attempts)
+    }
+
+    /// An answer is in hand, and its lease is kept: one whose rows another session holds waits until it lets go.
+    private func storeOneByOne(_ attempts: [Attempt<Kind>]) async throws {
         var failure: (any Error)?
-        for attempt in attempts {
-            do { try await store([attempt]) } catch { failure = failure ?? error }
+        var waiting = attempts
+        while !waiting.isEmpty {
+            var held: [Attempt<Kind>] = []
+            for attempt in waiting {
+                do {
+                    try await storeTogether([attempt])
+                } catch  where isHeldByOthers(error) {
+                    held.append(attempt)
+                    tellHeld([attempt], by: error)
+                } catch  where isDataFault(error) {
+                    do { try await quarantine([attempt], because: error) } catch {
+                        failure = failure ?? error
+                    }
+                } catch {
+                    failure = failure ?? error
+                }
+            }
+            waiting = held
+            if !held.isEmpty { try await Alarm.shared.wait(for: engine.limits.settleEvery) }
         }
         if let failure { throw failure }
+    }
+
+    /// Does it again where another session holds what it changes.
+    private func patiently<Result: Sendable>(
+        _ attempts: [Attempt<Kind>], _ work: () async throws -> Result
+    ) async throws -> Result {
+        while true {
+            do { return try await work() } catch  where isHeldByOthers(error) {
+                tellHeld(attempts, by: error)
+                try await Alarm.shared.wait(for: engine.limits.settleEvery)
+            }
+        }
+    }
+
+    private func tellHeld(_ attempts: [Attempt<Kind>], by error: any Error) {
+        engine.log.warning(
+            "another session holds what an answer changes; it is stored once that lets go",
+            [
+                "kind": kind.kind.rawValue, "subject": attempts.first?.call.subject ?? "",
+                "answers": "\(attempts.count)", "error": String(describing: error),
+            ])
     }
 
     private func storeTogether(_ attempts: [Attempt<Kind>]) async throws {
@@ -362,8 +425,10 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// The instant until which Apple asks every replica for silence.
-    private func silence(after answer: StoreAnswer) -> Instant? {
-        engine.silence(after: answer)
+    /// The instant until which Apple asks every replica for silence. A call that is told so again, while others are answered,
+    /// waits by itself.
+    private func silence(after answer: StoreAnswer, to call: StoreCall) -> Instant? {
+        let isOdd = answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
+        return isOdd ? nil : engine.silence(after: answer)
     }
 }

@@ -103,14 +103,19 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         case .fixed(let duration): return realNow + duration.milliseconds
         case .retry:
             var random = SystemRandomNumberGenerator()
-            let delay = retry.delay(attempt: tries, random: &random)
-            return realNow + max(delay, atLeast ?? .zero).milliseconds
+            let delay = max(retry.delay(attempt: tries, random: &random), atLeast ?? .zero)
+            let next = realNow + delay.milliseconds
+            // A check that may be the last is made as soon as none of its attempts can be on its way any more.
+            guard case .open(.check, _, _, _) = resolution,
+                call.checks >= ResolutionTable.checksMax - 1,
+                let landed = call.inFlightUntil, landed >= realNow
+            else { return next }
+            return min(next, landed + 1)
         case .unanswered:
             var random = SystemRandomNumberGenerator()
-            return realNow
-                + unanswered.delay(
-                    attempt: call.attempts - ResolutionTable.sendsBeforeCheck, random: &random
-                ).milliseconds
+            let delay = unanswered.delay(
+                attempt: call.attempts - ResolutionTable.sendsBeforeCheck, random: &random)
+            return realNow + max(delay, atLeast ?? .zero).milliseconds
         case .parked, .probed:
             var random = SystemRandomNumberGenerator()
             return realNow

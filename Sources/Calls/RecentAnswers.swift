@@ -62,6 +62,10 @@ final class RecentAnswers: Sendable {
     static let customersMax = 10
     /// Subscriptions refused in a row, each for whatever reason, before nobody fares well.
     static let refusedMax = 15
+    /// Of a batch, before it is one of those that fare so; of one with fewer rows nobody knows.
+    static let ofBatchMin = 3
+    /// Subscriptions of several batches, in a row, before no batch is waited for that was not called yet.
+    static let ofBatchesMax = 30
     /// Subscriptions without an answer, in a row, before calls become few.
     static let unansweredMax = 8
 
@@ -76,7 +80,10 @@ final class RecentAnswers: Sendable {
         var subjects: Set<String> = []
         /// Refused with whatever code.
         var refused: Set<String> = []
-        var batches: Set<String> = []
+        /// Of these, those of each batch; so many at most as tell that it fares so.
+        var batches: [String: Set<String>] = [:]
+        /// The first of them, by the business clock.
+        var since: Instant
         var isAboutKey = false
     }
 
@@ -135,7 +142,7 @@ final class RecentAnswers: Sendable {
     /// Counts the refusal with those before it, and judges it.
     func judge(
         _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
-        realNow: Int64
+        now: Instant = Instant(milliseconds: 0), realNow: Int64
     ) -> RefusalVerdict {
         // What was parked for a reason that nobody knows may be refused so again and again.
         guard refusal.isAboutCustomer || !scopes.contains(where: \.wasParked) else {
@@ -144,10 +151,20 @@ final class RecentAnswers: Sendable {
         return state.withLock { state in
             // Old tokens may be refused to many at once; the next call of each has a new one.
             guard !state.isMerelyOld(refusal, kind, scopes) else { return .believed }
-            return state.judgeAll(refusal, subject, kind, scopes, realNow)
-                ?? state.judgeBatches(refusal, subject, kind, scopes, realNow)
+            return state.judgeAll(refusal, subject, kind, scopes, now, realNow)
+                ?? state.judgeBatches(refusal, subject, kind, scopes, now, realNow)
                 ?? refusal.verdictAlone(scopes)
         }
+    }
+
+    /// The first of the refusals that halt `scope`, by the business clock.
+    func firstRefusal(_ kind: StoreCall.Kind, _ scope: RefusalVerdict.Scope) -> Instant? {
+        let place =
+            switch scope {
+            case .storefront(let place), .batch(let place): place
+            case .kind, .all: CallScope()
+            }
+        return state.withLock { $0.streaks[Key(kind: kind, scope: place)]?.since }
     }
 
     /// What has halted something goes on by another process's success, or a person's word: what was refused before that is
@@ -183,17 +200,20 @@ final class RecentAnswers: Sendable {
 
     // MARK: Calls without an answer
 
-    /// Notes calls that got no answer. Returns until when no other is to leave, where there were so many in a row, or where
-    /// the probe got none either; nil where it is not the time for that. Each wait is `wait` of the number of openings.
+    /// Notes calls that got no answer; `isAsked`: one of them was asked to wait. Returns until when no other is to leave,
+    /// where there were so many in a row, where it was asked for, or where the probe got none either; nil where it is not the
+    /// time for that. Each wait is `wait` of the number of openings.
     func noteUnanswered(
-        _ subjects: [String], _ kind: StoreCall.Kind, now: Instant, wait: (Int) -> Duration
+        _ subjects: [String], _ kind: StoreCall.Kind, isAsked: Bool, now: Instant,
+        wait: (Int) -> Duration
     ) -> Instant? {
         state.withLock { state in
             state.unanswered[kind, default: []].formUnion(subjects.prefix(Self.unansweredMax))
             let known = state.few[kind]
             // Where another process has found it so, our probe counts at once.
             let isFew = known != nil || state.throttled.contains(kind.rawValue)
-            guard isFew || state.unanswered[kind, default: []].count >= Self.unansweredMax,
+            guard
+                isFew || isAsked || state.unanswered[kind, default: []].count >= Self.unansweredMax,
                 known.map({ $0.until <= now }) ?? true
             else { return nil }
             let openings = (known?.openings ?? 0) + 1
@@ -234,15 +254,16 @@ extension RecentAnswers.State {
     /// Of all calls of the kind; nil: nothing is wrong with them all.
     fileprivate mutating func judgeAll(
         _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
-        _ realNow: Int64
+        _ now: Instant, _ realNow: Int64
     ) -> RefusalVerdict? {
         let key = RecentAnswers.Key(kind: kind, scope: CallScope())
-        add(refusal, subject, scopes, key)
+        add(refusal, subject, scopes, key, now)
         let isSystemic = isSystemic(refusal, key)
-        let isOfSeveral = (streaks[key]?.batches.count ?? 0) > 1
         // A refused key of the only batch is one of all.
-        let isForAll = refusal.meaning == .haltService && liveBatches <= 1
-        if isHalted || isSystemic && (isOfSeveral || isForAll) {
+        let isForAll =
+            refusal.meaning == .haltService && liveBatches <= 1
+            && (streaks[key]?.batches.count ?? 0) <= 1
+        if isHalted || isSystemic && (isOfAllBatches(key) || isForAll) {
             return halt(key, at: realNow, .all)
         }
         guard scopes.allSatisfy({ $0.batchID == nil }) else { return nil }
@@ -251,14 +272,14 @@ extension RecentAnswers.State {
 
     fileprivate mutating func judgeBatches(
         _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
-        _ realNow: Int64
+        _ now: Instant, _ realNow: Int64
     ) -> RefusalVerdict? {
         for scope in Set(scopes) where scope.batchID != nil {
             // A code about a storefront is counted by storefronts.
             let isOfPlace = refusal.meaning == .haltStorefront && !scope.isHalted
             let place = isOfPlace ? scope.place : scope.batch
             let key = RecentAnswers.Key(kind: kind, scope: place)
-            add(refusal, subject, [scope], key)
+            add(refusal, subject, [scope], key, now)
             let isHalted = isOfPlace ? scope.isStorefrontHalted : scope.isHalted
             guard isHalted || isSystemic(refusal, key) else { continue }
             return halt(key, at: realNow, isOfPlace ? .storefront(place) : .batch(place))
@@ -267,9 +288,10 @@ extension RecentAnswers.State {
     }
 
     private mutating func add(
-        _ refusal: StoreRefusal, _ subject: String, _ scopes: [CallScope], _ key: RecentAnswers.Key
+        _ refusal: StoreRefusal, _ subject: String, _ scopes: [CallScope], _ key: RecentAnswers.Key,
+        _ now: Instant
     ) {
-        var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code)
+        var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code, since: now)
         if streak.code != refusal.code { streak.subjects = [] }
         streak.code = refusal.code
         streak.isAboutKey = refusal.meaning == .haltService
@@ -277,8 +299,19 @@ extension RecentAnswers.State {
         let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }
         if streak.subjects.count < 100, !isOld { streak.subjects.insert(subject) }
         if streak.refused.count < 100 { streak.refused.insert(subject) }
-        streak.batches.formUnion(scopes.compactMap(\.batchID))
+        for id in Set(scopes.compactMap(\.batchID))
+        where streak.batches[id, default: []].count < RecentAnswers.ofBatchMin {
+            streak.batches[id, default: []].insert(subject)
+        }
         streaks[key] = streak
+    }
+
+    /// Several batches fare so, and of every other one that has work somebody would have to know better.
+    private func isOfAllBatches(_ key: RecentAnswers.Key) -> Bool {
+        guard let streak = streaks[key], streak.batches.count > 1 else { return false }
+        let faring = streak.batches.values.count { $0.count >= RecentAnswers.ofBatchMin }
+        return faring > 1
+            && (faring >= liveBatches || streak.refused.count >= RecentAnswers.ofBatchesMax)
     }
 
     private func isSystemic(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Bool {

@@ -133,8 +133,6 @@ package struct CallPolicy: Sendable {
 ///
 /// A check that shows nothing is the last only once the call can't be on its way any more.
 package struct ResolutionTable: Sendable {
-    /// Why work waits while the App Store wants no calls.
-    package static let silenced = "rate_limited"
     /// Checks before a call counts as not applied; the last of them once it can't be on its way any more.
     package static let checksMax = 3
     /// `InvalidConsistencyTokenError`: never sent again with the token that was refused.
@@ -188,9 +186,9 @@ package struct ResolutionTable: Sendable {
                 call.step == .send && call.attempts >= Self.sendsBeforeCheck ? .check : call.step
             return .open(next, reason: reason, errorCode: call.errorCode)
         // A silence puts off by itself, for all.
-        case .throttled: return unapplied(Self.silenced, after: .none)
+        case .throttled: return unapplied(SilenceReason.rateLimited.rawValue, after: .none)
         case .notSent(let reason):
-            return unapplied(reason, after: reason == Self.silenced ? .none : .retry)
+            return unapplied(reason, after: SilenceReason(rawValue: reason) == nil ? .retry : .none)
         case .refused(let refusal, _):
             return call.step == .check ? checkRefused(refusal) : refused(refusal)
         }

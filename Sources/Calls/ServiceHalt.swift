@@ -11,12 +11,17 @@ struct ServiceHalt: Sendable {
     let log: Log
     let metrics: Metrics
 
-    /// - Parameter subject: The last of those that were refused alike.
-    func halt(because refusal: StoreRefusal, _ subject: String) async throws {
+    /// - Parameters:
+    ///   - subject: The last of those that were refused alike.
+    ///   - since: The first of these refusals, of calls of `kind`; UTC milliseconds of the business clock.
+    func haltAll(
+        because refusal: StoreRefusal, _ subject: String, by kind: StoreCall.Kind, since: Int64?
+    ) async throws {
         let now = clock.nowMilliseconds()
         let text = Self.reason(refusal, subject)
         let isNew = try await pool.withTransaction {
-            try ServiceControlQueries.haltService(reason: text, at: now, on: $0)
+            try ServiceControlQueries.haltService(
+                reason: text, at: now, by: kind, since: since, on: $0)
         }
         guard isNew else { return }
         log.error(
@@ -33,12 +38,12 @@ struct ServiceHalt: Sendable {
 
     /// Stops calls of one kind, which belong to no batch.
     func halt(
-        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String
+        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String, since: Int64?
     ) async throws {
         let now = clock.nowMilliseconds()
         let text = Self.reason(refusal, subject)
         let isNew = try await pool.withTransaction {
-            try ServiceControlQueries.halt(kind, reason: text, at: now, on: $0)
+            try ServiceControlQueries.halt(kind, reason: text, at: now, since: since, on: $0)
         }
         guard isNew else { return }
         log.error(

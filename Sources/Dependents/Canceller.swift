@@ -78,18 +78,20 @@ package struct Canceller: Service {
     {
         let realNow = engine.realClock.nowMilliseconds()
         let limits = limits
-        let wanted = engine.isProbing(.cancel, controls) ? 1 : limits.dependentsPerRound
+        let isProbing = engine.isProbing(.cancel, controls)
+        let wanted = isProbing ? 1 : limits.dependentsPerRound
         let statuses = rounds.kind.checkPermitSource
         let (due, permits) = try await engine.pool.withTransaction { connection in
             let permits = try statuses.lease(wanted, on: connection)
             guard permits.granted > 0 else { return ([DependentQueries.Open](), permits) }
             var taken: [DependentQueries.Open] = []
-            for bucket in try DependentQueries.dueBuckets(realNow: realNow, on: connection)
+            for bucket in try DependentQueries.dueBuckets(
+                realNow: realNow, isProbing: isProbing, on: connection)
             where taken.count < permits.granted {
                 taken += try DependentQueries.takeDue(
                     bucket: bucket, realNow: realNow,
                     nextCheckAt: realNow + limits.checkAgainAfter.milliseconds,
-                    limit: permits.granted - taken.count, on: connection)
+                    limit: permits.granted - taken.count, isProbing: isProbing, on: connection)
             }
             _ = try connection.pipeline([statuses.returnUnused(permits, used: taken.count)])
             return (taken, permits)

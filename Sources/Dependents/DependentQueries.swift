@@ -15,20 +15,26 @@ package enum DependentQueries {
         package var isCrossSubscription: Bool
     }
 
-    /// The buckets with due ones, that of the one which waits longest first.
+    /// The buckets with due ones, that of the one which waits longest first; `isProbing`: of the one that was looked at the
+    /// longest ago.
     package static func dueBuckets(
-        realNow: Int64, on connection: isolated PostgresConnection
+        realNow: Int64, isProbing: Bool, on connection: isolated PostgresConnection
     ) throws -> [Int] {
         try connection.query(
             """
             -- name: dependentBuckets
             SELECT b.bucket FROM generate_series(0, \(Bucket.count - 1)) AS b (bucket), LATERAL (
-                SELECT d.requested_at FROM repricer.dependent_cancellations d
+                SELECT \(fragment: order(isProbing)) AS waits_since FROM repricer.dependent_cancellations d
                 WHERE d.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow))
-                ORDER BY d.requested_at LIMIT 1) first
-            ORDER BY first.requested_at
+                ORDER BY \(fragment: order(isProbing)) LIMIT 1) first
+            ORDER BY first.waits_since
             """
         ).map { try $0.int("bucket") }
+    }
+
+    /// One that was not looked at yet has no next check.
+    private static func order(_ isProbing: Bool) -> SQL {
+        isProbing ? "coalesce(d.next_check_at, '-infinity')" : "d.requested_at"
     }
 
     private static func isDue(realNow: Int64) -> SQL {
@@ -40,7 +46,7 @@ package enum DependentQueries {
 
     /// Takes those of a bucket that are due and puts their next check off, so that two replicas don't check at once.
     package static func takeDue(
-        bucket: Int, realNow: Int64, nextCheckAt: Int64, limit: Int,
+        bucket: Int, realNow: Int64, nextCheckAt: Int64, limit: Int, isProbing: Bool,
         on connection: isolated PostgresConnection
     ) throws -> [Open] {
         try connection.query(
@@ -50,7 +56,7 @@ package enum DependentQueries {
                 SELECT d.original_transaction_id, d.change_id, d.dependent_sku
                 FROM repricer.dependent_cancellations d
                 WHERE d.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow))
-                ORDER BY d.requested_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
+                ORDER BY \(fragment: order(isProbing)) LIMIT \(limit) FOR UPDATE SKIP LOCKED
             )
             UPDATE repricer.dependent_cancellations d
             SET checks = d.checks + 1, next_check_at = \(timestamp: nextCheckAt)

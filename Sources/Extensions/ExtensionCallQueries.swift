@@ -45,7 +45,7 @@ package enum ExtensionCallQueries {
             othersWait: SubjectWork.waits)
     }
 
-    /// The buckets with due requests.
+    /// The buckets with due requests, those of requests that were not put back first, then of the one which waits longest.
     package static func dueBuckets(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -53,9 +53,10 @@ package enum ExtensionCallQueries {
             """
             -- name: extensionBuckets
             SELECT b.bucket FROM generate_series(0, 63) AS b (bucket), LATERAL (
-                SELECT 1 FROM repricer.extension_requests c
-                WHERE c.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow)) LIMIT 1) one
-            ORDER BY b.bucket
+                SELECT c.next_attempt_at FROM repricer.extension_requests c
+                WHERE c.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow))
+                ORDER BY c.next_attempt_at NULLS FIRST LIMIT 1) first
+            ORDER BY first.next_attempt_at NULLS FIRST, b.bucket
             """
         ).map { try $0.int("bucket") }
     }

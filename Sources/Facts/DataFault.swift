@@ -18,6 +18,12 @@ extension PostgresError {
     }
 }
 
+/// Whether another session holds what the work changes, for longer than the service waits: nothing was written, and the same
+/// work succeeds once it lets go.
+package func isHeldByOthers(_ error: any Error) -> Bool {
+    (error as? PostgresError)?.sqlState == .lockNotAvailable
+}
+
 /// Whether one piece of work can't succeed however often it is tried: what it holds is at fault.
 package func isDataFault(_ error: any Error) -> Bool {
     if let error = error as? PostgresError { return error.isAboutData }

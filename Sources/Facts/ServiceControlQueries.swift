@@ -25,6 +25,9 @@ package enum ServiceControlQueries {
         package var catchUpBy: String?
         /// Whoever is asked for it: a person's pause, or a catching up.
         package var isHeld: Bool
+        /// Real time, UTC milliseconds: since when changes are due and none can be claimed, and who holds their rows.
+        package var unclaimedSince: Int64?
+        package var unclaimedBy: String?
 
         package var isHalted: Bool { haltedAt != nil }
 
@@ -71,9 +74,13 @@ package enum ServiceControlQueries {
         Question(
             """
             -- name: everythingControls
-            SELECT s.*, \(fragment: isHeld) AS is_held, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
+            SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS unclaimed_since, u.sessions AS unclaimed_by, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
                 k.kind_answer
             FROM repricer.service_controls s
+            LEFT JOIN LATERAL (
+                SELECT (s.unclaimed ->> 'since')::timestamptz AS since, s.unclaimed ->> 'sessions' AS sessions
+                WHERE repricer.was_just_now((s.unclaimed ->> 'seen_at')::timestamptz)
+            ) u ON true
             LEFT JOIN LATERAL (
                 SELECT key AS kind, true AS is_halt, (value ->> 'at')::timestamptz AS kind_at,
                     NULL::timestamptz AS kind_until, value ->> 'reason' AS kind_reason,
@@ -97,7 +104,9 @@ package enum ServiceControlQueries {
                 haltedAnswer: try row.textOrNil("halted_answer"),
                 catchUpSince: try row.millisecondsOrNil("catch_up_since"),
                 catchUpFrom: try row.millisecondsOrNil("catch_up_from"),
-                catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"))
+                catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"),
+                unclaimedSince: try row.millisecondsOrNil("unclaimed_since"),
+                unclaimedBy: try row.textOrNil("unclaimed_by"))
             for row in rows {
                 guard let kind = try row.textOrNil("kind") else { continue }
                 if try row.bool("is_halt") {
@@ -153,14 +162,25 @@ package enum ServiceControlQueries {
         SELECT repricer.end_catch_up()
         """
 
-    /// Stops the service; false where it has stopped already.
+    /// Changes are due since that instant of real time, and none can be claimed; nil: they can again.
+    package static func noteUnclaimed(since: Int64?, sessions: String?) -> SQL {
+        """
+        -- name: noteUnclaimed
+        SELECT repricer.note_unclaimed(\(timestamp: since), \(sessions)::text)
+        """
+    }
+
+    /// Stops the service; false where it has stopped already. `since` is the first of the refusals of calls of this kind, UTC
+    /// milliseconds of the business clock: what ended by them is put back.
     package static func haltService(
-        reason: String, at: Int64, on connection: isolated PostgresConnection
+        reason: String, at: Int64, by kind: StoreCall.Kind, since: Int64?,
+        on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.query(
             """
             -- name: haltService
-            SELECT repricer.halt_service(\(timestamp: at), \(reason)::text) AS is_new
+            SELECT repricer.halt_service(\(timestamp: at), \(reason)::text, \(kind.rawValue)::text,
+                \(timestamp: since)) AS is_new
             """
         ).one().bool("is_new")
     }
@@ -179,15 +199,16 @@ package enum ServiceControlQueries {
 
     // MARK: Kinds of call
 
-    /// Stops one kind of call; false where it has stopped already.
+    /// Stops one kind of call; false where it has stopped already. `since` as above.
     package static func halt(
-        _ kind: StoreCall.Kind, reason: String, at: Int64,
+        _ kind: StoreCall.Kind, reason: String, at: Int64, since: Int64?,
         on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.query(
             """
             -- name: haltKind
-            SELECT repricer.halt_kind(\(kind.rawValue)::text, \(timestamp: at), \(reason)::text) AS is_new
+            SELECT repricer.halt_kind(\(kind.rawValue)::text, \(timestamp: at), \(reason)::text,
+                \(timestamp: since)) AS is_new
             """
         ).one().bool("is_new")
     }

@@ -39,12 +39,14 @@ package struct StoreCall: Sendable, Hashable {
     package var isOver: Bool
     /// When this process took it, a call of it could still be on its way: what a check does not show may come.
     package var isInFlight: Bool
+    /// Real time, UTC milliseconds: later none of its attempts can be on its way; nil where it was just written.
+    package var inFlightUntil: Int64?
 
     package init(
         _ kind: Kind, subject: String, callID: String, bucket: Int, carries: [String] = [],
         parents: [String] = [], intent: String, fence: Int64 = 1, attempts: Int = 1,
         checks: Int = 0, step: Step = .send, errorCode: Int64? = nil, isOver: Bool = false,
-        isInFlight: Bool = true
+        isInFlight: Bool = true, inFlightUntil: Int64? = nil
     ) {
         self.kind = kind
         self.subject = subject
@@ -60,6 +62,7 @@ package struct StoreCall: Sendable, Hashable {
         self.errorCode = errorCode
         self.isOver = isOver
         self.isInFlight = isInFlight
+        self.inFlightUntil = inFlightUntil
     }
 
     /// Whether no earlier attempt with this id can have been applied.

@@ -48,7 +48,7 @@ package enum StoreCallQueries {
         package var firstLease: Int64?
     }
 
-    /// The buckets in which open calls wait for a step. `floor` (UTC milliseconds): no open call's lease ends before it.
+    /// The buckets in which open calls wait for a step, that of the one which waits longest first. `floor` (UTC milliseconds): no open call's lease ends before it.
     package static func waiting(
         _ gate: CallGate, from floor: Int64?, realNow: Int64
     ) -> Question<Waiting> {
@@ -63,14 +63,15 @@ package enum StoreCallQueries {
             )
             SELECT first.lease_until, due.bucket, due.is_check
             FROM first LEFT JOIN LATERAL (
-                SELECT DISTINCT d.bucket, d.is_check
+                SELECT d.bucket, d.is_check, min(d.lease_until) AS waits_since
                 FROM (
                     \(fragment: due(gate, realNow: realNow))
                         AND r.lease_until >= (SELECT lease_until FROM first)
                 ) d
                 WHERE d.is_check OR NOT d.waits
+                GROUP BY d.bucket, d.is_check
             ) due ON true
-            ORDER BY due.bucket
+            ORDER BY due.waits_since, due.bucket
             """
         ) { rows in
             var waiting = Waiting()
@@ -214,7 +215,8 @@ package enum StoreCallQueries {
             parents: try row.texts("parents"), intent: try row.text("intent"),
             fence: try row.int64("fence"), attempts: try row.int("attempts"),
             checks: try row.int("checks"), step: step, errorCode: try row.int64OrNil("error_code"),
-            isOver: try row.bool("is_over"), isInFlight: try row.bool("is_in_flight"))
+            isOver: try row.bool("is_over"), isInFlight: try row.bool("is_in_flight"),
+            inFlightUntil: try row.milliseconds("in_flight_until"))
     }
 
     // MARK: Leases

@@ -49,7 +49,7 @@ package struct BatchHalts: Sendable {
     }
 
     func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
     ) async throws {
         guard let batchID = scope.batchID else { return }
         let now = clock.nowMilliseconds()
@@ -60,11 +60,11 @@ package struct BatchHalts: Sendable {
             guard let storefront = scope.storefront else {
                 return try GuardQueries.halt(
                     batchID, by: String(refusal.code), reason: reason, details: nil, at: now,
-                    probeAt: probeAt, on: connection)
+                    probeAt: probeAt, since: since, on: connection)
             }
             return try GuardQueries.haltStorefront(
                 .init(batchID: batchID, storefront: storefront), by: String(refusal.code),
-                reason: reason, at: now, on: connection)
+                reason: reason, at: now, probeAt: probeAt, on: connection)
         }
         guard isNew else { return }
         log.error(

@@ -1,3 +1,4 @@
+import Calls
 package import Facts
 import Postgres
 
@@ -26,11 +27,37 @@ package enum DueQueries {
         package var sendBy: Int64
         /// The code that has halted its batch: one of its calls may ask whether it may go on.
         package var haltedBy: String?
+        /// Where one call asks for all: the change that is to ask. nil: `sendBy` is the earliest deadline of the queue.
+        package var probe: ProbePlace?
 
-        package init(_ queue: Queue, sendBy: Int64, haltedBy: String? = nil) {
+        package init(
+            _ queue: Queue, sendBy: Int64, haltedBy: String? = nil, probe: ProbePlace? = nil
+        ) {
             self.queue = queue
             self.sendBy = sendBy
             self.haltedBy = haltedBy
+            self.probe = probe
+        }
+
+        /// No change of the queue has an earlier deadline; nil: not known.
+        var floor: Int64? { probe == nil ? sendBy : nil }
+    }
+
+    /// Which change of a queue asks for all.
+    package enum ProbePlace: Hashable, Sendable, Comparable {
+        /// Stale tokens have halted it, and a status has shown another one since: that one is to be tried. Then nobody else
+        /// has to meet the old one.
+        case renewed
+        /// One that was never put back.
+        case fresh(sendBy: Int64)
+        /// None is left: the one that may be called again since the longest time; real time, UTC milliseconds.
+        case waited(until: Int64)
+
+        var didNotAsk: Bool {
+            switch self {
+            case .renewed, .fresh: true
+            case .waited: false
+            }
         }
     }
 
@@ -91,40 +118,63 @@ package enum DueQueries {
     }
 
     /// All queues with changes that may be claimed, earliest deadline first: two steps of the index each.
-    package static func earliest(realNow: Int64) -> Question<[Due]> {
+    package static func earliest(realNow: Int64, isProbing: Bool = false) -> Question<[Due]> {
         Question(
             """
             -- name: earliestDueOfAll
             WITH RECURSIVE \(fragment: ready)
-            \(fragment: earliest(of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow))
+            \(fragment: earliest(
+                of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow, isProbing: isProbing))
             """, read)
     }
 
     /// Of these queues those with changes that may be claimed, earliest deadline first: one step of the index
     /// each. `floor` (UTC milliseconds; nil: none) is a deadline before which the queue has no change.
     package static func earliest(
-        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64
+        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64, isProbing: Bool = false
     ) -> Question<[Due]> {
         guard !queues.isEmpty else { return .answered([]) }
         return Question(
             """
             -- name: earliestDue
-            \(fragment: earliest(of: list(queues), realNow: realNow))
+            \(fragment: earliest(of: list(queues), realNow: realNow, isProbing: isProbing))
             """, read)
     }
 
-    private static func earliest(of queues: SQL, realNow: Int64) -> SQL {
+    /// `isProbing`: one call asks for all, and so does one of a halted batch. It is of a subscription that did not ask yet, as
+    /// long as there is one; those that were refused are few, so that to pass them over costs little.
+    private static func earliest(of queues: SQL, realNow: Int64, isProbing: Bool) -> SQL {
         """
-        SELECT q.bucket, q.batch_id, q.wave, first.send_by,
+        SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
+            CASE WHEN p.is_probe THEN first.place END AS place,
             CASE WHEN b.is_paused THEN b.halted_by END AS halted_by
         FROM \(fragment: queues)
         JOIN repricer.batches b ON \(fragment: isLive)
-            AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow)),
+            AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
+        CROSS JOIN LATERAL (
+            SELECT b.is_paused OR \(isProbing) AS is_probe, b.halted_by = \(staleToken) OR (
+                SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
+        ) p,
         LATERAL (
-            SELECT c.send_by FROM repricer.price_changes c
+            (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
+                -- They are among the most urgent: those met it first.
+                SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
+                WHERE p.is_probe AND p.is_of_tokens AND \(fragment: isClaimable(realNow: realNow))
+                ORDER BY c.send_by LIMIT 200
+            ) w
+            WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
+            UNION ALL
+            (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
             WHERE \(fragment: isClaimable(realNow: realNow))
                 AND c.send_by >= coalesce(q.floor, '-infinity')
-            ORDER BY c.send_by LIMIT 1
+                AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
+            ORDER BY c.send_by LIMIT 1)
+            UNION ALL
+            (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
+            WHERE p.is_probe AND \(fragment: isClaimable(realNow: realNow))
+                AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
+            ORDER BY c.next_attempt_at LIMIT 1)
+            LIMIT 1
         ) first
         ORDER BY first.send_by
         """
@@ -134,9 +184,21 @@ package enum DueQueries {
         try rows.map { row in
             Due(
                 try queue(row), sendBy: try row.milliseconds("send_by"),
-                haltedBy: try row.textOrNil("halted_by"))
+                haltedBy: try row.textOrNil("halted_by"),
+                probe: try place(row))
         }
     }
+
+    private static func place(_ row: Row) throws -> ProbePlace? {
+        switch try row.textOrNil("place") {
+        case "renewed": .renewed
+        case "fresh": .fresh(sendBy: try row.milliseconds("send_by"))
+        case "waited": .waited(until: try row.milliseconds("next_attempt_at"))
+        default: nil
+        }
+    }
+
+    private static let staleToken = String(ResolutionTable.staleTokenCode)
 
     private static func list(_ queues: [(queue: Queue, floor: Int64?)]) -> SQL {
         """
@@ -153,7 +215,7 @@ package enum DueQueries {
         """
         c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
             AND c.stage = 'queued' AND c.state <> 'sending' AND c.is_ready AND NOT c.is_held
-            AND NOT b.halted_storefronts ? c.storefront
+            AND NOT \(fragment: StorefrontHalt.holds("c"))
             AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
         """
     }
@@ -171,6 +233,7 @@ package enum DueQueries {
         _ due: [Due], until: Int64?, limit: Int, realNow: Int64, probing: String? = nil
     ) -> Question<Locked> {
         let bucket: SQL = "\(due.first?.queue.bucket ?? -1)::smallint"
+        let place = place(of: due.first?.probe)
         return Question(
             """
             -- name: lockDueSubscriptions
@@ -180,13 +243,13 @@ package enum DueQueries {
                 FOR UPDATE SKIP LOCKED
             )
             SELECT s.*, s.xmin::text AS version
-            FROM \(fragment: list(due.map { ($0.queue, $0.sendBy) }))
+            FROM \(fragment: list(due.map { ($0.queue, $0.floor) }))
             JOIN repricer.batches b ON \(fragment: isLive)
                 AND (NOT b.is_paused OR b.batch_id = \(uuid: probing))
             CROSS JOIN LATERAL (
-                SELECT c.original_transaction_id, c.send_by FROM repricer.price_changes c
+                SELECT c.original_transaction_id, c.send_by, c.next_attempt_at FROM repricer.price_changes c
                 WHERE c.bucket = \(fragment: bucket)
-                    AND \(fragment: isClaimable(realNow: realNow)) AND c.send_by >= q.floor
+                    AND \(fragment: isClaimable(realNow: realNow)) AND \(fragment: place.condition)
                     AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
                     -- OFFSET 0: asked for each change by itself, never of all at once. And compared with 0, which the
                     -- planner believes of nearly all: where it expects few it reads the whole queue, and sorts it.
@@ -199,14 +262,26 @@ package enum DueQueries {
                                 AND i.bucket = \(fragment: bucket) AND i.error IS NULL OFFSET 0)
                     )::integer <> 0
                 -- More than wanted: another process may have locked some.
-                ORDER BY c.send_by LIMIT \(limit + spare(limit))
+                ORDER BY \(fragment: place.order) LIMIT \(limit + spare(limit))
             ) c
             JOIN repricer.subscriptions s
                 ON s.original_transaction_id = c.original_transaction_id AND s.bucket = \(fragment: bucket)
             WHERE (SELECT is_ours FROM claim) AND NOT \(fragment: ServiceControlQueries.isHeld)
-            ORDER BY c.send_by LIMIT \(limit)
+            ORDER BY \(fragment: place.order) LIMIT \(limit)
             FOR UPDATE OF s SKIP LOCKED
             """, locked)
+    }
+
+    /// Which changes of a queue are locked, and in what order: where one asks for all it is the kind of change that was
+    /// found.
+    private static func place(of probe: ProbePlace?) -> (condition: SQL, order: SQL) {
+        switch probe {
+        case nil: ("c.send_by >= q.floor", "c.send_by")
+        case .fresh: ("c.next_attempt_at IS NULL", "c.send_by")
+        case .renewed:
+            ("c.stale_tokens = 1 AND c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
+        case .waited: ("c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
+        }
     }
 
     private static func locked(_ rows: Rows) throws -> Locked {

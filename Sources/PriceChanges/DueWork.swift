@@ -25,11 +25,14 @@ final class DueWork: Sendable {
     }
 
     private struct Memory {
-        var floors: [DueQueries.Queue: Int64] = [:]
+        /// nil: not known.
+        var floors: [DueQueries.Queue: Int64?] = [:]
         var wakeFloor: Int64?
         var leaseFloor: Int64?
         var everythingAt: ContinuousClock.Instant?
         var isPaused = false
+        /// One call asked for all when it looked last.
+        var isProbing = false
     }
 
     private let memory = Mutex(Memory())
@@ -46,12 +49,21 @@ final class DueWork: Sendable {
     func search(wakes: Int, isThorough: Bool) async throws -> Found {
         try await engine.pool.read { connection in
             if let clock = engine.sharedClock, !clock.isKnown { try clock.follow(connection) }
-            return try search(wakes: wakes, isThorough: isThorough, on: connection)
+            let wasProbing = memory.withLock { $0.isProbing }
+            let found = try search(
+                wakes: wakes, isThorough: isThorough, isProbing: wasProbing, on: connection)
+            let isProbing = engine.isProbing(kind.kind, found.controls)
+            memory.withLock { $0.isProbing = isProbing }
+            guard isProbing != wasProbing, !found.due.isEmpty else { return found }
+            // What was found is in the order of the other case.
+            return try search(
+                wakes: wakes, isThorough: isThorough, isProbing: isProbing, on: connection)
         }
     }
 
     func search(
-        wakes: Int, isThorough: Bool, on connection: isolated DatabaseConnection
+        wakes: Int, isThorough: Bool, isProbing: Bool = false,
+        on connection: isolated DatabaseConnection
     ) throws -> Found {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
@@ -63,7 +75,8 @@ final class DueWork: Sendable {
             DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
             // While everything is paused nobody looks for changes.
-            known.isPaused ? .answered([]) : earliest(from: floors, realNow: realNow),
+            known.isPaused
+                ? .answered([]) : earliest(from: floors, realNow: realNow, isProbing: isProbing),
             engine.sharedClock?.following ?? .answered(()))
         let isPaused = controls.isHeld
         if awoken > 0, !everything {
@@ -71,16 +84,18 @@ final class DueWork: Sendable {
             everything = true
             (open, due) = try connection.ask(
                 engine.waiting(kind),
-                isPaused ? .answered([]) : earliest(from: nil, realNow: realNow))
+                isPaused
+                    ? .answered([]) : earliest(from: nil, realNow: realNow, isProbing: isProbing))
         } else if known.isPaused, !isPaused {
-            due = try connection.ask(earliest(from: floors, realNow: realNow))
+            due = try connection.ask(
+                earliest(from: floors, realNow: realNow, isProbing: isProbing))
         }
         if isPaused { due = [] }
         let took = ContinuousClock.now - started
         memory.withLock { memory in
             memory.isPaused = isPaused
             if !isPaused {
-                memory.floors = Dictionary(due.map { ($0.queue, $0.sendBy) }) { first, _ in first }
+                memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, _ in first }
             }
             if awoken < wakes { memory.wakeFloor = now - Self.writingTime }
             let written = realNow - Self.writingTime
@@ -93,10 +108,15 @@ final class DueWork: Sendable {
         return Found(controls: controls, open: open, due: due)
     }
 
-    private func earliest(from floors: Memory?, realNow: Int64) -> Question<[DueQueries.Due]> {
-        guard let floors else { return DueQueries.earliest(realNow: realNow) }
+    private func earliest(
+        from floors: Memory?, realNow: Int64, isProbing: Bool
+    ) -> Question<[DueQueries.Due]> {
+        guard let floors else {
+            return DueQueries.earliest(realNow: realNow, isProbing: isProbing)
+        }
         return DueQueries.earliest(
-            floors.floors.map { (queue: $0.key, floor: $0.value) }, realNow: realNow)
+            floors.floors.map { (queue: $0.key, floor: $0.value) }, realNow: realNow,
+            isProbing: isProbing)
     }
 }
 
@@ -127,12 +147,14 @@ struct DueOrder: Sendable {
     /// A probe of each halted batch comes before all else: it costs one call, and tells whether many may go on.
     static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
         // Each queue of it: the first one may hold nothing that can be called.
-        let probes = all.compactMap { one in
-            one.haltedBy.map { _ in
-                Turn(due: [one], until: nil, probe: .batch(one.queue.batchID))
+        let probes = all.compactMap { one in one.probe.map { (place: $0, due: one) } }
+            .sorted { $0.place < $1.place }
+            .map { _, one in
+                Turn(
+                    due: [one], until: nil,
+                    probe: one.haltedBy.map { _ in .batch(one.queue.batchID) })
             }
-        }
-        let due = all.filter { $0.haltedBy == nil }
+        let due = all.filter { $0.probe == nil }
         guard let first = due.first?.sendBy else { return probes }
         let close = max(closeMin, (first - now) / closeShare)
         let until = max(first, now) + close

@@ -17,7 +17,7 @@ package enum PriceCallQueries {
                     bool_or(p.is_held) AS is_held
                 FROM (
                     SELECT b.state <> 'approved' OR p.send_by < \(timestamp: now) AS is_over,
-                        b.is_paused AND b.probe_at IS NULL OR b.halted_storefronts ? p.storefront AS is_held
+                        b.is_paused AND b.probe_at IS NULL OR \(fragment: StorefrontHalt.holds("p")) AS is_held
                     FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.subject AND p.request_reference_id = r.call_id
                         AND p.bucket = r.bucket AND p.state IN ('sending', 'unknown')
@@ -117,6 +117,8 @@ package enum PriceCallQueries {
         case sameStaleToken
         /// It was refused as a probe: the next ones are of other subscriptions.
         case probed
+        /// The same, for its token, and the status shows another one: that one asks once, too.
+        case probedStaleToken
     }
 
     package struct Ending: Sendable {
@@ -203,8 +205,8 @@ package enum PriceCallQueries {
                 state_since = \(timestamp: at)::timestamptz,
                 goes_alone = c.goes_alone OR t.goes_alone,
                 parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,
-                parks = c.parks + (\(fragment: isParked) AND t.parking <> 4 AND c.parks < 100)::integer::smallint,
-                stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens WHEN 2 THEN c.stale_tokens + 1 WHEN 3 THEN 2 ELSE 0 END
+                parks = c.parks + (\(fragment: isParked) AND t.parking < 4 AND c.parks < 100)::integer::smallint,
+                stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens WHEN 2 THEN c.stale_tokens + 1 WHEN 3 THEN 2 WHEN 5 THEN 1 ELSE 0 END
                     * (NOT \(fragment: isParked))::integer::smallint
             FROM \(fragment: changes(of: endings)), repricer.batches b
             WHERE b.batch_id = c.batch_id AND \(fragment: isOpen(of: endings))
@@ -218,13 +220,13 @@ package enum PriceCallQueries {
     /// A token that is refused twice, or shown again by the status, is left out of the next call; one that goes without and
     /// is refused for its token is parked.
     private static let isParked: SQL = """
-        (t.parking IN (1, 4) OR t.parking IN (2, 3) AND c.stale_tokens >= 2)
+        (t.parking IN (1, 4) OR t.parking IN (2, 3) AND c.stale_tokens >= 2 OR t.parking = 5 AND c.stale_tokens >= 1)
         """
 
     /// Beyond the two minutes of the first time. Each time that a change is parked it waits twice as long, an hour at most.
     /// A probe waits for ten minutes, so that the next nine are other subscriptions.
     private static let furtherWait: SQL = """
-        CASE WHEN t.parking = 4 THEN interval '8 minutes' WHEN \(fragment: isParked)
+        CASE WHEN t.parking IN (4, 5) AND \(fragment: isParked) THEN interval '8 minutes' WHEN \(fragment: isParked)
             THEN least(interval '2 minutes' * power(2, least(c.parks, 5)), interval '1 hour')
                 - CASE t.parking WHEN 1 THEN interval '2 minutes' ELSE interval '0' END
             ELSE interval '0' END

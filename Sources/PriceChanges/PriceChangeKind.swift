@@ -49,9 +49,9 @@ package struct PriceChangeKind: CallKind {
     }
 
     package func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
     ) async throws {
-        try await halts.halt(scope, because: refusal, call)
+        try await halts.halt(scope, because: refusal, call, since: since)
     }
 
     package func note(
@@ -229,6 +229,7 @@ extension ResolvedCall {
 extension Resolution.Release {
     fileprivate var parking: PriceCallQueries.Parking? {
         switch (after, staleToken) {
+        case (.probed, .replaced): .probedStaleToken
         case (.probed, _): .probed
         case (.parked, _): .parked
         case (_, .replaced): .staleToken

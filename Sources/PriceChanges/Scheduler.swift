@@ -62,7 +62,8 @@ package struct Scheduler: Service {
                 log: engine.log, metrics: engine.metrics))
         claimer = Claimer(engine: engine)
         unclaimed = UnclaimedWatch(
-            pool: engine.pool, log: engine.log, metrics: engine.metrics)
+            pool: engine.pool, realClock: engine.realClock, log: engine.log,
+            metrics: engine.metrics)
         dueWork = DueWork(engine: engine, kind: kind)
         claimSize = ClaimSize(
             most: limits.requestsPerClaim, aim: engine.limits.leavesWithin / 2)
@@ -124,16 +125,23 @@ package struct Scheduler: Service {
         engine.noteLive(batches: Set(found.due.map(\.queue.batchID)).count)
         let isProbing = engine.isProbing(kind.kind, controls)
         guard !isProbing || out.count == 0 else { return 0 }
+        let turns =
+            controls.isHeld
+            ? []
+            : DueOrder.turns(
+                found.due, now: engine.clock.nowMilliseconds(), place: place)
+        // A subscription that did not ask yet comes before those whose calls are open.
+        let isFresh = isProbing && found.due.contains { $0.probe?.didNotAsk ?? false }
+        let first = isFresh ? try await serve(turns, controls, out) : 0
+        guard first == 0 else { return first }
         let done = try await engine.resume(kind, found.open, controls, out)
-        guard !controls.isHeld, !found.due.isEmpty else {
+        guard !turns.isEmpty else {
             try await unclaimed.note(isStuck: false)
             return done
         }
-        // A probe is out already.
-        guard !isProbing || done == 0 else { return done }
-        let now = engine.clock.nowMilliseconds()
-        return try await done
-            + serve(DueOrder.turns(found.due, now: now, place: place), controls, out)
+        // A probe is out already, or there was no permit for it.
+        guard !isProbing || done == 0 && !isFresh else { return done }
+        return try await done + serve(turns, controls, out)
     }
 
     /// Reserves permits and claims as many requests, bucket by bucket: a slot that no request has is lost once

@@ -87,7 +87,8 @@ import Testing
 
     @Test func decode_whenStored_agreesWithVerify() throws {
         for json in [
-            try Fixture.notification(Fixture.data()), Fixture.notification(nil), ["x": 1],
+            try Fixture.notification(Fixture.data()), Fixture.notification(nil),
+            ["notificationUUID": "u", "x": 1],
             try Fixture.notification(Fixture.data(renewal: nil)),
         ] {
             let jws = try Fixture.sign(json)

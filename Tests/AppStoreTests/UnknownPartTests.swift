@@ -89,9 +89,9 @@ import Testing
         #expect(parts == ["field:notification.data.a\u{FFFD}b\u{FFFD}c\u{FFFD}"])
     }
 
-    @Test func verify_whenPayloadIsNoObject_saysThatNothingIsRead() throws {
+    @Test func verify_whenPayloadCantBeRead_saysThatNothingIsRead() throws {
         let notification = try Fixture.notifications().verify(
-            signedPayload: Fixture.signer().sign(Array("[]".utf8)), nowMilliseconds: signingTime)
+            signedPayload: Fixture.signer().sign(Array("{".utf8)), nowMilliseconds: signingTime)
 
         #expect(notification.unknown.map(\.description) == ["body:payload"])
         #expect(!notification.understood)

@@ -15,7 +15,27 @@ import Testing
             signedPayload: Fixture.signer().sign(Array(text.utf8)), nowMilliseconds: signingTime)
     }
 
-    @Test(arguments: ["", "null", "7", "[1]", "\"text\"", "{", "{}", "\u{0}", "{\"data\":7}"])
+    /// What Apple's every notification has is missing, and every body: a forwarder is told, and not answered 200 for ever.
+    @Test(arguments: [
+        "{}", "{\"a\":1}", "{\"data\":7}", "{\"notificationType\":null}",
+        "{\"x\":{}}",
+    ])
+    func verify_whenPayloadIsNoNotification_isMalformedAndSaysWhatItIs(text: String) throws {
+        let what = "a JSON object without notificationType and notificationUUID"
+        #expect(throws: NotificationError.otherStatement(what)) { try verify(text: text) }
+    }
+
+    /// One sign of a notification is enough to keep what Apple has signed.
+    @Test(arguments: [
+        "{\"notificationType\":\"NEW\"}", "{\"notificationUUID\":\"u\"}",
+        "{\"notificationType\":7}",
+        "{\"data\":{\"bundleId\":\"\(bundle)\",\"environment\":\"Sandbox\"}}",
+    ])
+    func verify_whenPayloadHasOneSignOfANotification_isKept(text: String) throws {
+        #expect(try verify(text: text).event == nil)
+    }
+
+    @Test(arguments: ["", "null", "7", "[1]", "\"text\"", "{", "\u{0}", "{\"a\":1,}"])
     func verify_whenPayloadIsUnreadable_keepsItUnderItsDigest(text: String) throws {
         let notification = try verify(text: text)
 

@@ -195,7 +195,7 @@ import Testing
                 "GBR since 2026-01-05T00:00:00Z: the App Store refused a call; `repricer resume`"))
         #expect(
             json.output.contains(
-                #""halted_storefronts":[{"storefront":"GBR","halted_by":"4000134""#))
+                #""storefront":"GBR","halted_by":"4000134""#))
         #expect(json.output.contains(#""paused":false"#))
         #expect(after.output.contains(#""halted_storefronts":[]"#))
     }

@@ -84,6 +84,41 @@ import Testing
         #expect(json.output.contains(#""parked_rows":9"#))
     }
 
+    /// Who looks without knowing the batch finds all that stands still.
+    @Test func statusOfAll_namesWhatIsParked_halted_andBlocked() async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["4000999 code_4000999", "no answer: 500"], owner)
+        try await owner.script(
+            """
+            SELECT repricer.halt_storefront('\(Self.batch)', 'CAN', '2026-01-01T11:00:00Z', '4000134', 'no price',
+                '2026-01-01T11:01:00Z');
+            UPDATE repricer.batches SET halted_storefronts = jsonb_set(halted_storefronts, '{CAN,answer}', '"4000134 X for 8"');
+            SELECT repricer.halt_batch('\(Self.batch)', '2026-01-01T12:00:00Z', '4000999', 'refused with 4000999', NULL,
+                '2026-01-01T12:01:00Z');
+            SELECT repricer.note_unclaimed('2026-01-01T13:00:00Z', 'pid 7 of eve (psql)')
+            """)
+
+        let text = await run("status", environment: ana)
+        let json = await run("status", "--json", environment: ana)
+        try await owner.script("SELECT repricer.note_unclaimed(NULL, NULL)")
+        let after = await run("status", environment: ana)
+        await owner.close()
+
+        let lines = text.output.split(separator: "\n")
+        func line(_ part: String) -> Substring { lines.first { $0.contains(part) } ?? "" }
+        #expect(line("BLOCKED").contains("2026-01-01T13:00:00"))
+        #expect(line("BLOCKED").contains("pid 7 of eve (psql)"))
+        #expect(line("batch spring since 2026-01-01T12:00:00").contains("refused with 4000999"))
+        #expect(line("CAN of batch spring").contains("was refused with 4000134 X for 8"))
+        #expect(line("CAN of batch spring").contains("asks at 2026-01-01T11:01:00"))
+        #expect(line("4000999 code_4000999").hasPrefix("1 "))
+        #expect(line("4000999 code_4000999").contains("2026-01-01T00:00:00"))
+        #expect(line("no answer: 500").hasPrefix("2 "))
+        #expect(json.output.contains(#""due_unclaimed_since":"2026-01-01T13:00:00"#))
+        #expect(json.output.contains(#""since":"2026-01-01T00:00:00Z","batch":"spring""#))
+        #expect(!after.output.contains("BLOCKED"))
+    }
+
     @Test func breaker_isSaid_withItsBeginningItsLastAnswerAndTheNextCall() async throws {
         let (ana, owner) = try await Self.office()
         try await owner.script(

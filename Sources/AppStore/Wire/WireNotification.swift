@@ -28,11 +28,16 @@ struct WireNotification: WireObject {
     static let digestPrefix = "sha256:"
     private static let ownPrefixes = [digestPrefix, LegacyNotification.idPrefix]
 
-    /// What else of the App Store's it is, where it is no notification: every app gets such statements, signed by the same
-    /// chain, and a forwarder may send the wrong one. Told by the fields that Apple documents for each and for no
-    /// notification.
+    /// What it is, where it is no notification: every app gets other statements that the same chain has signed, and a
+    /// forwarder may send the wrong one. Every notification of Apple's has `notificationType` and `notificationUUID`; one of
+    /// them, or one of the four bodies, is enough to be kept, whatever else is new; so is a payload that nobody can read as
+    /// JSON, for it may be either. What has none of them is told by the fields that Apple documents for each statement and
+    /// for no notification.
     var otherStatement: String? {
-        guard json["notificationType"] == nil, json["notificationUUID"] == nil else { return nil }
+        guard !isNamed("notificationType"), !isNamed("notificationUUID"), data == nil,
+            summary == nil,
+            appData == nil, externalPurchaseToken == nil
+        else { return nil }
         if json["transactionId"] != nil { return "a transaction" }
         if json["autoRenewProductId"] != nil || json["autoRenewStatus"] != nil {
             return "a renewal info"
@@ -40,8 +45,11 @@ struct WireNotification: WireObject {
         if json["receiptType"] != nil || json["deviceVerification"] != nil {
             return "an app transaction"
         }
-        return json["originalTransactionId"] == nil ? nil : "a transaction"
+        return json["originalTransactionId"] == nil
+            ? "a JSON object without notificationType and notificationUUID" : "a transaction"
     }
+
+    private func isNamed(_ field: StaticString) -> Bool { json[field].map { !$0.isNull } ?? false }
 
     /// Every object in it: where no body is of a known kind, one that Apple invented since.
     var bodiesOfUnknownKind: [JSONNode] {

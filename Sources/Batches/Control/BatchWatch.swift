@@ -30,6 +30,10 @@ package struct BatchWatch: Service {
         package var troublesEvery: Duration = .seconds(300)
         /// Rows of halted storefronts, in one transaction.
         package var parkedAtOnce = 20_000
+        /// Real time between two probes of a halted storefront.
+        package var probeEvery: Duration = .seconds(60)
+        /// Rows that one halt puts back, in one transaction.
+        package var putBackAtOnce = 500
 
         package init() {}
     }
@@ -100,9 +104,47 @@ package struct BatchWatch: Service {
         let limit = limits.parkedAtOnce
         _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
         try await judgeGuards()
+        try await probeStorefronts()
+        try await putBackRefused()
         try await tell()
         try await troubles.round(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
+    }
+
+    // MARK: Halts
+
+    private func probeStorefronts() async throws {
+        let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
+        let next = realNow + limits.probeEvery.milliseconds
+        let probes = try await pool.withTransaction {
+            try HaltQueries.probeStorefronts(at: now, realNow: realNow, next: next, on: $0)
+        }
+        for probe in probes {
+            log.notice(
+                probe.hasRecovered
+                    ? "storefront of a batch recovered: its calls are answered again"
+                    : "a probe is refused; the halt of the storefront goes on",
+                [
+                    "batch": probe.batchID, "storefront": probe.storefront,
+                    "subscription": probe.subscription, "code": probe.answer ?? "",
+                ])
+        }
+    }
+
+    private func putBackRefused() async throws {
+        let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
+        let limit = limits.putBackAtOnce
+        let done = try await pool.withTransaction {
+            try HaltQueries.putBackRefused(at: now, realNow: realNow, limit: limit, on: $0)
+        }
+        for one in done {
+            log.notice(
+                "put back: others were refused alike",
+                [
+                    "kind": one.kind, "batch": one.batchID ?? "every", "code": one.code,
+                    "count": "\(one.count)",
+                ])
+        }
     }
 
     // MARK: Guard rails

@@ -24,29 +24,40 @@ package enum ControlQueries {
 
     /// A storefront of a batch that a code has halted.
     package struct HaltedStorefront: Sendable, Equatable {
+        package var batchName: String
         package var storefront: String
         /// The App Store's code.
         package var by: String
         package var reason: String
         /// UTC milliseconds.
         package var at: Int64
+        /// Real time, UTC milliseconds: when the next row may ask whether it may go on.
+        package var probeAt: Int64?
+        /// What the latest probe was refused with, and for whom.
+        package var probeAnswer: String?
     }
 
+    /// Of one batch; nil: of all approved ones.
     package static func haltedStorefronts(
-        of batchID: String, on connection: isolated PostgresConnection
+        of batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [HaltedStorefront] {
         try connection.query(
             """
             -- name: haltedStorefronts
-            SELECT h.key AS storefront, h.value ->> 'by' AS by, h.value ->> 'reason' AS reason,
-                (h.value ->> 'at')::timestamptz AS at
+            SELECT b.name, h.key AS storefront, h.value ->> 'by' AS by, h.value ->> 'reason' AS reason,
+                (h.value ->> 'at')::timestamptz AS at, (h.value ->> 'probe_at')::timestamptz AS probe_at,
+                h.value ->> 'answer' AS answer
             FROM repricer.batches b, jsonb_each(b.halted_storefronts) h
-            WHERE b.batch_id = \(uuid: batchID) ORDER BY 1
+            WHERE CASE WHEN \(uuid: batchID)::uuid IS NULL THEN b.state = 'approved'
+                ELSE b.batch_id = \(uuid: batchID)::uuid END
+            ORDER BY b.submitted_at, b.batch_id, h.key
             """
         ).map { row in
             HaltedStorefront(
-                storefront: try row.text("storefront"), by: try row.text("by"),
-                reason: try row.text("reason"), at: try row.milliseconds("at"))
+                batchName: try row.text("name"), storefront: try row.text("storefront"),
+                by: try row.text("by"), reason: try row.text("reason"),
+                at: try row.milliseconds("at"), probeAt: try row.millisecondsOrNil("probe_at"),
+                probeAnswer: try row.textOrNil("answer"))
         }
     }
 

@@ -237,15 +237,16 @@ package enum GuardQueries {
     ///   - details: JSON, for the audit trail.
     ///   - probeAt: Real time, UTC milliseconds: from then on one call at a time asks whether it may go on; nil: only a
     ///     person resumes it.
+    ///   - since: The first of the refusals that halt it, UTC milliseconds of the business clock: what ended by them is put back.
     package static func halt(
         _ batchID: String, by: String, reason: String, details: String?, at: Int64,
-        probeAt: Int64? = nil, on connection: isolated PostgresConnection
+        probeAt: Int64? = nil, since: Int64? = nil, on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.decide(
             "haltBatch",
             """
             repricer.halt_batch(\(uuid: batchID), \(timestamp: at), \(by)::text,
-                \(reason)::text, \(details)::json, \(timestamp: probeAt))
+                \(reason)::text, \(details)::json, \(timestamp: probeAt), \(timestamp: since))
             """
         ).bool("answer")
     }
@@ -292,7 +293,7 @@ package enum GuardQueries {
 
     /// Halts a storefront of a batch, durably; false where it is halted, or the batch has ended, already.
     package static func haltStorefront(
-        _ concerned: Concerned, by: String, reason: String, at: Int64,
+        _ concerned: Concerned, by: String, reason: String, at: Int64, probeAt: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.decide(
@@ -300,7 +301,7 @@ package enum GuardQueries {
             """
             repricer.halt_storefront(\(uuid: concerned.batchID),
                 \(concerned.storefront)::text, \(timestamp: at), \(by)::text,
-                \(reason)::text)
+                \(reason)::text, \(timestamp: probeAt))
             """
         ).bool("answer")
     }

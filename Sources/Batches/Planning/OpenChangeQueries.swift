@@ -146,7 +146,7 @@ package enum OpenChangeQueries {
         to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
         c.stale_tokens,
         b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave
-            OR b.halted_storefronts ? c.storefront AS is_held_back, b.grouping
+            OR \(fragment: StorefrontHalt.holds("c")) AS is_held_back, b.grouping
         """
     }
 

@@ -75,7 +75,15 @@ extension ServiceControlQueries.Everything {
         }
         return [pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) }].compactMap { $0 }
             + kinds + throttledKinds.map { ("THROTTLED", $0.text) }
+            + [unclaimed.map { ("BLOCKED", $0) }].compactMap { $0 }
             + [wait.map { ("CATCHING UP", $0) }].compactMap { $0 }
+    }
+
+    private var unclaimed: String? {
+        unclaimedSince.map { since in
+            "changes are due since \(since.instantText) and none can be claimed: their rows are held by "
+                + harmless(unclaimedBy ?? "a session of this database user")
+        }
     }
 
     private static func halt(
@@ -95,6 +103,7 @@ extension ServiceControlQueries.Everything {
             "catching_up_since": catchUpSince?.instantText, "recovered_by": catchUpBy,
             "halted_kinds": haltedKinds.json(Self.haltColumns),
             "throttled_kinds": throttledKinds.json(Self.throttleColumns),
+            "due_unclaimed_since": unclaimedSince?.instantText, "held_by": unclaimedBy,
         ]
     }
 
@@ -117,9 +126,23 @@ extension ServiceControlQueries.KindThrottle {
 }
 
 let storefrontColumns: [Column<ControlQueries.HaltedStorefront>] = [
-    .key("storefront") { $0.storefront }, .key("halted_by") { $0.by }, .key("reason") { $0.reason },
-    .key("at") { $0.at.instantText },
+    .key("batch") { $0.batchName }, .key("storefront") { $0.storefront },
+    .key("halted_by") { $0.by }, .key("reason") { $0.reason }, .key("at") { $0.at.instantText },
+    .key("probe_at") { $0.probeAt?.instantText }, .key("probe_answer") { $0.probeAnswer },
 ]
+
+extension ControlQueries.HaltedStorefront {
+    /// `isOfAll`: among those of other batches.
+    func text(isOfAll: Bool) -> String {
+        let place = isOfAll ? "\(storefront) of batch \(harmless(batchName))" : storefront
+        return [
+            "\(place) since \(at.instantText): \(reason)",
+            probeAnswer.map { alsoRefused($0) },
+            probeAt.map { "the next row asks at \($0.instantText)" },
+            "`repricer resume` lets it go on at once",
+        ].compactMap { $0 }.joined(separator: "; ")
+    }
+}
 
 /// What a guard rail has counted, for a person and for a program.
 struct GuardReading: Sendable, Equatable {

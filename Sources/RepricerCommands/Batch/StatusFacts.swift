@@ -14,9 +14,10 @@ struct StatusFacts: Sendable, Equatable {
     let rejected: [String: Int64]
     let dependents: [String: Int64]
     let everything: ServiceControlQueries.Everything
-    /// Of the batch that was asked for.
+    /// Of the batch that was asked for, as the next one.
     let waves: [ControlQueries.Wave]
     let guards: [GuardReading]
+    /// Of the batch that was asked for, else of all approved ones; of all those rows alone that wait.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
     let moved: [TroubleQueries.Moved]
@@ -42,20 +43,20 @@ struct StatusFacts: Sendable, Equatable {
             let all = try BatchQueries.all(on: connection)
             let (states, outlook) = try StatusQueries.tally(
                 batchID: batchID, now: now, on: connection)
+            let dependents = try BatchQueries.dependentCounts(batchID: batchID, on: connection)
             return StatusFacts(
                 batch: batchID.flatMap { id in all.first { $0.batchID == id } }, batches: all,
                 states: states,
                 rejected: try BatchQueries.rejectCounts(batchID: batchID, on: connection),
-                dependents: try BatchQueries.dependentCounts(batchID: batchID, on: connection),
+                dependents: dependents,
                 everything: try ServiceControlQueries.everything(on: connection),
                 waves: try batchID.map { try ControlQueries.waves(of: $0, on: connection) } ?? [],
                 guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
-                haltedStorefronts: try batchID.map {
-                    try ControlQueries.haltedStorefronts(of: $0, on: connection)
-                } ?? [],
-                refused: try batchID.map {
-                    try StatusQueries.refused(of: $0, limit: refusedMax, on: connection)
-                } ?? [],
+                haltedStorefronts: try ControlQueries.haltedStorefronts(
+                    of: batchID, on: connection),
+                refused: try batchID == nil && outlook.trouble.parked == 0
+                    && dependents["requested", default: 0] == 0
+                    ? [] : StatusQueries.refused(of: batchID, limit: refusedMax, on: connection),
                 moved: try outlook.trouble.moved == 0
                     ? []
                     : batchID.map {
@@ -141,14 +142,15 @@ struct StatusText {
                 head.append(("decided", "\(at.instantText) by \(by)"))
             }
             if let undone = batch.undoesBatchID { head.append(("undoes", undone)) }
-            head += facts.haltedStorefronts.map { one in
-                let since = "\(one.storefront) since \(one.at.instantText)"
-                return ("HALTED", "\(since): \(one.reason); `repricer resume` lets it go on")
-            }
             if batch.waveCount > 0 {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
         }
+        if facts.batch == nil {
+            head += facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
+                .map { ("HALTED", "batch \(harmless($0.name))\($0.whoAndWhy)") }
+        }
+        head += facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
         head += TroubleText.headlines(facts)
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
@@ -175,6 +177,7 @@ struct StatusText {
         .text("REASON", "reason") { $0.reason },
         .shown(.left("NEXT TRY")) { $0.nextAttemptAt?.instantText ?? "-" },
         .key("next_attempt_at") { $0.nextAttemptAt?.instantText },
+        .instant("SINCE", "since") { $0.since }, .text("BATCH", "batch") { $0.batchName },
     ]
 
     private static let batchColumns: [Column<BatchQueries.Batch>] = [
@@ -223,7 +226,11 @@ struct StatusText {
             "history_read_through": staleness.historyReadThrough?.instantText,
             "silent_changes": staleness.silentChanges, "now": now.instantText,
         ]
-        json = json + TroubleText.json(facts)
+        json =
+            json + TroubleText.json(facts) + [
+                "refused_by_apple": facts.refused.json(Self.refusedColumns),
+                "halted_storefronts": facts.haltedStorefronts.json(storefrontColumns),
+            ]
         if let batch = facts.batch {
             json =
                 json + [
@@ -231,8 +238,6 @@ struct StatusText {
                     "next_release_at": batch.nextReleaseAt?.instantText,
                     "waves": facts.waves.json(waveColumns),
                     "guards": facts.guards.json(GuardReading.columns),
-                    "refused_by_apple": facts.refused.json(Self.refusedColumns),
-                    "halted_storefronts": facts.haltedStorefronts.json(storefrontColumns),
                     "undoes_batch_id": batch.undoesBatchID,
                 ]
         } else {

@@ -13,6 +13,8 @@ extension Commands {
     private static let connections = 16
     /// A replica whose machine stands still in the middle of a transaction must not hold its locks for ever.
     private static let frozenAfter: Duration = .seconds(20)
+    /// Nobody's transaction holds up a lane for longer: what waits is tried again.
+    private static let lockWait: Duration = .seconds(15)
 
     static let serve = Command(
         "serve", "run the service: take notifications in, deliver changes, follow consent",
@@ -35,7 +37,8 @@ extension Commands {
         let live = try await Live(invocation, configuration)
         let pool = DatabasePool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
-            size: connections, options: .init(idleInTransactionTimeout: frozenAfter))
+            size: connections,
+            options: .init(lockTimeout: lockWait, idleInTransactionTimeout: frozenAfter))
         let gate = SchemaGate(
             pool: pool, configuration: configuration, log: live.log,
             catchUp: part == "receiver" ? nil : try live.catchUp(pool))

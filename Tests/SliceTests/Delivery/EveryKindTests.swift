@@ -51,6 +51,33 @@ import Testing
         await harness.close()
     }
 
+    /// A hundred seconds after the last attempt (ten of its lease, thirty of the request, sixty of Apple's) nothing is on its way
+    /// any more: then it is checked for the last time, and not at the next doubling.
+    @Test func extension_ofUnknownOutcome_isSettledOnceItsCallCantBeOnItsWay() async throws {
+        let harness = ExtensionHarness(
+            delivery: try await Harness.make(),
+            calls: ScriptedExtensions([.unavailable, .refused(4_030_005)]))
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let extender = harness.extender(
+            retry: Backoff(first: .seconds(2), max: .seconds(300), jitter: 0))
+        var (sent, settled) = (0, 0)
+
+        for second in 0..<200 where settled == 0 {
+            let before = harness.calls.calls.count
+            try await harness.work(extender)
+            if harness.calls.calls.count > before { sent = second }
+            if try await harness.callStates().contains(where: { $0.hasPrefix("refused") }) {
+                settled = second
+            }
+            harness.pass(.seconds(1))
+        }
+
+        #expect(harness.calls.calls.count == 2)
+        #expect((100...103).contains(settled - sent))
+        await harness.delivery.close()
+    }
+
     // MARK: An answer that can't be stored is quarantined
 
     @Test func cancel_whoseAnswerCantBeStored_isCheckedAndNeverSentAgain() async throws {

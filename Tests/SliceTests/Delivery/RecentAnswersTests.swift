@@ -116,4 +116,68 @@ import Testing
 
         #expect(verdict == .systemic(.kind))
     }
+
+    /// The other batch has one odd row, or was not called yet: nobody knows how it fares.
+    @Test(arguments: [(StoreRefusal.Meaning.refresh, 4_000_082), (.haltService, 4_010_000)])
+    func refusalsOfOneBatch_whileOthersAreNotKnown_haltThatBatchAlone(
+        meaning: StoreRefusal.Meaning, code: Int
+    ) {
+        let recent = RecentAnswers()
+        recent.noteLive(batches: 2)
+        let refusal = Self.refusal(meaning, code)
+        let odd = recent.judge(
+            refusal, of: "odd", .priceChange, [CallScope(batchID: "other", storefront: "USA")],
+            realNow: 0)
+
+        let verdicts = (0..<29).map { number in
+            recent.judge(refusal, of: "\(number)", .priceChange, [Self.scope()], realNow: 0)
+        }
+
+        #expect(odd == .believed || odd == .parked)
+        #expect(verdicts.last == Self.batch)
+        #expect(!verdicts.contains(.systemic(.all)))
+    }
+
+    @Test func refusalsOfEveryBatch_haltAll() {
+        let recent = RecentAnswers()
+        recent.noteLive(batches: 3)
+        let refusal = Self.refusal(.haltService, 4_010_000)
+
+        let verdicts = (0..<12).map { number in
+            recent.judge(
+                refusal, of: "\(number)", .priceChange,
+                [CallScope(batchID: "batch \(number % 3)", storefront: "USA")], realNow: 0)
+        }
+
+        #expect(verdicts.last == .systemic(.all))
+    }
+
+    /// Many batches of which each has met a few: none is waited for any more.
+    @Test func refusalsOfManyBatches_haltAll_beforeFiftyRowsEnd() {
+        let recent = RecentAnswers()
+        recent.noteLive(batches: 40)
+
+        let verdicts = (0..<60).map { number in
+            recent.judge(
+                Self.refusal(.reject), of: "\(number)", .priceChange,
+                [CallScope(batchID: "batch \(number % 8)", storefront: "USA")], realNow: 0)
+        }
+
+        #expect(verdicts.count { $0 == .believed } < 50)
+        #expect(verdicts.last == .systemic(.all))
+    }
+
+    /// The log says what the code says, and not more.
+    @Test(arguments: [
+        (StoreRefusal.Meaning.haltService, 4_010_000, "key"),
+        (.suspect, 4_040_010, "no transaction"),
+        (.refresh, 4_000_082, "token is stale"), (.haltBatch, 4_000_173, "form"),
+        (.suspect, 4_040_016, "does not find"), (.haltStorefront, 4_000_134, "storefront"),
+        (.suspect, 4_000_999, "does not document"), (.haltService, 403, "HTTP 403 without a code"),
+    ])
+    func refusal_inTheLog_isSaidAsAppleMeansIt(
+        meaning: StoreRefusal.Meaning, code: Int, word: String
+    ) {
+        #expect(Self.refusal(meaning, code).inWords.contains(word))
+    }
 }

@@ -11,6 +11,8 @@ final class ScriptedStore: StoreCalls {
         /// Applied, and the answer lost.
         case lost
         case unavailable
+        /// 503 with `Retry-After`.
+        case overloaded(retryAfter: Duration)
         case refused(StoreRefusal.Meaning, code: Int)
         case throttled(until: Instant)
         case notSent
@@ -114,6 +116,8 @@ final class ScriptedStore: StoreCalls {
             state.withLock { $0.apply(intent) }
             return .unknown(reason: "timed out", StoreReply())
         case .unavailable: return .unknown(reason: "500", StoreReply(httpStatus: 500))
+        case .overloaded(let wait):
+            return .unknown(reason: "503", StoreReply(httpStatus: 503, retryAfter: wait))
         case .refused(let meaning, let code):
             return .refused(
                 StoreRefusal(code: code, name: "code_\(code)", message: "no", meaning: meaning),

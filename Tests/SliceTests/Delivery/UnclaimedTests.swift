@@ -47,7 +47,8 @@ import Testing
         let harness = try await Harness.make()
         let lines = Lines()
         let watch = UnclaimedWatch(
-            pool: harness.service, log: Log(component: "test", sink: lines.add),
+            pool: harness.service, realClock: harness.realClock,
+            log: Log(component: "test", sink: lines.add),
             metrics: Metrics())
         let holder = try await TestDatabase.connect()
         try await holder.script("BEGIN; SELECT 1 FROM repricer.bucket_turns FOR UPDATE")

@@ -128,7 +128,8 @@ struct ExtensionHarness {
     func extender(
         calls: (any ExtensionCalls)? = nil, statuses: (any StatusCalls)? = nil,
         pool: DatabasePool? = nil, wait: CallPermitSource.Wait? = nil,
-        leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60)
+        leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60),
+        retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
     ) -> Extender {
         var engine = CallEngine.Limits()
         // A crowded machine is no reason to put a call back.
@@ -137,7 +138,7 @@ struct ExtensionHarness {
         engine.drainFor = drainFor
         engine.failureWait = .zero
         var limits = Extender.Limits()
-        limits.retry = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        limits.retry = retry
         limits.checkEveryMin = .zero
         // Slots come with time, and no test waits for it.
         let clock = delivery.clock

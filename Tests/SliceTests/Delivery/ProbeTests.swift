@@ -1,0 +1,212 @@
+import Batches
+import Postgres
+import PriceChanges
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// Whether the App Store takes calls again, one subscription after another asks: none twice while one is left that has not.
+@Suite(.database) struct ProbeTests {
+    private typealias Harness = DeliveryHarness
+
+    private static func submit(
+        _ harness: Harness, _ numbers: ClosedRange<Int>
+    ) async throws {
+        var rows: [BatchRow] = []
+        for number in numbers {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        let batchID = try await harness.submit(rows, content: "\(numbers)")
+        try await harness.approve(batchID)
+    }
+
+    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
+        try await harness.service.withConnection { connection in
+            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
+        }
+    }
+
+    private static func watch(_ harness: Harness) -> BatchWatch {
+        BatchWatch(
+            pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
+            metrics: Metrics())
+    }
+
+    /// Those who asked, a minute after another.
+    private static func ask(
+        _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
+    ) async throws -> [String] {
+        let before = harness.store.calls.count
+        for _ in 0..<minutes {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+            try await watch(harness).round()
+        }
+        return harness.store.calls.dropFirst(before).map(\.transactionID)
+    }
+
+    @Test(arguments: [
+        // The batch, the service, a breaker.
+        ScriptedStore.Reply.refused(.reject, code: 4_030_010),
+        .refused(.suspect, code: 4_000_999), .refused(.refresh, code: 4_000_082),
+        .refused(.haltService, code: 4_010_000), .unavailable,
+        .overloaded(retryAfter: .seconds(30)),
+    ])
+    func probes_areOfSubscriptionsThatDidNotAskYet(answer: ScriptedStore.Reply) async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...50)
+        harness.store.setAnswers([], nil, all: answer)
+        // The token that is refused.
+        harness.store.setToken("first")
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await Self.watch(harness).round()
+        let met = Set(harness.store.calls.map(\.transactionID))
+
+        let left = 50 - met.count
+        let probes = try await Self.ask(left, harness, scheduler)
+
+        #expect(met.count < 50)
+        #expect(probes.count >= left / 2)
+        #expect(Set(probes).count == probes.count)
+        #expect(Set(probes).isDisjoint(with: met))
+        let later = try await Self.ask(60, harness, scheduler)
+        // All have asked: now they take turns.
+        #expect(Set(later).count > 20)
+        await harness.close()
+    }
+
+    /// Rows that a poisoned answer makes wait come after those of whom nobody knows.
+    @Test func probe_findsTheOneThatIsAnswered() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...40)
+        harness.store.setAnswers((1...40).map(String.init), .unavailable)
+        harness.store.setAnswers(["40"], nil)
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        _ = try await Self.ask(45, harness, scheduler)
+
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT state AS text FROM repricer.price_changes WHERE original_transaction_id = '40'"
+            ) == ["scheduled"])
+        await harness.close()
+    }
+
+    // MARK: Storefronts
+
+    @Test func haltedStorefront_isAskedForByOneRowAMinute_andGoesOnByItself() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...30).map(String.init)
+        for id in ids { try await harness.subscribe(id, storefront: "CAN") }
+        try await harness.subscribe("31")
+        harness.store.setUnpriced(["CAN"])
+        try await harness.submitAndApprove(
+            (ids + ["31"]).enumerated().map { Harness.row($1, line: $0 + 2) })
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await Self.watch(harness).round()
+        let met = Set(harness.store.calls.map(\.transactionID))
+
+        let probes = try await Self.ask(20, harness, scheduler)
+        let said = try await Self.texts(
+            harness,
+            "SELECT halted_storefronts -> 'CAN' ->> 'answer' AS text FROM repricer.batches")
+
+        #expect((8...20).contains(probes.count))
+        #expect(Set(probes).count == probes.count)
+        #expect(Set(probes).isDisjoint(with: met))
+        #expect(said.first?.hasPrefix("4000134 code_4000134 for ") == true)
+        harness.store.setUnpriced([])
+        _ = try await Self.ask(10, harness, scheduler)
+        #expect(
+            try await Self.texts(
+                harness, "SELECT halted_storefronts::text AS text FROM repricer.batches")
+                == ["{}"])
+        #expect(try await harness.changes() == Array(repeating: "A scheduled", count: 31))
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT action AS text FROM repricer.audit_trail WHERE action IN ('halt', 'recover') ORDER BY sequence"
+            ) == ["halt", "recover"])
+        await harness.close()
+    }
+
+    // MARK: A silence that is asked for
+
+    /// Each permit but the first comes once a call was answered, as it does where calls follow one another.
+    @Test(arguments: [
+        (ScriptedStore.Reply.overloaded(retryAfter: .seconds(30)), "asked_to_wait"),
+        (.throttled(until: Harness.start.advanced(by: 30_000)), "rate_limited"),
+    ])
+    func callsThatAreClaimed_areSilent_andNoneLeavesTooEarly(
+        answer: ScriptedStore.Reply, reason: String
+    ) async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...25)
+        harness.store.setAnswers([], nil, all: answer)
+        let permits = ManualClock(0)
+        let scheduler = harness.scheduler(wait: { [store = harness.store] _ in
+            permits.advance(by: .milliseconds(1))
+            guard permits.nowMilliseconds() > 1 else { return }
+            while store.calls.isEmpty { await Task.yield() }
+            for _ in 0..<1000 { await Task.yield() }
+        })
+
+        try await harness.deliver(scheduler)
+        let atOnce = harness.store.calls.count
+        let reasons = try await Self.texts(
+            harness,
+            "SELECT DISTINCT reason AS text FROM repricer.price_changes WHERE state = 'queued'"
+                + " AND reason IS NOT NULL")
+        harness.clock.advance(by: .milliseconds(29_900))
+        harness.realClock.advance(by: .milliseconds(29_900))
+        for _ in 0..<3 { try await harness.deliver(scheduler) }
+        let early = harness.store.calls.count - atOnce
+        harness.store.setAnswers([], nil)
+        for _ in 0..<5 {
+            harness.clock.advance(by: .milliseconds(2000))
+            harness.realClock.advance(by: .milliseconds(2000))
+            try await harness.deliver(scheduler)
+        }
+
+        #expect(atOnce <= 3)
+        #expect(reasons.isEmpty || reasons == [reason])
+        #expect(early == 0)
+        #expect(harness.store.applied.count == 25)
+        await harness.close()
+    }
+
+    /// It is told so each time, and others are answered: it waits by itself.
+    @Test func oneSubscriptionThatIsToldToWait_silencesTheOthersOnce() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["1"], .overloaded(retryAfter: .seconds(30)))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        _ = try await Self.ask(3, harness, scheduler)
+        let before = harness.store.calls.count { $0.transactionID == "1" }
+
+        for number in 101...115 {
+            harness.clock.advance(by: .seconds(45))
+            harness.realClock.advance(by: .seconds(45))
+            try await harness.deliver(scheduler)
+            try await Self.submit(harness, number...number)
+            try await harness.deliver(scheduler)
+            #expect(harness.store.calls.contains { $0.transactionID == "\(number)" })
+        }
+
+        #expect(harness.store.calls.count { $0.transactionID == "1" } > before)
+        #expect(
+            try await Self.texts(
+                harness, "SELECT DISTINCT state AS text FROM repricer.price_changes ORDER BY 1"
+            ) == ["scheduled", "unknown"])
+        await harness.close()
+    }
+}

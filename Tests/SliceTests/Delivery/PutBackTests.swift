@@ -1,0 +1,226 @@
+import Batches
+import Postgres
+import PriceChanges
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// What ended by a refusal before it turned out to be everybody's goes again, whatever the code and the kind of call.
+@Suite(.database) struct PutBackTests {
+    private typealias Harness = DeliveryHarness
+
+    private static func watch(_ harness: Harness) -> BatchWatch {
+        BatchWatch(
+            pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
+            metrics: Metrics())
+    }
+
+    @discardableResult
+    private static func submit(
+        _ harness: Harness, _ numbers: ClosedRange<Int>
+    ) async throws -> String {
+        var rows: [BatchRow] = []
+        for number in numbers {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        let batchID = try await harness.submit(rows, content: "\(numbers)")
+        try await harness.approve(batchID)
+        return batchID
+    }
+
+    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
+        try await harness.service.withConnection { connection in
+            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
+        }
+    }
+
+    private static func states(_ harness: Harness) async throws -> [String: Int] {
+        let states = try await texts(harness, "SELECT state AS text FROM repricer.price_changes")
+        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
+    }
+
+    private static func pass(
+        _ seconds: Int64, times: Int = 1, _ harness: Harness, _ scheduler: Scheduler
+    ) async throws {
+        for _ in 0..<times {
+            harness.clock.advance(by: .seconds(seconds))
+            harness.realClock.advance(by: .seconds(seconds))
+            try await harness.deliver(scheduler)
+            try await watch(harness).round()
+        }
+    }
+
+    @Test(arguments: [4_030_010, 4_000_121, 4_030_015])
+    func rowsThatEnded_beforeTheirBatchHalted_goAgain(code: Int) async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...60)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: code))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        let ended = try await Self.states(harness)["rejected"] ?? 0
+        try await Self.watch(harness).round()
+
+        #expect((1..<50).contains(ended))
+        #expect(try await Self.states(harness) == ["queued": 60])
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT DISTINCT reason AS text FROM repricer.price_change_history WHERE evidence_id LIKE 'halt %'"
+            ) == ["put back, others were refused alike: \(code) code_\(code)"])
+        harness.store.setAnswers([], nil)
+        try await Self.pass(61, times: 15, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 60])
+        #expect(try await harness.count("put_backs") == 0)
+        await harness.close()
+    }
+
+    /// They are read before they are believed, and so end when their batch has halted.
+    @Test func rowsThatEnd_afterTheirBatchHalted_goAgain() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...40)
+        harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: 4_000_205))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(6, times: 30, harness, scheduler)
+
+        #expect(try await Self.states(harness)["rejected"] == nil)
+        harness.store.setAnswers([], nil)
+        try await Self.pass(61, times: 20, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 40])
+        await harness.close()
+    }
+
+    @Test func rowsOfSeveralBatches_goAgain_whereEverythingHalted() async throws {
+        let harness = try await Harness.make()
+        for first in [1, 21, 41] { try await Self.submit(harness, first...(first + 19)) }
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.watch(harness).round()
+
+        #expect(harness.store.calls.count < 60)
+        #expect(try await Self.states(harness) == ["queued": 60])
+        harness.store.setAnswers([], nil)
+        try await Self.pass(61, times: 20, harness, scheduler)
+        #expect(try await Self.states(harness) == ["scheduled": 60])
+        await harness.close()
+    }
+
+    /// A process that dies remembers nothing; the one after it meets the same.
+    @Test func rowsThatEnded_byAProcessThatDied_goAgain() async throws {
+        let harness = try await Harness.make()
+        for number in 0..<3 { try await Self.submit(harness, (number * 9 + 1)...(number * 9 + 9)) }
+        try await Self.submit(harness, 28...60)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+
+        for _ in 0..<2 { _ = try await harness.scheduler().round() }
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await Self.pass(61, harness, scheduler)
+
+        #expect(try await Self.states(harness)["rejected"] == nil)
+        await harness.close()
+    }
+
+    /// A customer refused while others succeeded, an hour before: that was about the customer.
+    @Test func rowThatEndedByItself_staysAsItEnded() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...12)
+        harness.store.setAnswers(["5"], .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await Self.pass(3600, harness, scheduler)
+        try await Self.submit(harness, 13...40)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(1, times: 3, harness, scheduler)
+
+        #expect(
+            try await Self.states(harness) == ["rejected": 1, "scheduled": 11, "queued": 28])
+        await harness.close()
+    }
+
+    /// Its item has a new change by now: the earlier one would stand in its way.
+    @Test func rowWhoseItemHasAnotherChange_staysAsItEnded() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...30)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        let ended = try await Self.texts(
+            harness,
+            "SELECT original_transaction_id AS text FROM repricer.price_changes WHERE state = 'rejected'"
+        )
+        let id = try #require(ended.first)
+        try await harness.submit([Harness.row(id, to: 11990)], content: "again")
+
+        try await Self.watch(harness).round()
+
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT original_transaction_id AS text FROM repricer.price_changes WHERE state = 'rejected'"
+            ) == [id])
+        await harness.close()
+    }
+
+    // MARK: Other kinds
+
+    @Test func extensionsThatEnded_beforeTheirKindHalted_goAgain() async throws {
+        let harness = try await ExtensionHarness.make(
+            Array(repeating: .refused(4_030_005), count: 40))
+        for number in 1...30 {
+            try await harness.subscribe("\(number)")
+            try await harness.requestOne("\(number)", number)
+        }
+        let extender = harness.extender()
+        for _ in 0..<5 { try await harness.work(extender) }
+        let ended = try await harness.callStates().count { $0.hasPrefix("refused") }
+        try await Self.watch(harness.delivery).round()
+
+        #expect((1..<15).contains(ended))
+        #expect(try await harness.callStates() == Array(repeating: "queued", count: 30))
+        for _ in 0..<90 {
+            harness.pass(.seconds(61))
+            try await harness.work(extender)
+            try await Self.watch(harness.delivery).round()
+        }
+        #expect(try await harness.callStates() == Array(repeating: "extended by answer", count: 30))
+        await harness.delivery.close()
+    }
+
+    @Test func cancelsThatEnded_beforeTheirKindHalted_goAgain() async throws {
+        let harness = try await Harness.make()
+        let targets = (2...31).map(String.init)
+        try await harness.subscribe("1", items: ["A", "B"])
+        for id in targets { try await harness.subscribe(id, items: ["FAR\(id)"]) }
+        try await harness.raise(dependents: targets.map { "\($0)/FAR\($0)" })
+        harness.run(to: 13)
+        try await harness.tellIncrease("PENDING", on: 13)
+        harness.run(to: 40)
+        try await harness.tellRenewal(items: ["B"])
+        harness.run(to: 41)
+        let store = harness.cancellingStore(
+            Array(repeating: .refused(.reject, code: 4_030_010), count: 25),
+            items: Dictionary(
+                uniqueKeysWithValues: [("1", ["B"])] + targets.map { ($0, ["FAR\($0)"]) }))
+        let canceller = harness.canceller(store)
+
+        for _ in 0..<100 {
+            try await harness.run(canceller)
+            try await Self.watch(harness).round()
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+        }
+
+        #expect(try await harness.dependents().allSatisfy { $0.hasSuffix("confirmed") })
+        await harness.close()
+    }
+}
