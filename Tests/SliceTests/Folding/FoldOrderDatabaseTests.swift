@@ -132,9 +132,31 @@ import Testing
         #expect(try kept.int("marks") == 0)
         #expect(try kept.int("exceptions") > 0)
         #expect(try kept.int("renewals") > 0)
+        for fact in Self.facts {
+            try await owner.script(fact)
+            #expect(try await Self.differences(on: owner) == [], "\(fact)")
+            while try await keeper.keepOnce() > 0 {}
+            #expect(try await Self.differences(on: owner) == [], "kept: \(fact)")
+        }
         await owner.close()
         await pool.close()
     }
+
+    /// One fact each, by whoever and however, that alters what is counted.
+    private static let facts = [
+        "UPDATE repricer.subscriptions SET purchased_at = purchased_at + interval '90 days'",
+        "DELETE FROM repricer.subscription_events",
+        "UPDATE repricer.charges SET refunded_milliunits = 1 WHERE price_milliunits > 1",
+        "DELETE FROM repricer.charges WHERE purchased_at > (SELECT min(effective_at) FROM repricer.price_changes)",
+        """
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, price_milliunits,
+            currency)
+        SELECT original_transaction_id, bucket, 'new', sku, effective_at + interval '1 day', new_price_milliunits, currency
+        FROM repricer.price_changes WHERE state = 'effective'
+        """,
+        "UPDATE repricer.price_changes SET state = 'lapsed', ended_at = state_since WHERE state = 'effective'",
+        "UPDATE repricer.price_changes SET state = 'scheduled', ended_at = NULL WHERE state = 'lapsed'",
+    ]
 
     /// Rows that only one of a report and its former view has.
     private static func differences(on owner: PostgresConnection) async throws -> [String] {
