@@ -256,6 +256,143 @@ $body$ $make$, v_columns);
 END
 $at$;
 
+-- Figures kept beside the facts ----------------------------------------------------------------------------------------
+--
+-- What became of a change that ended is computed once and kept (`change_figures`, `kept_exceptions`), and summed by batch
+-- and kind (`figure_tallies`). Who writes a fact that may alter what is kept adds a mark of the subscription
+-- (`stale_figures`) in the same transaction, by a trigger: an insert that nobody waits for. A step of the service computes
+-- anew what is marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from
+-- the facts themselves: the figures are exact at any moment, whether the service runs or not.
+CREATE TABLE repricer.stale_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    CONSTRAINT stale_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE INDEX stale_figures_subscription ON repricer.stale_figures (original_transaction_id);
+COMMENT ON TABLE repricer.stale_figures IS
+    'Subscriptions whose kept figures are to be computed anew. One row a fact, so that nobody waits for another one''s mark.';
+
+CREATE TABLE repricer.change_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    is_undo boolean NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    state text NOT NULL,
+    is_sent boolean NOT NULL,
+    is_asked boolean NOT NULL,
+    acceptance text,
+    is_uncharged boolean NOT NULL,
+    current_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    renewals bigint NOT NULL,
+    first_at timestamptz,
+    old_total_milliunits bigint NOT NULL,
+    new_total_milliunits bigint NOT NULL,
+    CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
+    CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
+COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+
+CREATE TABLE repricer.kept_exceptions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    transaction_id text,
+    sku text NOT NULL,
+    exception text NOT NULL,
+    occurred_at timestamptz NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    expected_milliunits bigint NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    CONSTRAINT kept_exceptions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE INDEX kept_exceptions_subscription ON repricer.kept_exceptions (original_transaction_id);
+CREATE INDEX kept_exceptions_batch ON repricer.kept_exceptions (batch_id, exception);
+COMMENT ON TABLE repricer.kept_exceptions IS
+    'Charge exceptions of changes that ended. Only summarise_figures writes it.';
+
+CREATE TABLE repricer.figure_tallies (
+    batch_id uuid NOT NULL,
+    is_undo boolean NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    changes bigint NOT NULL,
+    sent bigint NOT NULL,
+    asked_for_consent bigint NOT NULL,
+    consented bigint NOT NULL,
+    informed bigint NOT NULL,
+    effective bigint NOT NULL,
+    declined bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    lapsed bigint NOT NULL,
+    other bigint NOT NULL,
+    uncharged bigint NOT NULL,
+    charged_changes bigint NOT NULL,
+    charged_renewals bigint NOT NULL,
+    old_total bigint NOT NULL,
+    new_total bigint NOT NULL,
+    old_per_period bigint NOT NULL,
+    new_per_period bigint NOT NULL,
+    declined_lost bigint NOT NULL,
+    cancelled_lost bigint NOT NULL,
+    CONSTRAINT figure_tallies_pkey PRIMARY KEY
+        (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
+);
+COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+
+-- The marks -------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION repricer.mark_figures() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    -- What nothing is kept of has its mark already, or is counted from the facts.
+    IF TG_OP = 'DELETE' THEN
+        NEW := OLD;
+    END IF;
+    IF TG_ARGV[0] = 'final' OR EXISTS (
+        SELECT FROM change_figures f WHERE f.original_transaction_id = NEW.original_transaction_id)
+    THEN
+        INSERT INTO stale_figures VALUES (NEW.original_transaction_id, NEW.bucket);
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- Nothing is counted differently since a change was submitted: it was not called.
+CREATE TRIGGER price_changes_mark_inserted AFTER INSERT ON repricer.price_changes FOR EACH ROW
+    WHEN (NEW.state <> 'awaiting_approval') EXECUTE FUNCTION repricer.mark_figures('final');
+CREATE TRIGGER price_changes_mark_final AFTER UPDATE ON repricer.price_changes FOR EACH ROW
+    WHEN (NEW.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        OR OLD.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'))
+    EXECUTE FUNCTION repricer.mark_figures('final');
+CREATE TRIGGER price_changes_mark_open AFTER UPDATE ON repricer.price_changes FOR EACH ROW
+    WHEN (NEW.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        AND OLD.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        AND (OLD.state, OLD.current_sku, OLD.former_skus, OLD.sent_at, OLD.doubtful_since, OLD.scheduled_at)
+            IS DISTINCT FROM (NEW.state, NEW.current_sku, NEW.former_skus, NEW.sent_at, NEW.doubtful_since, NEW.scheduled_at))
+    EXECUTE FUNCTION repricer.mark_figures('kept');
+CREATE TRIGGER charges_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.charges FOR EACH ROW
+    EXECUTE FUNCTION repricer.mark_figures('kept');
+-- What tells a missing renewal from one that failed: the running period, and what was said in between.
+CREATE TRIGGER subscriptions_mark_inserted AFTER INSERT ON repricer.subscriptions FOR EACH ROW
+    EXECUTE FUNCTION repricer.mark_figures('kept');
+CREATE TRIGGER subscriptions_mark AFTER UPDATE ON repricer.subscriptions FOR EACH ROW
+    WHEN (OLD.purchased_at IS DISTINCT FROM NEW.purchased_at) EXECUTE FUNCTION repricer.mark_figures('kept');
+CREATE TRIGGER subscription_events_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.subscription_events FOR EACH ROW
+    EXECUTE FUNCTION repricer.mark_figures('kept');
+
 -- What the views count -----------------------------------------------------------------------------------------------
 
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
@@ -300,7 +437,7 @@ CREATE VIEW repricer.explained_charges AS
 SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
-    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
+    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception, c.stage
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
@@ -359,6 +496,218 @@ WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', '
                 coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id));
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
+
+-- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
+-- came: a failed charge, say, or an end. The Sandbox's short periods count alike.
+CREATE VIEW repricer.live_charge_exceptions AS
+SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
+    x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
+    x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront,
+    x.bucket, x.stage
+FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
+UNION ALL
+SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', h.expires_at, 0,
+    c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront, c.bucket, c.stage
+FROM repricer.price_changes c
+JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
+    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+    AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
+CROSS JOIN LATERAL (
+    -- The next renewal that is known: of a charge, or of the running period.
+    SELECT least(
+        (SELECT min(n.purchased_at) FROM repricer.charges n
+            WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
+                AND n.purchased_at > h.purchased_at),
+        CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
+) next
+WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
+    AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+    AND NOT EXISTS (
+        SELECT FROM repricer.subscription_events e
+        WHERE e.original_transaction_id = h.original_transaction_id
+            AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
+                'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+            AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
+    AND NOT EXISTS (
+        SELECT FROM repricer.price_changes n
+        WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
+            AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+            AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
+COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts.';
+
+-- The figures of a change, from the facts ---------------------------------------------------------------------------------
+
+CREATE VIEW repricer.live_change_figures AS
+SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
+    c.forecast_consent, c.currency, c.storefront, c.period, c.state,
+    coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
+    c.consent_asked_at IS NOT NULL AS is_asked, c.acceptance,
+    c.state = 'effective' AND NOT EXISTS (
+        SELECT FROM repricer.charges h
+        WHERE h.original_transaction_id = c.original_transaction_id
+            AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+            AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits) AS is_uncharged,
+    c.current_price_milliunits, c.new_price_milliunits, coalesce(r.renewals, 0) AS renewals, r.first_at,
+    coalesce(r.old_total_milliunits, 0) AS old_total_milliunits, coalesce(r.new_total_milliunits, 0) AS new_total_milliunits,
+    c.stage,
+    c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final
+FROM repricer.price_changes c
+LEFT JOIN LATERAL (
+    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
+        sum(h.price_milliunits)::bigint AS new_total_milliunits
+    FROM repricer.charged_renewals h
+    WHERE c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id AND h.change_id = c.change_id
+) r ON true;
+COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
+
+-- A change whose figures are not kept, or whose subscription is marked.
+CREATE VIEW repricer.unkept_change_figures AS
+SELECT f.* FROM repricer.live_change_figures f
+WHERE f.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+UNION ALL
+-- OFFSET 0: subscription by subscription, never all of them.
+SELECT f.* FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+CROSS JOIN LATERAL (
+    SELECT l.* FROM repricer.live_change_figures l
+    WHERE l.original_transaction_id = m.original_transaction_id
+        AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    OFFSET 0) f;
+COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
+
+-- What is kept and marked is taken out of the tallies, and what is not kept is added to them.
+CREATE VIEW repricer.untallied_changes AS
+SELECT
+    f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency, f.storefront, f.period, f.weight AS changes,
+    CASE WHEN f.is_sent THEN f.weight ELSE 0 END AS sent,
+    CASE WHEN f.is_asked THEN f.weight ELSE 0 END AS asked_for_consent,
+    CASE WHEN f.acceptance = 'consented' THEN f.weight ELSE 0 END AS consented,
+    CASE WHEN f.acceptance = 'informed' THEN f.weight ELSE 0 END AS informed,
+    CASE WHEN f.state = 'effective' THEN f.weight ELSE 0 END AS effective,
+    CASE WHEN f.state = 'declined' THEN f.weight ELSE 0 END AS declined,
+    CASE WHEN f.state = 'cancelled' THEN f.weight ELSE 0 END AS cancelled,
+    CASE WHEN f.state = 'lapsed' THEN f.weight ELSE 0 END AS lapsed,
+    CASE WHEN f.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted') THEN f.weight ELSE 0 END AS other,
+    CASE WHEN f.is_uncharged THEN f.weight ELSE 0 END AS uncharged,
+    CASE WHEN f.renewals > 0 THEN f.weight ELSE 0 END AS charged_changes, f.weight * f.renewals AS charged_renewals,
+    f.weight * f.old_total_milliunits AS old_total, f.weight * f.new_total_milliunits AS new_total,
+    CASE WHEN f.renewals > 0 THEN f.weight * f.current_price_milliunits ELSE 0 END AS old_per_period,
+    CASE WHEN f.renewals > 0 THEN f.weight * f.new_price_milliunits ELSE 0 END AS new_per_period,
+    CASE WHEN f.state = 'declined' THEN f.weight * f.current_price_milliunits ELSE 0 END AS declined_lost,
+    CASE WHEN f.state = 'cancelled' THEN f.weight * f.current_price_milliunits ELSE 0 END AS cancelled_lost,
+    f.original_transaction_id, f.is_final
+FROM (
+    SELECT
+        k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
+        k.currency, k.storefront, k.period, k.state, k.is_sent, k.is_asked, k.acceptance, k.is_uncharged,
+        k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
+        k.new_total_milliunits, (-1)::bigint AS weight, true AS is_final
+    FROM repricer.change_figures k
+    WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+    UNION ALL
+    SELECT
+        l.original_transaction_id, l.bucket, l.change_id, l.batch_id, l.is_undo, l.direction, l.forecast_consent,
+        l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
+        l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
+        l.new_total_milliunits, 1, l.is_final
+    FROM repricer.unkept_change_figures l
+) f;
+COMMENT ON VIEW repricer.untallied_changes IS
+    'One row a change that is open or marked, by how much it alters the tallies; to be added to them.';
+
+CREATE VIEW repricer.change_tallies AS
+SELECT t.* FROM repricer.figure_tallies t
+UNION ALL
+SELECT
+    u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, u.changes, u.sent,
+    u.asked_for_consent, u.consented, u.informed, u.effective, u.declined, u.cancelled, u.lapsed, u.other, u.uncharged,
+    u.charged_changes, u.charged_renewals, u.old_total, u.new_total, u.old_per_period, u.new_per_period,
+    u.declined_lost, u.cancelled_lost
+FROM repricer.untallied_changes u;
+COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+
+-- Charges that are not as they should be: what is kept, and what is marked or open as the facts say.
+CREATE VIEW repricer.charge_exceptions AS
+SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.sku, k.exception, k.occurred_at,
+    k.amount_milliunits, k.expected_milliunits, k.refunded_milliunits, k.currency, k.storefront, k.bucket
+FROM repricer.kept_exceptions k
+WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+UNION ALL
+SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
+    x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
+FROM repricer.live_charge_exceptions x
+WHERE x.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+UNION ALL
+SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
+    x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
+FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+-- OFFSET 0: subscription by subscription, never all of them.
+CROSS JOIN LATERAL (
+    SELECT l.* FROM repricer.live_charge_exceptions l
+    WHERE l.original_transaction_id = m.original_transaction_id
+        AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    OFFSET 0) x;
+COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
+
+-- Computes anew the figures of up to p_limit marks; returns how many subscriptions. All of it is seen in one snapshot, so
+-- that a mark that goes is of a fact that was counted: a later one stays.
+CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET jit = off AS $$
+DECLARE
+    v_ids text[];
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'figures are summarised in one snapshot: the transaction must be REPEATABLE READ'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    v_ids := ARRAY(SELECT DISTINCT m.id FROM (
+        SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
+    -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
+    -- is tried again.
+    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+        RETURN 0;
+    END IF;
+    INSERT INTO figure_tallies AS t
+        SELECT
+            u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, sum(u.changes),
+            sum(u.sent), sum(u.asked_for_consent), sum(u.consented), sum(u.informed), sum(u.effective),
+            sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
+            sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
+            sum(u.declined_lost), sum(u.cancelled_lost)
+        FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
+        GROUP BY 1, 2, 3, 4, 5, 6, 7
+        ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
+            changes = t.changes + EXCLUDED.changes, sent = t.sent + EXCLUDED.sent,
+            asked_for_consent = t.asked_for_consent + EXCLUDED.asked_for_consent,
+            consented = t.consented + EXCLUDED.consented, informed = t.informed + EXCLUDED.informed,
+            effective = t.effective + EXCLUDED.effective, declined = t.declined + EXCLUDED.declined,
+            cancelled = t.cancelled + EXCLUDED.cancelled, lapsed = t.lapsed + EXCLUDED.lapsed,
+            other = t.other + EXCLUDED.other, uncharged = t.uncharged + EXCLUDED.uncharged,
+            charged_changes = t.charged_changes + EXCLUDED.charged_changes,
+            charged_renewals = t.charged_renewals + EXCLUDED.charged_renewals,
+            old_total = t.old_total + EXCLUDED.old_total, new_total = t.new_total + EXCLUDED.new_total,
+            old_per_period = t.old_per_period + EXCLUDED.old_per_period,
+            new_per_period = t.new_per_period + EXCLUDED.new_per_period,
+            declined_lost = t.declined_lost + EXCLUDED.declined_lost,
+            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost;
+    DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
+    DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
+    INSERT INTO change_figures
+        SELECT
+            f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
+            f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
+            f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
+            f.new_total_milliunits
+        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+    INSERT INTO kept_exceptions
+        SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
+            x.occurred_at, x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
+        FROM live_charge_exceptions x WHERE x.original_transaction_id = ANY (v_ids)
+            AND x.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted');
+    DELETE FROM stale_figures s WHERE s.original_transaction_id = ANY (v_ids);
+    RETURN cardinality(v_ids);
+END
+$$;
 
 CREATE VIEW report.batch_summary AS
 WITH calls_out AS (
@@ -439,35 +788,38 @@ SELECT c.batch_id, b.name AS batch_name, c.line, c.original_transaction_id, c.ch
         'ineligible', 'missed', 'aborted') AS is_final,
     c.request_reference_id, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at,
     c.acceptance, c.effective_at, c.ended_at, c.state_since AS state_since_at,
-    coalesce(r.renewals, 0) AS charged_renewals, r.first_at AS first_charged_at,
-    coalesce(r.new_total_milliunits, 0) AS charged_total_milliunits,
-    coalesce(r.new_total_milliunits - r.old_total_milliunits, 0) AS charged_uplift_milliunits,
+    coalesce(f.renewals, r.renewals, 0) AS charged_renewals, coalesce(f.first_at, r.first_at) AS first_charged_at,
+    coalesce(f.new_total_milliunits, r.new_total_milliunits, 0) AS charged_total_milliunits,
+    coalesce(f.new_total_milliunits - f.old_total_milliunits, r.new_total_milliunits - r.old_total_milliunits, 0)
+        AS charged_uplift_milliunits,
     c.undoes_change_id
 FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id
-LEFT JOIN repricer.charged_changes r
-    ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
-    AND r.change_id = c.change_id;
+LEFT JOIN repricer.change_figures f
+    ON f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id
+    AND NOT EXISTS (
+        SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
+LEFT JOIN LATERAL (
+    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
+        sum(h.price_milliunits)::bigint AS new_total_milliunits
+    FROM repricer.charged_renewals h
+    WHERE f.change_id IS NULL AND c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id
+        AND h.change_id = c.change_id
+) r ON true;
 COMMENT ON VIEW report.price_change IS
     'One row a price change: what was forecast and approved, what came, and what was charged.';
 
 -- An undo asks nobody, forecasts nothing and brings nothing: only its change and its batch tell of it.
 CREATE VIEW report.consent_funnel AS
 WITH funnels AS (
-    SELECT batch_id, direction, forecast_consent, count(*) AS changes,
-        count(*) FILTER (WHERE coalesce(sent_at, scheduled_at, consent_asked_at, accepted_at,
-            effective_at) IS NOT NULL) AS sent,
-        count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked_for_consent,
-        count(*) FILTER (WHERE acceptance = 'consented') AS consented,
-        count(*) FILTER (WHERE acceptance = 'informed') AS informed,
-        count(*) FILTER (WHERE state = 'effective') AS effective,
-        count(*) FILTER (WHERE state = 'declined') AS declined,
-        count(*) FILTER (WHERE state = 'cancelled') AS cancelled,
-        count(*) FILTER (WHERE state = 'lapsed') AS lapsed,
-        count(*) FILTER (WHERE state IN ('invalidated', 'rejected', 'ineligible', 'missed',
-            'aborted')) AS other
-    FROM repricer.price_changes c WHERE undoes_change_id IS NULL
-    GROUP BY batch_id, direction, forecast_consent
+    SELECT t.batch_id, t.direction, t.forecast_consent,
+        sum(t.changes)::bigint AS changes, sum(t.sent)::bigint AS sent,
+        sum(t.asked_for_consent)::bigint AS asked_for_consent, sum(t.consented)::bigint AS consented,
+        sum(t.informed)::bigint AS informed, sum(t.effective)::bigint AS effective,
+        sum(t.declined)::bigint AS declined, sum(t.cancelled)::bigint AS cancelled, sum(t.lapsed)::bigint AS lapsed,
+        sum(t.other)::bigint AS other
+    FROM repricer.change_tallies t WHERE NOT t.is_undo
+    GROUP BY t.batch_id, t.direction, t.forecast_consent HAVING sum(t.changes) > 0
 )
 SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
     f.asked_for_consent, f.consented, f.informed, f.effective, f.declined, f.cancelled, f.lapsed,
@@ -510,34 +862,28 @@ WITH factors (period, numerator, denominator) AS (
                     THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
                 AND o.state IN ('declined', 'cancelled'))
     GROUP BY d.batch_id, d.original_transaction_id, d.change_id
-), groups AS (
-    SELECT c.batch_id, c.currency, c.storefront, c.period, count(*) AS changes,
-        count(*) FILTER (WHERE c.state = 'effective') AS effective,
-        count(r.change_id) AS charged_changes,
-        coalesce(sum(r.renewals), 0)::bigint AS charged_renewals,
-        coalesce(sum(r.old_total_milliunits), 0)::bigint AS old_total,
-        coalesce(sum(r.new_total_milliunits), 0)::bigint AS new_total,
-        coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
-            AS old_per_period,
-        coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
-            AS new_per_period,
-        count(*) FILTER (WHERE c.state = 'declined') AS declined,
-        coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'), 0)::bigint
-            AS declined_lost,
-        count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled,
-        coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'cancelled'), 0)::bigint
-            AS cancelled_lost,
-        coalesce(sum(d.dependents), 0)::bigint AS dependents,
-        coalesce(sum(d.price_milliunits), 0)::bigint AS dependent_lost
-    FROM repricer.price_changes c
-    LEFT JOIN repricer.charged_changes r
-        ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
-        AND r.change_id = c.change_id
-    LEFT JOIN lost_dependents d
-        ON d.batch_id = c.batch_id AND d.original_transaction_id = c.original_transaction_id
-        AND d.change_id = c.change_id
+), lost AS (
+    SELECT d.batch_id, c.currency, c.storefront, c.period, sum(d.dependents)::bigint AS dependents,
+        sum(d.price_milliunits)::bigint AS dependent_lost
+    FROM lost_dependents d
+    JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
     WHERE c.undoes_change_id IS NULL
-    GROUP BY c.batch_id, c.currency, c.storefront, c.period
+    GROUP BY d.batch_id, c.currency, c.storefront, c.period
+), sums AS (
+    SELECT t.batch_id, t.currency, t.storefront, t.period,
+        sum(t.changes)::bigint AS changes, sum(t.effective)::bigint AS effective,
+        sum(t.charged_changes)::bigint AS charged_changes, sum(t.charged_renewals)::bigint AS charged_renewals,
+        sum(t.old_total)::bigint AS old_total, sum(t.new_total)::bigint AS new_total,
+        sum(t.old_per_period)::bigint AS old_per_period, sum(t.new_per_period)::bigint AS new_per_period,
+        sum(t.declined)::bigint AS declined, sum(t.declined_lost)::bigint AS declined_lost,
+        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost
+    FROM repricer.change_tallies t WHERE NOT t.is_undo
+    GROUP BY t.batch_id, t.currency, t.storefront, t.period HAVING sum(t.changes) > 0
+), groups AS (
+    SELECT s.*, coalesce(l.dependents, 0) AS dependents, coalesce(l.dependent_lost, 0) AS dependent_lost
+    FROM sums s
+    LEFT JOIN lost l ON l.batch_id = s.batch_id AND l.currency = s.currency AND l.storefront = s.storefront
+        AND l.period = s.period
 )
 SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.changes,
     g.effective, g.charged_changes, g.charged_renewals, g.old_total AS old_total_milliunits,
@@ -682,48 +1028,11 @@ COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
     'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
 
--- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
--- came: a failed charge, say, or an end. The Sandbox's short periods count alike.
 CREATE VIEW report.charge_exception AS
-WITH found AS (
-    SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
-        x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
-        x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
-    FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
-    UNION ALL
-    SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', h.expires_at, 0,
-        c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront
-    FROM repricer.price_changes c
-    JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
-    JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-        AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-        AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
-    CROSS JOIN LATERAL (
-        -- The next renewal that is known: of a charge, or of the running period.
-        SELECT least(
-            (SELECT min(n.purchased_at) FROM repricer.charges n
-                WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
-                    AND n.purchased_at > h.purchased_at),
-            CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
-    ) next
-    WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
-        AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
-        AND NOT EXISTS (
-            SELECT FROM repricer.subscription_events e
-            WHERE e.original_transaction_id = h.original_transaction_id
-                AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
-                    'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
-                AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
-        AND NOT EXISTS (
-            SELECT FROM repricer.price_changes n
-            WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
-                AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
-                AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id))
-)
 SELECT f.batch_id, b.name AS batch_name, f.original_transaction_id, f.change_id, f.transaction_id, f.sku, f.exception,
     f.occurred_at, f.amount_milliunits::bigint AS amount_milliunits, f.expected_milliunits, f.refunded_milliunits,
     f.currency, f.storefront
-FROM found f JOIN repricer.batches b ON b.batch_id = f.batch_id;
+FROM repricer.charge_exceptions f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 COMMENT ON VIEW report.charge_exception IS
     'Every charge since a change''s call that is not what it should be, by name, and every renewal that was not charged.';
 
@@ -766,15 +1075,7 @@ WITH problems (batch_id, check_name, problems) AS (
             AND c.change_id = ANY (r.carries)
         WHERE r.kind = 'price_change' AND r.settled_at IS NULL AND r.state = 'unknown' GROUP BY c.batch_id
     UNION ALL
-    SELECT c.batch_id, 'effective_without_charge', count(*) FROM repricer.price_changes c
-        WHERE c.state = 'effective'
-            AND NOT EXISTS (
-                SELECT FROM repricer.charges h
-                WHERE h.original_transaction_id = c.original_transaction_id
-                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                    AND h.purchased_at >= c.effective_at
-                    AND h.price_milliunits = c.new_price_milliunits)
-        GROUP BY c.batch_id
+    SELECT t.batch_id, 'effective_without_charge', sum(t.uncharged)::bigint FROM repricer.change_tallies t GROUP BY t.batch_id
     UNION ALL
     -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
     -- it.
@@ -800,7 +1101,7 @@ WITH problems (batch_id, check_name, problems) AS (
     UNION ALL
     SELECT batch_id, CASE exception WHEN 'declined_yet_charged' THEN 'charges_declined' ELSE 'charges_' || exception END,
             count(*)
-        FROM report.charge_exception GROUP BY 1, 2
+        FROM repricer.charge_exceptions GROUP BY 1, 2
     UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
         WHERE state = 'discrepancy' GROUP BY batch_id
@@ -815,22 +1116,22 @@ WITH problems (batch_id, check_name, problems) AS (
                 WHERE d.original_transaction_id = c.original_transaction_id
                     AND d.change_id = c.change_id AND d.dependent_sku = u.sku)
         GROUP BY c.batch_id
-    UNION ALL
-    SELECT NULL, 'notifications_not_understood', count(*) FROM repricer.notifications
-        WHERE NOT understood
-    UNION ALL
-    SELECT NULL, 'inbox_stuck', count(*) FROM repricer.inbox
-        WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
-), subjects AS (
-    SELECT batch_id, name AS batch_name, true AS is_per_batch FROM repricer.batches
-    UNION ALL
-    SELECT NULL, NULL, false
 )
-SELECT s.batch_id, s.batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
+SELECT b.batch_id, b.name AS batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
     coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded' AS is_ok, k.meaning
-FROM subjects s
-JOIN repricer.reconciliation_checks k ON k.is_per_batch = s.is_per_batch
-LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id IS NOT DISTINCT FROM s.batch_id;
+FROM repricer.batches b
+JOIN repricer.reconciliation_checks k ON k.is_per_batch
+LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id = b.batch_id
+UNION ALL
+SELECT NULL, NULL, k.check_name, n.problems, n.problems = 0, k.meaning
+FROM repricer.reconciliation_checks k
+JOIN (
+    SELECT 'notifications_not_understood' AS check_name, count(*) AS problems FROM repricer.notifications
+    WHERE NOT understood
+    UNION ALL
+    SELECT 'inbox_stuck', count(*) FROM repricer.inbox
+    WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
+) n ON n.check_name = k.check_name;
 COMMENT ON VIEW report.reconciliation IS
     'Every check for every batch (batch_id null: the whole installation), also where all is well.';
 
@@ -1041,6 +1342,12 @@ FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
     'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+CREATE FUNCTION repricer.change_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.change_figures WHERE false
+$$;
+CREATE FUNCTION repricer.figure_tallies_at(p_at timestamptz) RETURNS SETOF repricer.figure_tallies LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.figure_tallies WHERE false
+$$;
 
 CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
     RETURNS SETOF report.batch_summary LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -1092,15 +1399,21 @@ DECLARE
 BEGIN
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
-            (1, 'charged_renewals', false), (2, 'charged_changes', false), (3, 'explained_charges', false),
-            (4, 'price_change', true), (5, 'consent_funnel', true), (6, 'revenue_impact', true), (7, 'pending_consent', true),
-            (8, 'upcoming_effective', true), (9, 'dependent_cancellation', true), (10, 'forecast_accuracy', true),
-            (11, 'money', true), (12, 'charge_exception', true)) AS n (place, name, is_report) ORDER BY place
+            (1, 'charged_renewals', false), (2, 'explained_charges', false), (3, 'live_change_figures', false),
+            (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
+            (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
+            (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
+            (14, 'money', true), (15, 'charge_exception', true)) AS n (place, name, is_report) ORDER BY place
     LOOP
         v_text := rtrim(pg_get_viewdef(format('%I.%I', CASE WHEN v.is_report THEN 'report' ELSE 'repricer' END, v.name)
             ::regclass), ';');
+        -- Of the past nothing is kept: all is counted from the facts.
+        v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.live_change_figures'),
+            'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
         v_text := regexp_replace(v_text, '\mrepricer\.(price_changes|batches|charges|money_entries|subscription_events|'
-            'subscriptions|dependent_cancellations|charged_renewals|charged_changes|explained_charges)\M', 'repricer.\1_at(p_at)', 'g');
+            'subscriptions|dependent_cancellations|charged_renewals|explained_charges|live_change_figures|'
+            'live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
+            'repricer.\1_at(p_at)', 'g');
         v_text := replace(v_text, 'report.as_of()', 'p_at');
         IF v_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
             RAISE EXCEPTION 'view % reads a table without an alias', v.name;

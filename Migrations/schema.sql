@@ -580,7 +580,8 @@ CREATE VIEW repricer.explained_charges AS
             WHEN (w.exception IS NULL) THEN w.explained_as
             ELSE NULL::text
         END AS explained_as,
-    w.exception
+    w.exception,
+    c.stage
    FROM (((repricer.price_changes c
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
@@ -621,6 +622,25 @@ CREATE VIEW repricer.explained_charges AS
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
+
+CREATE TABLE repricer.kept_exceptions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    transaction_id text,
+    sku text NOT NULL,
+    exception text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    expected_milliunits bigint NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    CONSTRAINT kept_exceptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of changes that ended. Only summarise_figures writes it.';
 
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
@@ -707,51 +727,135 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed
 
 COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
+CREATE VIEW repricer.live_charge_exceptions AS
+ SELECT x.batch_id,
+    x.original_transaction_id,
+    x.change_id,
+    x.transaction_id,
+    x.sku,
+    x.exception,
+    x.purchased_at AS occurred_at,
+    (x.price_milliunits * x.quantity) AS amount_milliunits,
+    (x.expected_milliunits * x.quantity) AS expected_milliunits,
+    x.refunded_milliunits,
+    x.currency,
+    x.storefront,
+    x.bucket,
+    x.stage
+   FROM repricer.explained_charges x
+  WHERE (x.exception IS NOT NULL)
+UNION ALL
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    NULL::text AS transaction_id,
+    h.sku,
+    'missing'::text AS exception,
+    h.expires_at AS occurred_at,
+    0 AS amount_milliunits,
+    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    0 AS refunded_milliunits,
+    h.currency,
+    h.storefront,
+    c.bucket,
+    c.stage
+   FROM (((repricer.price_changes c
+     JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
+     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
+                   FROM repricer.charges n
+                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+                CASE
+                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                    ELSE NULL::timestamp with time zone
+                END) AS at) next)
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.subscription_events e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+
+COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts.';
+
+CREATE TABLE repricer.stale_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    CONSTRAINT stale_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a fact, so that nobody waits for another one''s mark.';
+
+CREATE VIEW repricer.charge_exceptions AS
+ SELECT k.batch_id,
+    k.original_transaction_id,
+    k.change_id,
+    k.transaction_id,
+    k.sku,
+    k.exception,
+    k.occurred_at,
+    k.amount_milliunits,
+    k.expected_milliunits,
+    k.refunded_milliunits,
+    k.currency,
+    k.storefront,
+    k.bucket
+   FROM repricer.kept_exceptions k
+  WHERE (NOT (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = k.original_transaction_id))))
+UNION ALL
+ SELECT x.batch_id,
+    x.original_transaction_id,
+    x.change_id,
+    x.transaction_id,
+    x.sku,
+    x.exception,
+    x.occurred_at,
+    x.amount_milliunits,
+    x.expected_milliunits,
+    x.refunded_milliunits,
+    x.currency,
+    x.storefront,
+    x.bucket
+   FROM repricer.live_charge_exceptions x
+  WHERE (x.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
+UNION ALL
+ SELECT x.batch_id,
+    x.original_transaction_id,
+    x.change_id,
+    x.transaction_id,
+    x.sku,
+    x.exception,
+    x.occurred_at,
+    x.amount_milliunits,
+    x.expected_milliunits,
+    x.refunded_milliunits,
+    x.currency,
+    x.storefront,
+    x.bucket
+   FROM (( SELECT DISTINCT s.original_transaction_id
+           FROM repricer.stale_figures s) m
+     CROSS JOIN LATERAL ( SELECT l.batch_id,
+            l.original_transaction_id,
+            l.change_id,
+            l.transaction_id,
+            l.sku,
+            l.exception,
+            l.occurred_at,
+            l.amount_milliunits,
+            l.expected_milliunits,
+            l.refunded_milliunits,
+            l.currency,
+            l.storefront,
+            l.bucket,
+            l.stage
+           FROM repricer.live_charge_exceptions l
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+         OFFSET 0) x);
+
+COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
+
 CREATE VIEW report.charge_exception AS
- WITH found AS (
-         SELECT x.batch_id,
-            x.original_transaction_id,
-            x.change_id,
-            x.transaction_id,
-            x.sku,
-            x.exception,
-            x.purchased_at AS occurred_at,
-            (x.price_milliunits * x.quantity) AS amount_milliunits,
-            (x.expected_milliunits * x.quantity) AS expected_milliunits,
-            x.refunded_milliunits,
-            x.currency,
-            x.storefront
-           FROM repricer.explained_charges x
-          WHERE (x.exception IS NOT NULL)
-        UNION ALL
-         SELECT c.batch_id,
-            c.original_transaction_id,
-            c.change_id,
-            NULL::text,
-            h.sku,
-            'missing'::text,
-            h.expires_at,
-            0,
-            (c.new_price_milliunits * h.quantity),
-            0,
-            h.currency,
-            h.storefront
-           FROM (((repricer.price_changes c
-             JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
-             JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
-             CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
-                           FROM repricer.charges n
-                          WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
-                        CASE
-                            WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
-                            ELSE NULL::timestamp with time zone
-                        END) AS at) next)
-          WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.subscription_events e
-                  WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes n
-                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
-        )
  SELECT f.batch_id,
     b.name AS batch_name,
     f.original_transaction_id,
@@ -765,7 +869,7 @@ CREATE VIEW report.charge_exception AS
     f.refunded_milliunits,
     f.currency,
     f.storefront
-   FROM (found f
+   FROM (repricer.charge_exceptions f
      JOIN repricer.batches b ON ((b.batch_id = f.batch_id)));
 
 COMMENT ON VIEW report.charge_exception IS 'Every charge since a change''s call that is not what it should be, by name, and every renewal that was not charged.';
@@ -806,50 +910,6 @@ CREATE FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_b
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
- WITH found AS (
-         SELECT x.batch_id,
-            x.original_transaction_id,
-            x.change_id,
-            x.transaction_id,
-            x.sku,
-            x.exception,
-            x.purchased_at AS occurred_at,
-            (x.price_milliunits * x.quantity) AS amount_milliunits,
-            (x.expected_milliunits * x.quantity) AS expected_milliunits,
-            x.refunded_milliunits,
-            x.currency,
-            x.storefront
-           FROM repricer.explained_charges_at(p_at) x
-          WHERE (x.exception IS NOT NULL)
-        UNION ALL
-         SELECT c.batch_id,
-            c.original_transaction_id,
-            c.change_id,
-            NULL::text,
-            h.sku,
-            'missing'::text,
-            h.expires_at,
-            0,
-            (c.new_price_milliunits * h.quantity),
-            0,
-            h.currency,
-            h.storefront
-           FROM (((repricer.price_changes_at(p_at) c
-             JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
-             JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
-             CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
-                           FROM repricer.charges_at(p_at) n
-                          WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
-                        CASE
-                            WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
-                            ELSE NULL::timestamp with time zone
-                        END) AS at) next)
-          WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.subscription_events_at(p_at) e
-                  WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes_at(p_at) n
-                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
-        )
  SELECT f.batch_id,
     b.name AS batch_name,
     f.original_transaction_id,
@@ -863,7 +923,7 @@ BEGIN
     f.refunded_milliunits,
     f.currency,
     f.storefront
-   FROM (found f
+   FROM (repricer.live_charge_exceptions_at(p_at) f
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = f.batch_id)))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
@@ -921,24 +981,409 @@ $_$;
 
 COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
 
+CREATE TABLE repricer.change_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    is_undo boolean NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    state text NOT NULL,
+    is_sent boolean NOT NULL,
+    is_asked boolean NOT NULL,
+    acceptance text,
+    is_uncharged boolean NOT NULL,
+    current_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    renewals bigint NOT NULL,
+    first_at timestamp with time zone,
+    old_total_milliunits bigint NOT NULL,
+    new_total_milliunits bigint NOT NULL,
+    CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
+
+COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+
+CREATE VIEW repricer.charged_renewals AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.transaction_id,
+    h.purchased_at,
+        CASE
+            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
+            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
+        END AS old_price_milliunits,
+    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
+   FROM (repricer.price_changes c
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+
+COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
+
+CREATE TABLE repricer.figure_tallies (
+    batch_id uuid NOT NULL,
+    is_undo boolean NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    changes bigint NOT NULL,
+    sent bigint NOT NULL,
+    asked_for_consent bigint NOT NULL,
+    consented bigint NOT NULL,
+    informed bigint NOT NULL,
+    effective bigint NOT NULL,
+    declined bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    lapsed bigint NOT NULL,
+    other bigint NOT NULL,
+    uncharged bigint NOT NULL,
+    charged_changes bigint NOT NULL,
+    charged_renewals bigint NOT NULL,
+    old_total bigint NOT NULL,
+    new_total bigint NOT NULL,
+    old_per_period bigint NOT NULL,
+    new_per_period bigint NOT NULL,
+    declined_lost bigint NOT NULL,
+    cancelled_lost bigint NOT NULL
+);
+
+COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+
+CREATE VIEW repricer.live_change_figures AS
+ SELECT c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.batch_id,
+    (c.undoes_change_id IS NOT NULL) AS is_undo,
+    c.direction,
+    c.forecast_consent,
+    c.currency,
+    c.storefront,
+    c.period,
+    c.state,
+    (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
+    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    c.acceptance,
+    ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
+           FROM repricer.charges h
+          WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits)))))) AS is_uncharged,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    COALESCE(r.renewals, (0)::bigint) AS renewals,
+    r.first_at,
+    COALESCE(r.old_total_milliunits, (0)::bigint) AS old_total_milliunits,
+    COALESCE(r.new_total_milliunits, (0)::bigint) AS new_total_milliunits,
+    c.stage,
+    (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final
+   FROM (repricer.price_changes c
+     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
+            min(h.purchased_at) AS first_at,
+            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
+            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+           FROM repricer.charged_renewals h
+          WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
+
+COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
+
+CREATE VIEW repricer.unkept_change_figures AS
+ SELECT f.original_transaction_id,
+    f.bucket,
+    f.change_id,
+    f.batch_id,
+    f.is_undo,
+    f.direction,
+    f.forecast_consent,
+    f.currency,
+    f.storefront,
+    f.period,
+    f.state,
+    f.is_sent,
+    f.is_asked,
+    f.acceptance,
+    f.is_uncharged,
+    f.current_price_milliunits,
+    f.new_price_milliunits,
+    f.renewals,
+    f.first_at,
+    f.old_total_milliunits,
+    f.new_total_milliunits,
+    f.stage,
+    f.is_final
+   FROM repricer.live_change_figures f
+  WHERE (f.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
+UNION ALL
+ SELECT f.original_transaction_id,
+    f.bucket,
+    f.change_id,
+    f.batch_id,
+    f.is_undo,
+    f.direction,
+    f.forecast_consent,
+    f.currency,
+    f.storefront,
+    f.period,
+    f.state,
+    f.is_sent,
+    f.is_asked,
+    f.acceptance,
+    f.is_uncharged,
+    f.current_price_milliunits,
+    f.new_price_milliunits,
+    f.renewals,
+    f.first_at,
+    f.old_total_milliunits,
+    f.new_total_milliunits,
+    f.stage,
+    f.is_final
+   FROM (( SELECT DISTINCT s.original_transaction_id
+           FROM repricer.stale_figures s) m
+     CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
+            l.bucket,
+            l.change_id,
+            l.batch_id,
+            l.is_undo,
+            l.direction,
+            l.forecast_consent,
+            l.currency,
+            l.storefront,
+            l.period,
+            l.state,
+            l.is_sent,
+            l.is_asked,
+            l.acceptance,
+            l.is_uncharged,
+            l.current_price_milliunits,
+            l.new_price_milliunits,
+            l.renewals,
+            l.first_at,
+            l.old_total_milliunits,
+            l.new_total_milliunits,
+            l.stage,
+            l.is_final
+           FROM repricer.live_change_figures l
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+         OFFSET 0) f);
+
+COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
+
+CREATE VIEW repricer.untallied_changes AS
+ SELECT f.batch_id,
+    f.is_undo,
+    f.direction,
+    f.forecast_consent,
+    f.currency,
+    f.storefront,
+    f.period,
+    f.weight AS changes,
+        CASE
+            WHEN f.is_sent THEN f.weight
+            ELSE (0)::bigint
+        END AS sent,
+        CASE
+            WHEN f.is_asked THEN f.weight
+            ELSE (0)::bigint
+        END AS asked_for_consent,
+        CASE
+            WHEN (f.acceptance = 'consented'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS consented,
+        CASE
+            WHEN (f.acceptance = 'informed'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS informed,
+        CASE
+            WHEN (f.state = 'effective'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS effective,
+        CASE
+            WHEN (f.state = 'declined'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS declined,
+        CASE
+            WHEN (f.state = 'cancelled'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS cancelled,
+        CASE
+            WHEN (f.state = 'lapsed'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS lapsed,
+        CASE
+            WHEN (f.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) THEN f.weight
+            ELSE (0)::bigint
+        END AS other,
+        CASE
+            WHEN f.is_uncharged THEN f.weight
+            ELSE (0)::bigint
+        END AS uncharged,
+        CASE
+            WHEN (f.renewals > 0) THEN f.weight
+            ELSE (0)::bigint
+        END AS charged_changes,
+    (f.weight * f.renewals) AS charged_renewals,
+    (f.weight * f.old_total_milliunits) AS old_total,
+    (f.weight * f.new_total_milliunits) AS new_total,
+        CASE
+            WHEN (f.renewals > 0) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS old_per_period,
+        CASE
+            WHEN (f.renewals > 0) THEN (f.weight * f.new_price_milliunits)
+            ELSE (0)::bigint
+        END AS new_per_period,
+        CASE
+            WHEN (f.state = 'declined'::text) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS declined_lost,
+        CASE
+            WHEN (f.state = 'cancelled'::text) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS cancelled_lost,
+    f.original_transaction_id,
+    f.is_final
+   FROM ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.change_id,
+            k.batch_id,
+            k.is_undo,
+            k.direction,
+            k.forecast_consent,
+            k.currency,
+            k.storefront,
+            k.period,
+            k.state,
+            k.is_sent,
+            k.is_asked,
+            k.acceptance,
+            k.is_uncharged,
+            k.current_price_milliunits,
+            k.new_price_milliunits,
+            k.renewals,
+            k.first_at,
+            k.old_total_milliunits,
+            k.new_total_milliunits,
+            ('-1'::integer)::bigint AS weight,
+            true AS is_final
+           FROM repricer.change_figures k
+          WHERE (EXISTS ( SELECT
+                   FROM repricer.stale_figures s
+                  WHERE (s.original_transaction_id = k.original_transaction_id)))
+        UNION ALL
+         SELECT l.original_transaction_id,
+            l.bucket,
+            l.change_id,
+            l.batch_id,
+            l.is_undo,
+            l.direction,
+            l.forecast_consent,
+            l.currency,
+            l.storefront,
+            l.period,
+            l.state,
+            l.is_sent,
+            l.is_asked,
+            l.acceptance,
+            l.is_uncharged,
+            l.current_price_milliunits,
+            l.new_price_milliunits,
+            l.renewals,
+            l.first_at,
+            l.old_total_milliunits,
+            l.new_total_milliunits,
+            1,
+            l.is_final
+           FROM repricer.unkept_change_figures l) f;
+
+COMMENT ON VIEW repricer.untallied_changes IS 'One row a change that is open or marked, by how much it alters the tallies; to be added to them.';
+
+CREATE VIEW repricer.change_tallies AS
+ SELECT t.batch_id,
+    t.is_undo,
+    t.direction,
+    t.forecast_consent,
+    t.currency,
+    t.storefront,
+    t.period,
+    t.changes,
+    t.sent,
+    t.asked_for_consent,
+    t.consented,
+    t.informed,
+    t.effective,
+    t.declined,
+    t.cancelled,
+    t.lapsed,
+    t.other,
+    t.uncharged,
+    t.charged_changes,
+    t.charged_renewals,
+    t.old_total,
+    t.new_total,
+    t.old_per_period,
+    t.new_per_period,
+    t.declined_lost,
+    t.cancelled_lost
+   FROM repricer.figure_tallies t
+UNION ALL
+ SELECT u.batch_id,
+    u.is_undo,
+    u.direction,
+    u.forecast_consent,
+    u.currency,
+    u.storefront,
+    u.period,
+    u.changes,
+    u.sent,
+    u.asked_for_consent,
+    u.consented,
+    u.informed,
+    u.effective,
+    u.declined,
+    u.cancelled,
+    u.lapsed,
+    u.other,
+    u.uncharged,
+    u.charged_changes,
+    u.charged_renewals,
+    u.old_total,
+    u.new_total,
+    u.old_per_period,
+    u.new_per_period,
+    u.declined_lost,
+    u.cancelled_lost
+   FROM repricer.untallied_changes u;
+
+COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+
 CREATE VIEW report.consent_funnel AS
  WITH funnels AS (
-         SELECT c.batch_id,
-            c.direction,
-            c.forecast_consent,
-            count(*) AS changes,
-            count(*) FILTER (WHERE (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)) AS sent,
-            count(*) FILTER (WHERE (c.consent_asked_at IS NOT NULL)) AS asked_for_consent,
-            count(*) FILTER (WHERE (c.acceptance = 'consented'::text)) AS consented,
-            count(*) FILTER (WHERE (c.acceptance = 'informed'::text)) AS informed,
-            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
-            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
-            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
-            count(*) FILTER (WHERE (c.state = 'lapsed'::text)) AS lapsed,
-            count(*) FILTER (WHERE (c.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
-           FROM repricer.price_changes c
-          WHERE (c.undoes_change_id IS NULL)
-          GROUP BY c.batch_id, c.direction, c.forecast_consent
+         SELECT t.batch_id,
+            t.direction,
+            t.forecast_consent,
+            (sum(t.changes))::bigint AS changes,
+            (sum(t.sent))::bigint AS sent,
+            (sum(t.asked_for_consent))::bigint AS asked_for_consent,
+            (sum(t.consented))::bigint AS consented,
+            (sum(t.informed))::bigint AS informed,
+            (sum(t.effective))::bigint AS effective,
+            (sum(t.declined))::bigint AS declined,
+            (sum(t.cancelled))::bigint AS cancelled,
+            (sum(t.lapsed))::bigint AS lapsed,
+            (sum(t.other))::bigint AS other
+           FROM repricer.change_tallies t
+          WHERE (NOT t.is_undo)
+          GROUP BY t.batch_id, t.direction, t.forecast_consent
+         HAVING (sum(t.changes) > (0)::numeric)
         )
  SELECT f.batch_id,
     b.name AS batch_name,
@@ -1013,22 +1458,23 @@ BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
  WITH funnels AS (
-         SELECT c.batch_id,
-            c.direction,
-            c.forecast_consent,
-            count(*) AS changes,
-            count(*) FILTER (WHERE (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)) AS sent,
-            count(*) FILTER (WHERE (c.consent_asked_at IS NOT NULL)) AS asked_for_consent,
-            count(*) FILTER (WHERE (c.acceptance = 'consented'::text)) AS consented,
-            count(*) FILTER (WHERE (c.acceptance = 'informed'::text)) AS informed,
-            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
-            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
-            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
-            count(*) FILTER (WHERE (c.state = 'lapsed'::text)) AS lapsed,
-            count(*) FILTER (WHERE (c.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))) AS other
-           FROM repricer.price_changes_at(p_at) c
-          WHERE (c.undoes_change_id IS NULL)
-          GROUP BY c.batch_id, c.direction, c.forecast_consent
+         SELECT t.batch_id,
+            t.direction,
+            t.forecast_consent,
+            (sum(t.changes))::bigint AS changes,
+            (sum(t.sent))::bigint AS sent,
+            (sum(t.asked_for_consent))::bigint AS asked_for_consent,
+            (sum(t.consented))::bigint AS consented,
+            (sum(t.informed))::bigint AS informed,
+            (sum(t.effective))::bigint AS effective,
+            (sum(t.declined))::bigint AS declined,
+            (sum(t.cancelled))::bigint AS cancelled,
+            (sum(t.lapsed))::bigint AS lapsed,
+            (sum(t.other))::bigint AS other
+           FROM repricer.change_tallies_at(p_at) t
+          WHERE (NOT t.is_undo)
+          GROUP BY t.batch_id, t.direction, t.forecast_consent
+         HAVING (sum(t.changes) > (0)::numeric)
         )
  SELECT f.batch_id,
     b.name AS batch_name,
@@ -1720,14 +2166,22 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
     c.effective_at,
     c.ended_at,
     c.state_since AS state_since_at,
-    COALESCE(r.renewals, (0)::bigint) AS charged_renewals,
-    r.first_at AS first_charged_at,
-    COALESCE(r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
-    COALESCE((r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
+    COALESCE(f.renewals, r.renewals, (0)::bigint) AS charged_renewals,
+    COALESCE(f.first_at, r.first_at) AS first_charged_at,
+    COALESCE(f.new_total_milliunits, r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
+    COALESCE((f.new_total_milliunits - f.old_total_milliunits), (r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
     c.undoes_change_id
-   FROM ((repricer.price_changes_at(p_at) c
+   FROM (((repricer.price_changes_at(p_at) c
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.charged_changes_at(p_at) r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))) v LEFT JOIN LATERAL (SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at ORDER BY l.evidence_id LIMIT 1) h ON true
+     LEFT JOIN repricer.change_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND (NOT (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = f.original_transaction_id)))))))
+     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
+            min(h.purchased_at) AS first_at,
+            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
+            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+           FROM repricer.charged_renewals_at(p_at) h
+          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))) v LEFT JOIN LATERAL (SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at ORDER BY l.evidence_id LIMIT 1) h ON true
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -1792,8 +2246,8 @@ CREATE VIEW report.reconciliation AS
             'silent_past_renewal'::text,
             count(*) AS count
            FROM (repricer.price_changes c
-             LEFT JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
-          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s_1.in_billing_retry, false)) AND (COALESCE(s_1.status, 0) <> ALL (ARRAY[3, 4])))
+             LEFT JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s.in_billing_retry, false)) AND (COALESCE(s.status, 0) <> ALL (ARRAY[3, 4])))
           GROUP BY c.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -1804,23 +2258,20 @@ CREATE VIEW report.reconciliation AS
           WHERE ((r.kind = 'price_change'::text) AND (r.settled_at IS NULL) AND (r.state = 'unknown'::text))
           GROUP BY c.batch_id
         UNION ALL
-         SELECT c.batch_id,
+         SELECT t.batch_id,
             'effective_without_charge'::text,
-            count(*) AS count
-           FROM repricer.price_changes c
-          WHERE ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits))))))
-          GROUP BY c.batch_id
+            (sum(t.uncharged))::bigint AS sum
+           FROM repricer.change_tallies t
+          GROUP BY t.batch_id
         UNION ALL
          SELECT c.batch_id,
             'ended_yet_applied'::text,
             count(*) AS count
            FROM (((repricer.price_changes c
              JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-             JOIN repricer.subscriptions s_1 ON ((s_1.original_transaction_id = c.original_transaction_id)))
+             JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
              CROSS JOIN LATERAL ( SELECT item.value AS item
-                   FROM jsonb_array_elements(s_1.items) item(value)
+                   FROM jsonb_array_elements(s.items) item(value)
                   WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
           WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
                 CASE
@@ -1831,17 +2282,17 @@ CREATE VIEW report.reconciliation AS
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id
         UNION ALL
-         SELECT charge_exception.batch_id,
-                CASE charge_exception.exception
+         SELECT charge_exceptions.batch_id,
+                CASE charge_exceptions.exception
                     WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
-                    ELSE ('charges_'::text || charge_exception.exception)
+                    ELSE ('charges_'::text || charge_exceptions.exception)
                 END AS "case",
             count(*) AS count
-           FROM report.charge_exception
-          GROUP BY charge_exception.batch_id,
-                CASE charge_exception.exception
+           FROM repricer.charge_exceptions
+          GROUP BY charge_exceptions.batch_id,
+                CASE charge_exceptions.exception
                     WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
-                    ELSE ('charges_'::text || charge_exception.exception)
+                    ELSE ('charges_'::text || charge_exceptions.exception)
                 END
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -1860,37 +2311,33 @@ CREATE VIEW report.reconciliation AS
                    FROM repricer.dependent_cancellations d
                   WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id) AND (d.dependent_sku = u.sku))))))
           GROUP BY c.batch_id
-        UNION ALL
-         SELECT NULL::uuid,
-            'notifications_not_understood'::text,
-            count(*) AS count
-           FROM repricer.notifications
-          WHERE (NOT notifications.understood)
-        UNION ALL
-         SELECT NULL::uuid,
-            'inbox_stuck'::text,
-            count(*) AS count
-           FROM repricer.inbox
-          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - '1 day'::interval)))
-        ), subjects AS (
-         SELECT batches.batch_id,
-            batches.name AS batch_name,
-            true AS is_per_batch
-           FROM repricer.batches
-        UNION ALL
-         SELECT NULL::uuid,
-            NULL::text,
-            false
         )
- SELECT s.batch_id,
-    s.batch_name,
+ SELECT b.batch_id,
+    b.name AS batch_name,
     k.check_name,
     COALESCE(p.problems, (0)::bigint) AS problems,
     ((COALESCE(p.problems, (0)::bigint) = 0) OR (k.check_name = 'charges_refunded'::text)) AS is_ok,
     k.meaning
-   FROM ((subjects s
-     JOIN repricer.reconciliation_checks k ON ((k.is_per_batch = s.is_per_batch)))
-     LEFT JOIN problems p ON (((p.check_name = k.check_name) AND (NOT (p.batch_id IS DISTINCT FROM s.batch_id)))));
+   FROM ((repricer.batches b
+     JOIN repricer.reconciliation_checks k ON (k.is_per_batch))
+     LEFT JOIN problems p ON (((p.check_name = k.check_name) AND (p.batch_id = b.batch_id))))
+UNION ALL
+ SELECT NULL::uuid AS batch_id,
+    NULL::text AS batch_name,
+    k.check_name,
+    n.problems,
+    (n.problems = 0) AS is_ok,
+    k.meaning
+   FROM (repricer.reconciliation_checks k
+     JOIN ( SELECT 'notifications_not_understood'::text AS check_name,
+            count(*) AS problems
+           FROM repricer.notifications
+          WHERE (NOT notifications.understood)
+        UNION ALL
+         SELECT 'inbox_stuck'::text,
+            count(*) AS count
+           FROM repricer.inbox
+          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - '1 day'::interval)))) n ON ((n.check_name = k.check_name)));
 
 COMMENT ON VIEW report.reconciliation IS 'Every check for every batch (batch_id null: the whole installation), also where all is well.';
 
@@ -1943,38 +2390,6 @@ $$;
 
 COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
 
-CREATE VIEW repricer.charged_renewals AS
- SELECT c.batch_id,
-    c.original_transaction_id,
-    c.change_id,
-    h.transaction_id,
-    h.purchased_at,
-        CASE
-            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
-            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
-        END AS old_price_milliunits,
-    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
-   FROM (repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
-
-COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
-
-CREATE VIEW repricer.charged_changes AS
- SELECT r.batch_id,
-    r.original_transaction_id,
-    r.change_id,
-    count(*) AS renewals,
-    min(r.purchased_at) AS first_at,
-    (sum(r.old_price_milliunits))::bigint AS old_total_milliunits,
-    (sum(r.price_milliunits))::bigint AS new_total_milliunits
-   FROM repricer.charged_renewals r
-  GROUP BY r.batch_id, r.original_transaction_id, r.change_id;
-
-COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
-
 CREATE VIEW report.revenue_impact AS
  WITH factors(period, numerator, denominator) AS (
          VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
@@ -1997,30 +2412,59 @@ CREATE VIEW report.revenue_impact AS
                             ELSE d.dependent_sku
                         END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
           GROUP BY d.batch_id, d.original_transaction_id, d.change_id
-        ), groups AS (
-         SELECT c.batch_id,
+        ), lost AS (
+         SELECT d.batch_id,
             c.currency,
             c.storefront,
             c.period,
-            count(*) AS changes,
-            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
-            count(r.change_id) AS charged_changes,
-            (COALESCE(sum(r.renewals), (0)::numeric))::bigint AS charged_renewals,
-            (COALESCE(sum(r.old_total_milliunits), (0)::numeric))::bigint AS old_total,
-            (COALESCE(sum(r.new_total_milliunits), (0)::numeric))::bigint AS new_total,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS old_per_period,
-            (COALESCE(sum(c.new_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS new_per_period,
-            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'declined'::text)), (0)::numeric))::bigint AS declined_lost,
-            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled_lost,
-            (COALESCE(sum(d.dependents), (0)::numeric))::bigint AS dependents,
-            (COALESCE(sum(d.price_milliunits), (0)::numeric))::bigint AS dependent_lost
-           FROM ((repricer.price_changes c
-             LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
-             LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
+            (sum(d.dependents))::bigint AS dependents,
+            (sum(d.price_milliunits))::bigint AS dependent_lost
+           FROM (lost_dependents d
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
           WHERE (c.undoes_change_id IS NULL)
-          GROUP BY c.batch_id, c.currency, c.storefront, c.period
+          GROUP BY d.batch_id, c.currency, c.storefront, c.period
+        ), sums AS (
+         SELECT t.batch_id,
+            t.currency,
+            t.storefront,
+            t.period,
+            (sum(t.changes))::bigint AS changes,
+            (sum(t.effective))::bigint AS effective,
+            (sum(t.charged_changes))::bigint AS charged_changes,
+            (sum(t.charged_renewals))::bigint AS charged_renewals,
+            (sum(t.old_total))::bigint AS old_total,
+            (sum(t.new_total))::bigint AS new_total,
+            (sum(t.old_per_period))::bigint AS old_per_period,
+            (sum(t.new_per_period))::bigint AS new_per_period,
+            (sum(t.declined))::bigint AS declined,
+            (sum(t.declined_lost))::bigint AS declined_lost,
+            (sum(t.cancelled))::bigint AS cancelled,
+            (sum(t.cancelled_lost))::bigint AS cancelled_lost
+           FROM repricer.change_tallies t
+          WHERE (NOT t.is_undo)
+          GROUP BY t.batch_id, t.currency, t.storefront, t.period
+         HAVING (sum(t.changes) > (0)::numeric)
+        ), groups AS (
+         SELECT s.batch_id,
+            s.currency,
+            s.storefront,
+            s.period,
+            s.changes,
+            s.effective,
+            s.charged_changes,
+            s.charged_renewals,
+            s.old_total,
+            s.new_total,
+            s.old_per_period,
+            s.new_per_period,
+            s.declined,
+            s.declined_lost,
+            s.cancelled,
+            s.cancelled_lost,
+            COALESCE(l.dependents, (0)::bigint) AS dependents,
+            COALESCE(l.dependent_lost, (0)::bigint) AS dependent_lost
+           FROM (sums s
+             LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
  SELECT g.batch_id,
     b.name AS batch_name,
@@ -2131,30 +2575,59 @@ BEGIN
                             ELSE d.dependent_sku
                         END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
           GROUP BY d.batch_id, d.original_transaction_id, d.change_id
-        ), groups AS (
-         SELECT c.batch_id,
+        ), lost AS (
+         SELECT d.batch_id,
             c.currency,
             c.storefront,
             c.period,
-            count(*) AS changes,
-            count(*) FILTER (WHERE (c.state = 'effective'::text)) AS effective,
-            count(r.change_id) AS charged_changes,
-            (COALESCE(sum(r.renewals), (0)::numeric))::bigint AS charged_renewals,
-            (COALESCE(sum(r.old_total_milliunits), (0)::numeric))::bigint AS old_total,
-            (COALESCE(sum(r.new_total_milliunits), (0)::numeric))::bigint AS new_total,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS old_per_period,
-            (COALESCE(sum(c.new_price_milliunits) FILTER (WHERE (r.change_id IS NOT NULL)), (0)::numeric))::bigint AS new_per_period,
-            count(*) FILTER (WHERE (c.state = 'declined'::text)) AS declined,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'declined'::text)), (0)::numeric))::bigint AS declined_lost,
-            count(*) FILTER (WHERE (c.state = 'cancelled'::text)) AS cancelled,
-            (COALESCE(sum(c.current_price_milliunits) FILTER (WHERE (c.state = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled_lost,
-            (COALESCE(sum(d.dependents), (0)::numeric))::bigint AS dependents,
-            (COALESCE(sum(d.price_milliunits), (0)::numeric))::bigint AS dependent_lost
-           FROM ((repricer.price_changes_at(p_at) c
-             LEFT JOIN repricer.charged_changes_at(p_at) r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))))
-             LEFT JOIN lost_dependents d ON (((d.batch_id = c.batch_id) AND (d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id))))
+            (sum(d.dependents))::bigint AS dependents,
+            (sum(d.price_milliunits))::bigint AS dependent_lost
+           FROM (lost_dependents d
+             JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
           WHERE (c.undoes_change_id IS NULL)
-          GROUP BY c.batch_id, c.currency, c.storefront, c.period
+          GROUP BY d.batch_id, c.currency, c.storefront, c.period
+        ), sums AS (
+         SELECT t.batch_id,
+            t.currency,
+            t.storefront,
+            t.period,
+            (sum(t.changes))::bigint AS changes,
+            (sum(t.effective))::bigint AS effective,
+            (sum(t.charged_changes))::bigint AS charged_changes,
+            (sum(t.charged_renewals))::bigint AS charged_renewals,
+            (sum(t.old_total))::bigint AS old_total,
+            (sum(t.new_total))::bigint AS new_total,
+            (sum(t.old_per_period))::bigint AS old_per_period,
+            (sum(t.new_per_period))::bigint AS new_per_period,
+            (sum(t.declined))::bigint AS declined,
+            (sum(t.declined_lost))::bigint AS declined_lost,
+            (sum(t.cancelled))::bigint AS cancelled,
+            (sum(t.cancelled_lost))::bigint AS cancelled_lost
+           FROM repricer.change_tallies_at(p_at) t
+          WHERE (NOT t.is_undo)
+          GROUP BY t.batch_id, t.currency, t.storefront, t.period
+         HAVING (sum(t.changes) > (0)::numeric)
+        ), groups AS (
+         SELECT s.batch_id,
+            s.currency,
+            s.storefront,
+            s.period,
+            s.changes,
+            s.effective,
+            s.charged_changes,
+            s.charged_renewals,
+            s.old_total,
+            s.new_total,
+            s.old_per_period,
+            s.new_per_period,
+            s.declined,
+            s.declined_lost,
+            s.cancelled,
+            s.cancelled_lost,
+            COALESCE(l.dependents, (0)::bigint) AS dependents,
+            COALESCE(l.dependent_lost, (0)::bigint) AS dependent_lost
+           FROM (sums s
+             LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
  SELECT g.batch_id,
     b.name AS batch_name,
@@ -2721,18 +3194,70 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.charged_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.charged_changes
+CREATE FUNCTION repricer.change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.change_figures
     LANGUAGE sql STABLE
     AS $$
- SELECT r.batch_id,
-    r.original_transaction_id,
-    r.change_id,
-    count(*) AS renewals,
-    min(r.purchased_at) AS first_at,
-    (sum(r.old_price_milliunits))::bigint AS old_total_milliunits,
-    (sum(r.price_milliunits))::bigint AS new_total_milliunits
-   FROM repricer.charged_renewals_at(p_at) r
-  GROUP BY r.batch_id, r.original_transaction_id, r.change_id
+SELECT * FROM repricer.change_figures WHERE false
+$$;
+
+CREATE FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.change_tallies
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT t.batch_id,
+    t.is_undo,
+    t.direction,
+    t.forecast_consent,
+    t.currency,
+    t.storefront,
+    t.period,
+    t.changes,
+    t.sent,
+    t.asked_for_consent,
+    t.consented,
+    t.informed,
+    t.effective,
+    t.declined,
+    t.cancelled,
+    t.lapsed,
+    t.other,
+    t.uncharged,
+    t.charged_changes,
+    t.charged_renewals,
+    t.old_total,
+    t.new_total,
+    t.old_per_period,
+    t.new_per_period,
+    t.declined_lost,
+    t.cancelled_lost
+   FROM repricer.figure_tallies_at(p_at) t
+UNION ALL
+ SELECT u.batch_id,
+    u.is_undo,
+    u.direction,
+    u.forecast_consent,
+    u.currency,
+    u.storefront,
+    u.period,
+    u.changes,
+    u.sent,
+    u.asked_for_consent,
+    u.consented,
+    u.informed,
+    u.effective,
+    u.declined,
+    u.cancelled,
+    u.lapsed,
+    u.other,
+    u.uncharged,
+    u.charged_changes,
+    u.charged_renewals,
+    u.old_total,
+    u.new_total,
+    u.old_per_period,
+    u.new_per_period,
+    u.declined_lost,
+    u.cancelled_lost
+   FROM repricer.untallied_changes_at(p_at) u
 $$;
 
 CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.charged_renewals
@@ -2960,7 +3485,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             WHEN (w.exception IS NULL) THEN w.explained_as
             ELSE NULL::text
         END AS explained_as,
-    w.exception
+    w.exception,
+    c.stage
    FROM (((repricer.price_changes_at(p_at) c
      JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
@@ -3051,6 +3577,12 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
+$$;
+
+CREATE FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.figure_tallies
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.figure_tallies WHERE false
 $$;
 
 CREATE FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
@@ -3399,6 +3931,94 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
 $$;
 
+CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_change_figures
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.batch_id,
+    (c.undoes_change_id IS NOT NULL) AS is_undo,
+    c.direction,
+    c.forecast_consent,
+    c.currency,
+    c.storefront,
+    c.period,
+    c.state,
+    (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
+    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    c.acceptance,
+    ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
+           FROM repricer.charges_at(p_at) h
+          WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits)))))) AS is_uncharged,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    COALESCE(r.renewals, (0)::bigint) AS renewals,
+    r.first_at,
+    COALESCE(r.old_total_milliunits, (0)::bigint) AS old_total_milliunits,
+    COALESCE(r.new_total_milliunits, (0)::bigint) AS new_total_milliunits,
+    c.stage,
+    (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final
+   FROM (repricer.price_changes_at(p_at) c
+     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
+            min(h.purchased_at) AS first_at,
+            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
+            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+           FROM repricer.charged_renewals_at(p_at) h
+          WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))
+$$;
+
+CREATE FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_charge_exceptions
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT x.batch_id,
+    x.original_transaction_id,
+    x.change_id,
+    x.transaction_id,
+    x.sku,
+    x.exception,
+    x.purchased_at AS occurred_at,
+    (x.price_milliunits * x.quantity) AS amount_milliunits,
+    (x.expected_milliunits * x.quantity) AS expected_milliunits,
+    x.refunded_milliunits,
+    x.currency,
+    x.storefront,
+    x.bucket,
+    x.stage
+   FROM repricer.explained_charges_at(p_at) x
+  WHERE (x.exception IS NOT NULL)
+UNION ALL
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    NULL::text AS transaction_id,
+    h.sku,
+    'missing'::text AS exception,
+    h.expires_at AS occurred_at,
+    0 AS amount_milliunits,
+    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    0 AS refunded_milliunits,
+    h.currency,
+    h.storefront,
+    c.bucket,
+    c.stage
+   FROM (((repricer.price_changes_at(p_at) c
+     JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
+     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
+     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
+                   FROM repricer.charges_at(p_at) n
+                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+                CASE
+                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                    ELSE NULL::timestamp with time zone
+                END) AS at) next)
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.subscription_events_at(p_at) e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+$$;
+
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -3406,6 +4026,24 @@ CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time z
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
     RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION repricer.mark_figures() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    -- What nothing is kept of has its mark already, or is counted from the facts.
+    IF TG_OP = 'DELETE' THEN
+        NEW := OLD;
+    END IF;
+    IF TG_ARGV[0] = 'final' OR EXISTS (
+        SELECT FROM change_figures f WHERE f.original_transaction_id = NEW.original_transaction_id)
+    THEN
+        INSERT INTO stale_figures VALUES (NEW.original_transaction_id, NEW.bucket);
+    END IF;
+    RETURN NULL;
 END
 $$;
 
@@ -4626,6 +5264,67 @@ $$;
 
 COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
 
+CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_ids text[];
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'figures are summarised in one snapshot: the transaction must be REPEATABLE READ'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    v_ids := ARRAY(SELECT DISTINCT m.id FROM (
+        SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
+    -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
+    -- is tried again.
+    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+        RETURN 0;
+    END IF;
+    INSERT INTO figure_tallies AS t
+        SELECT
+            u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, sum(u.changes),
+            sum(u.sent), sum(u.asked_for_consent), sum(u.consented), sum(u.informed), sum(u.effective),
+            sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
+            sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
+            sum(u.declined_lost), sum(u.cancelled_lost)
+        FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
+        GROUP BY 1, 2, 3, 4, 5, 6, 7
+        ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
+            changes = t.changes + EXCLUDED.changes, sent = t.sent + EXCLUDED.sent,
+            asked_for_consent = t.asked_for_consent + EXCLUDED.asked_for_consent,
+            consented = t.consented + EXCLUDED.consented, informed = t.informed + EXCLUDED.informed,
+            effective = t.effective + EXCLUDED.effective, declined = t.declined + EXCLUDED.declined,
+            cancelled = t.cancelled + EXCLUDED.cancelled, lapsed = t.lapsed + EXCLUDED.lapsed,
+            other = t.other + EXCLUDED.other, uncharged = t.uncharged + EXCLUDED.uncharged,
+            charged_changes = t.charged_changes + EXCLUDED.charged_changes,
+            charged_renewals = t.charged_renewals + EXCLUDED.charged_renewals,
+            old_total = t.old_total + EXCLUDED.old_total, new_total = t.new_total + EXCLUDED.new_total,
+            old_per_period = t.old_per_period + EXCLUDED.old_per_period,
+            new_per_period = t.new_per_period + EXCLUDED.new_per_period,
+            declined_lost = t.declined_lost + EXCLUDED.declined_lost,
+            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost;
+    DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
+    DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
+    INSERT INTO change_figures
+        SELECT
+            f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
+            f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
+            f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
+            f.new_total_milliunits
+        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+    INSERT INTO kept_exceptions
+        SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
+            x.occurred_at, x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
+        FROM live_charge_exceptions x WHERE x.original_transaction_id = ANY (v_ids)
+            AND x.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted');
+    DELETE FROM stale_figures s WHERE s.original_transaction_id = ANY (v_ids);
+    RETURN cardinality(v_ids);
+END
+$$;
+
 CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -4711,6 +5410,136 @@ SELECT CASE
     WHEN p_was_told OR p_told_at <= p_at THEN 'already_communicated'
     WHEN p_has_undo THEN 'undo_under_way'
 END
+$$;
+
+CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.untallied_changes
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT f.batch_id,
+    f.is_undo,
+    f.direction,
+    f.forecast_consent,
+    f.currency,
+    f.storefront,
+    f.period,
+    f.weight AS changes,
+        CASE
+            WHEN f.is_sent THEN f.weight
+            ELSE (0)::bigint
+        END AS sent,
+        CASE
+            WHEN f.is_asked THEN f.weight
+            ELSE (0)::bigint
+        END AS asked_for_consent,
+        CASE
+            WHEN (f.acceptance = 'consented'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS consented,
+        CASE
+            WHEN (f.acceptance = 'informed'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS informed,
+        CASE
+            WHEN (f.state = 'effective'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS effective,
+        CASE
+            WHEN (f.state = 'declined'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS declined,
+        CASE
+            WHEN (f.state = 'cancelled'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS cancelled,
+        CASE
+            WHEN (f.state = 'lapsed'::text) THEN f.weight
+            ELSE (0)::bigint
+        END AS lapsed,
+        CASE
+            WHEN (f.state = ANY (ARRAY['invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) THEN f.weight
+            ELSE (0)::bigint
+        END AS other,
+        CASE
+            WHEN f.is_uncharged THEN f.weight
+            ELSE (0)::bigint
+        END AS uncharged,
+        CASE
+            WHEN (f.renewals > 0) THEN f.weight
+            ELSE (0)::bigint
+        END AS charged_changes,
+    (f.weight * f.renewals) AS charged_renewals,
+    (f.weight * f.old_total_milliunits) AS old_total,
+    (f.weight * f.new_total_milliunits) AS new_total,
+        CASE
+            WHEN (f.renewals > 0) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS old_per_period,
+        CASE
+            WHEN (f.renewals > 0) THEN (f.weight * f.new_price_milliunits)
+            ELSE (0)::bigint
+        END AS new_per_period,
+        CASE
+            WHEN (f.state = 'declined'::text) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS declined_lost,
+        CASE
+            WHEN (f.state = 'cancelled'::text) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS cancelled_lost,
+    f.original_transaction_id,
+    f.is_final
+   FROM ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.change_id,
+            k.batch_id,
+            k.is_undo,
+            k.direction,
+            k.forecast_consent,
+            k.currency,
+            k.storefront,
+            k.period,
+            k.state,
+            k.is_sent,
+            k.is_asked,
+            k.acceptance,
+            k.is_uncharged,
+            k.current_price_milliunits,
+            k.new_price_milliunits,
+            k.renewals,
+            k.first_at,
+            k.old_total_milliunits,
+            k.new_total_milliunits,
+            ('-1'::integer)::bigint AS weight,
+            true AS is_final
+           FROM repricer.change_figures_at(p_at) k
+          WHERE (EXISTS ( SELECT
+                   FROM repricer.stale_figures s
+                  WHERE (s.original_transaction_id = k.original_transaction_id)))
+        UNION ALL
+         SELECT l.original_transaction_id,
+            l.bucket,
+            l.change_id,
+            l.batch_id,
+            l.is_undo,
+            l.direction,
+            l.forecast_consent,
+            l.currency,
+            l.storefront,
+            l.period,
+            l.state,
+            l.is_sent,
+            l.is_asked,
+            l.acceptance,
+            l.is_uncharged,
+            l.current_price_milliunits,
+            l.new_price_milliunits,
+            l.renewals,
+            l.first_at,
+            l.old_total_milliunits,
+            l.new_total_milliunits,
+            1,
+            l.is_final
+           FROM repricer.live_change_figures_at(p_at) l) f
 $$;
 
 CREATE FUNCTION repricer.was_just_now(p_at timestamp with time zone) RETURNS boolean
@@ -5107,14 +5936,22 @@ CREATE VIEW report.price_change AS
     c.effective_at,
     c.ended_at,
     c.state_since AS state_since_at,
-    COALESCE(r.renewals, (0)::bigint) AS charged_renewals,
-    r.first_at AS first_charged_at,
-    COALESCE(r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
-    COALESCE((r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
+    COALESCE(f.renewals, r.renewals, (0)::bigint) AS charged_renewals,
+    COALESCE(f.first_at, r.first_at) AS first_charged_at,
+    COALESCE(f.new_total_milliunits, r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
+    COALESCE((f.new_total_milliunits - f.old_total_milliunits), (r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
     c.undoes_change_id
-   FROM ((repricer.price_changes c
+   FROM (((repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.charged_changes r ON (((r.batch_id = c.batch_id) AND (r.original_transaction_id = c.original_transaction_id) AND (r.change_id = c.change_id))));
+     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND (NOT (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = f.original_transaction_id)))))))
+     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
+            min(h.purchased_at) AS first_at,
+            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
+            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+           FROM repricer.charged_renewals h
+          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
 
 COMMENT ON VIEW report.price_change IS 'One row a price change: what was forecast and approved, what came, and what was charged.';
 
@@ -5957,6 +6794,19 @@ CREATE TABLE repricer.charge_versions (
 
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
 
+CREATE VIEW repricer.charged_changes AS
+ SELECT r.batch_id,
+    r.original_transaction_id,
+    r.change_id,
+    count(*) AS renewals,
+    min(r.purchased_at) AS first_at,
+    (sum(r.old_price_milliunits))::bigint AS old_total_milliunits,
+    (sum(r.price_milliunits))::bigint AS new_total_milliunits
+   FROM repricer.charged_renewals r
+  GROUP BY r.batch_id, r.original_transaction_id, r.change_id;
+
+COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
+
 CREATE TABLE repricer.consent_thresholds (
     storefront text NOT NULL,
     currency text NOT NULL,
@@ -6419,6 +7269,9 @@ ALTER TABLE ONLY repricer.batches
 ALTER TABLE ONLY repricer.bucket_turns
     ADD CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket);
 
+ALTER TABLE ONLY repricer.change_figures
+    ADD CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket);
+
 ALTER TABLE ONLY repricer.charge_versions
     ADD CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
 
@@ -6460,6 +7313,9 @@ ALTER TABLE ONLY repricer.extension_requests
 
 ALTER TABLE ONLY repricer.extension_summaries
     ADD CONSTRAINT extension_summaries_pkey PRIMARY KEY (notification_uuid);
+
+ALTER TABLE ONLY repricer.figure_tallies
+    ADD CONSTRAINT figure_tallies_pkey PRIMARY KEY (batch_id, is_undo, direction, forecast_consent, currency, storefront, period);
 
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
@@ -6583,6 +7439,10 @@ CREATE INDEX inbox_of_subscription ON repricer.inbox USING btree (original_trans
 
 CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) WHERE ((error IS NULL) AND (received_at > '-infinity'::timestamp with time zone));
 
+CREATE INDEX kept_exceptions_batch ON repricer.kept_exceptions USING btree (batch_id, exception);
+
+CREATE INDEX kept_exceptions_subscription ON repricer.kept_exceptions USING btree (original_transaction_id);
+
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
 
 CREATE INDEX moved_renewals_waiting ON repricer.moved_renewals USING btree (bucket, moved_at);
@@ -6621,6 +7481,8 @@ CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_af
 
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
+CREATE INDEX stale_figures_subscription ON repricer.stale_figures USING btree (original_transaction_id);
+
 CREATE INDEX status_checks_due ON repricer.status_checks USING btree (reason, list_id, bucket, next_check_at NULLS FIRST) WHERE ((done_at IS NULL) AND (requested_at > '-infinity'::timestamp with time zone));
 
 CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btree (subject, bucket) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
@@ -6651,11 +7513,25 @@ CREATE TRIGGER batches_keep_versions AFTER UPDATE ON repricer.batches FOR EACH R
 
 CREATE TRIGGER charges_keep_versions BEFORE DELETE OR UPDATE ON repricer.charges FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('charge_versions');
 
+CREATE TRIGGER charges_mark AFTER INSERT OR DELETE OR UPDATE ON repricer.charges FOR EACH ROW EXECUTE FUNCTION repricer.mark_figures('kept');
+
 CREATE TRIGGER dependent_cancellations_keep_versions BEFORE UPDATE ON repricer.dependent_cancellations FOR EACH ROW WHEN ((((((((((((((old.parent_sku IS DISTINCT FROM new.parent_sku) OR (old.cause IS DISTINCT FROM new.cause)) OR (old.is_cross_subscription IS DISTINCT FROM new.is_cross_subscription)) OR (old.target_transaction_id IS DISTINCT FROM new.target_transaction_id)) OR (old.cancel_reference_id IS DISTINCT FROM new.cancel_reference_id)) OR (old.state IS DISTINCT FROM new.state)) OR (old.price_milliunits IS DISTINCT FROM new.price_milliunits)) OR (old.currency IS DISTINCT FROM new.currency)) OR (old.requested_at IS DISTINCT FROM new.requested_at)) OR (old.requested_by_evidence IS DISTINCT FROM new.requested_by_evidence)) OR (old.settled_at IS DISTINCT FROM new.settled_at)) OR (old.settled_by_evidence IS DISTINCT FROM new.settled_by_evidence)) OR (old.detail IS DISTINCT FROM new.detail))) EXECUTE FUNCTION repricer.keep_whole_row('dependent_cancellation_versions');
 
 CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((NOT ((old.state = 'awaiting_approval'::text) AND (new.state = 'queued'::text))) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'sending'::text) AND (old.request_reference_id IS NULL) AND (old.reason IS NULL) AND (old.moved_since_call IS NULL))) AND (((((((((((((((((((((old.current_sku IS DISTINCT FROM new.current_sku) OR (old.former_skus IS DISTINCT FROM new.former_skus)) OR (old.current_dependent_skus IS DISTINCT FROM new.current_dependent_skus)) OR (old.send_after IS DISTINCT FROM new.send_after)) OR (old.send_by IS DISTINCT FROM new.send_by)) OR (old.due_effective_at IS DISTINCT FROM new.due_effective_at)) OR (old.planned_effective_at IS DISTINCT FROM new.planned_effective_at)) OR (old.moved_before_call IS DISTINCT FROM new.moved_before_call)) OR (old.moved_since_call IS DISTINCT FROM new.moved_since_call)) OR (old.request_reference_id IS DISTINCT FROM new.request_reference_id)) OR (old.state IS DISTINCT FROM new.state)) OR (old.state_since IS DISTINCT FROM new.state_since)) OR (old.reason IS DISTINCT FROM new.reason)) OR (old.doubtful_since IS DISTINCT FROM new.doubtful_since)) OR (old.sent_at IS DISTINCT FROM new.sent_at)) OR (old.scheduled_at IS DISTINCT FROM new.scheduled_at)) OR (old.consent_asked_at IS DISTINCT FROM new.consent_asked_at)) OR (old.accepted_at IS DISTINCT FROM new.accepted_at)) OR (old.acceptance IS DISTINCT FROM new.acceptance)) OR (old.effective_at IS DISTINCT FROM new.effective_at)) OR (old.ended_at IS DISTINCT FROM new.ended_at)))) EXECUTE FUNCTION repricer.keep_price_change();
 
+CREATE TRIGGER price_changes_mark_final AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((new.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) OR (old.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))) EXECUTE FUNCTION repricer.mark_figures('final');
+
+CREATE TRIGGER price_changes_mark_inserted AFTER INSERT ON repricer.price_changes FOR EACH ROW WHEN ((new.state <> 'awaiting_approval'::text)) EXECUTE FUNCTION repricer.mark_figures('final');
+
+CREATE TRIGGER price_changes_mark_open AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((new.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (old.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND ((((((old.state IS DISTINCT FROM new.state) OR (old.current_sku IS DISTINCT FROM new.current_sku)) OR (old.former_skus IS DISTINCT FROM new.former_skus)) OR (old.sent_at IS DISTINCT FROM new.sent_at)) OR (old.doubtful_since IS DISTINCT FROM new.doubtful_since)) OR (old.scheduled_at IS DISTINCT FROM new.scheduled_at)))) EXECUTE FUNCTION repricer.mark_figures('kept');
+
 CREATE TRIGGER subscription_events_keep_versions BEFORE DELETE OR UPDATE ON repricer.subscription_events FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('subscription_event_versions');
+
+CREATE TRIGGER subscription_events_mark AFTER INSERT OR DELETE OR UPDATE ON repricer.subscription_events FOR EACH ROW EXECUTE FUNCTION repricer.mark_figures('kept');
+
+CREATE TRIGGER subscriptions_mark AFTER UPDATE ON repricer.subscriptions FOR EACH ROW WHEN ((old.purchased_at IS DISTINCT FROM new.purchased_at)) EXECUTE FUNCTION repricer.mark_figures('kept');
+
+CREATE TRIGGER subscriptions_mark_inserted AFTER INSERT ON repricer.subscriptions FOR EACH ROW EXECUTE FUNCTION repricer.mark_figures('kept');
 
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
@@ -6811,11 +7687,19 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.kept_exceptions TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.stale_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charge_exceptions TO repricer_service;
 
 GRANT SELECT ON TABLE report.charge_exception TO repricer_finance;
 GRANT SELECT ON TABLE report.charge_exception TO repricer_pricing;
@@ -6830,6 +7714,21 @@ REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.figure_tallies TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.live_change_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.unkept_change_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.untallied_changes TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.change_tallies TO repricer_service;
 
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_finance;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_pricing;
@@ -6916,12 +7815,6 @@ GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone,
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
-
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
@@ -6973,7 +7866,9 @@ GRANT ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) TO
 REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.charged_changes_at(p_at timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -7008,6 +7903,8 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) TO repricer_pricing;
@@ -7052,8 +7949,14 @@ GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.mark_figures() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.money_entries_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -7169,6 +8072,9 @@ REVOKE ALL ON FUNCTION repricer.subscription_events_at(p_at timestamp with time 
 
 REVOKE ALL ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.summarise_figures(p_limit integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.summarise_figures(p_limit integer) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
 
@@ -7185,6 +8091,8 @@ GRANT ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription t
 
 REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO repricer_pricing;
@@ -7321,6 +8229,9 @@ GRANT SELECT ON TABLE repricer.batch_versions TO repricer_service;
 GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charge_versions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.consent_thresholds TO repricer_service;

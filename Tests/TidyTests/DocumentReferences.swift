@@ -106,7 +106,8 @@ enum DocumentReferences {
     /// The metrics that a document names; roles of the database begin alike.
     static func metrics(named markdown: String) -> Set<String> {
         let roles: Set = [
-            "repricer_pricing", "repricer_service", "repricer_finance", "repricer_owner",
+            "repricer_pricing", "repricer_service", "repricer_finance",
+            "repricer_finance_lead", "repricer_owner",
         ]
         return Set(markdown.matches(of: /repricer_[a-z][a-z_]*/).map { String($0.0) })
             .subtracting(roles)

@@ -66,6 +66,11 @@ struct Live: Sendable {
         ]
     }
 
+    /// What keeps the figures of reports beside the facts.
+    func figures(_ pool: DatabasePool) -> FigureKeeper {
+        FigureKeeper(pool: pool, log: log.with(component: "figures"))
+    }
+
     /// How many threads can compute at a time.
     var cores: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 

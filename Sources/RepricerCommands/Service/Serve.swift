@@ -50,7 +50,9 @@ extension Commands {
         services.append(GatedService(gate: gate, inner: months))
         if part != "receiver" {
             // None goes on calling while another drains, or while the receiver answers its last requests.
-            services += try (live.delivery(pool) + [live.extender(pool)] + live.reconciling(pool))
+            services += try
+                (live.delivery(pool) + [live.extender(pool), live.figures(pool)]
+                + live.reconciling(pool))
                 .map {
                     GatedService(gate: gate, inner: $0, stopsAtOnce: true)
                 }

@@ -3,6 +3,7 @@ import FoldStories
 import Notifications
 import Postgres
 import Pricing
+import Reports
 import TestSupport
 import Testing
 
@@ -80,6 +81,97 @@ import Testing
             ).count == 1)
         await owner.close()
         await pool.close()
+    }
+
+    /// Figures are kept while folds go on, and whatever is marked: each report says what it said before anything was kept.
+    @Test func figures_keptWhileStoriesAreFolded_areThoseOfTheFacts() async throws {
+        let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let pool = DatabasePool(conninfo: conninfo, applicationName: "service", size: 3)
+        let stories = (1...Self.subscriptions).map { number in
+            RandomStory(
+                seed: UInt64(9000 + number), id: String(number), steps: 6 + number % 11
+            ).withOneChange()
+        }
+        let owner = try await TestDatabase.connect()
+        for story in stories { try await Self.submit(story, on: owner) }
+        try await owner.script(FormerViews.all)
+        var random = StoryRandom(seed: 9)
+        let pieces = stories.flatMap { ArrivalOrder($0.events, random: &random).pieces }
+            .shuffled(using: &random)
+        let keeper = FigureKeeper(pool: pool, log: .silent)
+
+        for round in 0..<8 {
+            let part = pieces[pieces.count * round / 8..<pieces.count * (round + 1) / 8]
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    for piece in part.prefix(part.count / 2) { try await Self.fold(piece, pool) }
+                }
+                group.addTask {
+                    for piece in part.suffix(part.count - part.count / 2) {
+                        try await Self.fold(piece, pool)
+                    }
+                }
+                group.addTask {
+                    for _ in 0..<5 { try await keeper.keepOnce(marks: 7) }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await Self.differences(on: owner) == [], "round \(round)")
+        }
+        while try await keeper.keepOnce() > 0 {}
+
+        #expect(try await Self.differences(on: owner) == [])
+        let kept = try await owner.query(
+            """
+            SELECT (SELECT count(*) FROM repricer.change_figures) AS changes, (SELECT count(*) FROM repricer.stale_figures) AS marks,
+                (SELECT count(*) FROM repricer.kept_exceptions) AS exceptions,
+                (SELECT sum(charged_renewals)::bigint FROM repricer.figure_tallies) AS renewals
+            """
+        ).one()
+        #expect(try kept.int("changes") > 10)
+        #expect(try kept.int("marks") == 0)
+        #expect(try kept.int("exceptions") > 0)
+        #expect(try kept.int("renewals") > 0)
+        for fact in Self.facts {
+            try await owner.script(fact)
+            #expect(try await Self.differences(on: owner) == [], "\(fact)")
+            while try await keeper.keepOnce() > 0 {}
+            #expect(try await Self.differences(on: owner) == [], "kept: \(fact)")
+        }
+        await owner.close()
+        await pool.close()
+    }
+
+    /// One fact each, by whoever and however, that alters what is counted.
+    private static let facts = [
+        "UPDATE repricer.subscriptions SET purchased_at = purchased_at + interval '90 days'",
+        "DELETE FROM repricer.subscription_events",
+        "UPDATE repricer.charges SET refunded_milliunits = 1 WHERE price_milliunits > 1",
+        "DELETE FROM repricer.charges WHERE purchased_at > (SELECT min(effective_at) FROM repricer.price_changes)",
+        """
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, price_milliunits,
+            currency)
+        SELECT original_transaction_id, bucket, 'new', sku, effective_at + interval '1 day', new_price_milliunits, currency
+        FROM repricer.price_changes WHERE state = 'effective'
+        """,
+        "UPDATE repricer.price_changes SET state = 'lapsed', ended_at = state_since WHERE state = 'effective'",
+        "UPDATE repricer.price_changes SET state = 'scheduled', ended_at = NULL WHERE state = 'lapsed'",
+    ]
+
+    /// Rows that only one of a report and its former view has.
+    private static func differences(on owner: PostgresConnection) async throws -> [String] {
+        var found: [String] = []
+        for name in FormerViews.names {
+            found += try await owner.query(
+                """
+                SELECT coalesce('now ' || n.row, 'former ' || f.row) AS row
+                FROM (SELECT v::text AS row FROM report.\(unsafe: name) v) n
+                FULL JOIN (SELECT v::text AS row FROM former.\(unsafe: name) v) f ON f.row = n.row
+                WHERE n.row IS NULL OR f.row IS NULL ORDER BY 1 LIMIT 3
+                """
+            ).map { "\(name): \(try $0.text("row"))" }
+        }
+        return found
     }
 
     private static func fold(_ piece: [SubscriptionEvent], _ pool: DatabasePool) async throws {

@@ -1,0 +1,50 @@
+package import Facts
+import Postgres
+package import ServiceKit
+
+/// Keeps the figures of ended changes up to date, so that a report need not count them. Where it lags or does not run,
+/// reports say the same and take longer: what is marked is counted from the facts.
+package struct FigureKeeper: Service {
+    /// Marks of one transaction: some tens of milliseconds.
+    package static let marks = 500
+    /// Real time between two looks at what is marked: marks of one subscription that come together are one work.
+    private static let pause: Duration = .seconds(2)
+
+    package let name = "figures"
+    private let pool: DatabasePool
+    private let log: Log
+
+    package init(pool: DatabasePool, log: Log) {
+        self.pool = pool
+        self.log = log
+    }
+
+    package func run() async throws {
+        while !Task.isCancelled {
+            do {
+                while try await keepOnce() > 0, !Task.isCancelled {
+                    // Calls and folds go first.
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            } catch is CancellationError {
+                return
+            } catch let error as PostgresError where error.sqlState == .serializationFailure {
+                // Another replica was at the same marks.
+            } catch {
+                log.warning(
+                    "figures are not summarised; trying again",
+                    ["error": String(describing: error)])
+            }
+            try await Task.sleep(for: Self.pause)
+        }
+    }
+
+    /// Returns of how many subscriptions the figures were computed anew; 0 where nothing is marked, or another replica
+    /// is at it.
+    @discardableResult
+    package func keepOnce(marks: Int = Self.marks) async throws -> Int {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            try FigureQueries.summarise(limit: marks, on: connection)
+        }
+    }
+}

@@ -1,0 +1,298 @@
+/// The reports as they were before any figure was kept: each counts all facts anew. What is kept is compared with them.
+enum FormerViews {
+    static let names = [
+        "price_change", "consent_funnel", "revenue_impact", "charge_exception", "reconciliation",
+    ]
+
+    private static let priceChange = #"""
+        CREATE VIEW former.price_change AS
+        SELECT c.batch_id, b.name AS batch_name, c.line, c.original_transaction_id, c.change_id, c.sku,
+            c.storefront, c.period, c.direction, c.currency, c.current_price_milliunits,
+            c.new_price_milliunits,
+            c.new_price_milliunits - c.current_price_milliunits AS difference_milliunits,
+            round((c.new_price_milliunits - c.current_price_milliunits)::numeric * 10000
+                / nullif(c.current_price_milliunits, 0))::bigint AS difference_basis_points,
+            c.dependent_skus, c.effective_on_or_after, c.forecast_consent, c.forecast_reasons,
+            c.forecast_threshold_source, c.forecast_renewal_at, c.forecast_notice_at,
+            c.forecast_effective_at, c.send_after AS send_after_at, c.send_by AS send_by_at,
+            c.due_effective_at, c.state, c.reason,
+            c.state IN ('effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected',
+                'ineligible', 'missed', 'aborted') AS is_final,
+            c.request_reference_id, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at,
+            c.acceptance, c.effective_at, c.ended_at, c.state_since AS state_since_at,
+            coalesce(r.renewals, 0) AS charged_renewals, r.first_at AS first_charged_at,
+            coalesce(r.new_total_milliunits, 0) AS charged_total_milliunits,
+            coalesce(r.new_total_milliunits - r.old_total_milliunits, 0) AS charged_uplift_milliunits,
+            c.undoes_change_id
+        FROM repricer.price_changes c
+        JOIN repricer.batches b ON b.batch_id = c.batch_id
+        LEFT JOIN repricer.charged_changes r
+            ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
+            AND r.change_id = c.change_id;
+
+        """#
+
+    private static let consentFunnel = #"""
+        CREATE VIEW former.consent_funnel AS
+        WITH funnels AS (
+            SELECT batch_id, direction, forecast_consent, count(*) AS changes,
+                count(*) FILTER (WHERE coalesce(sent_at, scheduled_at, consent_asked_at, accepted_at,
+                    effective_at) IS NOT NULL) AS sent,
+                count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked_for_consent,
+                count(*) FILTER (WHERE acceptance = 'consented') AS consented,
+                count(*) FILTER (WHERE acceptance = 'informed') AS informed,
+                count(*) FILTER (WHERE state = 'effective') AS effective,
+                count(*) FILTER (WHERE state = 'declined') AS declined,
+                count(*) FILTER (WHERE state = 'cancelled') AS cancelled,
+                count(*) FILTER (WHERE state = 'lapsed') AS lapsed,
+                count(*) FILTER (WHERE state IN ('invalidated', 'rejected', 'ineligible', 'missed',
+                    'aborted')) AS other
+            FROM repricer.price_changes WHERE undoes_change_id IS NULL
+            GROUP BY batch_id, direction, forecast_consent
+        )
+        SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
+            f.asked_for_consent, f.consented, f.informed, f.effective, f.declined, f.cancelled, f.lapsed,
+            f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other AS open,
+            round(f.consented::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
+                AS consented_basis_points,
+            round(f.declined::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
+                AS declined_basis_points,
+            round(f.cancelled::numeric * 10000 / nullif(f.sent, 0))::bigint AS cancelled_basis_points,
+            round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points
+        FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
+
+        """#
+
+    private static let revenueImpact = #"""
+        CREATE VIEW former.revenue_impact AS
+        WITH factors (period, numerator, denominator) AS (
+            -- From a period to a month: a year has 12 months or 52 weeks.
+            VALUES ('P1W', 13, 3), ('P1M', 1, 1), ('P2M', 1, 2), ('P3M', 1, 3), ('P6M', 1, 6), ('P1Y', 1, 12)
+        ), lost_dependents AS (
+            -- A dependent that has a lost change of its own in the batch is counted with that change.
+            SELECT d.batch_id, d.original_transaction_id, d.change_id, count(*) AS dependents,
+                -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
+                -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
+                sum(round(d.price_milliunits * coalesce(
+                    theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
+                    AS price_milliunits
+            FROM repricer.dependent_cancellations d
+            JOIN repricer.price_changes c
+                ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+            LEFT JOIN factors own ON own.period = c.period
+            LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
+            LEFT JOIN factors theirs ON theirs.period = t.period
+            WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
+                AND NOT EXISTS (
+                    SELECT FROM repricer.price_changes o
+                    WHERE o.original_transaction_id
+                            = coalesce(d.target_transaction_id, d.original_transaction_id)
+                        AND o.batch_id = d.batch_id
+                        AND o.sku = CASE WHEN d.is_cross_subscription
+                            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+                        AND o.state IN ('declined', 'cancelled'))
+            GROUP BY d.batch_id, d.original_transaction_id, d.change_id
+        ), groups AS (
+            SELECT c.batch_id, c.currency, c.storefront, c.period, count(*) AS changes,
+                count(*) FILTER (WHERE c.state = 'effective') AS effective,
+                count(r.change_id) AS charged_changes,
+                coalesce(sum(r.renewals), 0)::bigint AS charged_renewals,
+                coalesce(sum(r.old_total_milliunits), 0)::bigint AS old_total,
+                coalesce(sum(r.new_total_milliunits), 0)::bigint AS new_total,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
+                    AS old_per_period,
+                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
+                    AS new_per_period,
+                count(*) FILTER (WHERE c.state = 'declined') AS declined,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'), 0)::bigint
+                    AS declined_lost,
+                count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'cancelled'), 0)::bigint
+                    AS cancelled_lost,
+                coalesce(sum(d.dependents), 0)::bigint AS dependents,
+                coalesce(sum(d.price_milliunits), 0)::bigint AS dependent_lost
+            FROM repricer.price_changes c
+            LEFT JOIN repricer.charged_changes r
+                ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
+                AND r.change_id = c.change_id
+            LEFT JOIN lost_dependents d
+                ON d.batch_id = c.batch_id AND d.original_transaction_id = c.original_transaction_id
+                AND d.change_id = c.change_id
+            WHERE c.undoes_change_id IS NULL
+            GROUP BY c.batch_id, c.currency, c.storefront, c.period
+        )
+        SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.changes,
+            g.effective, g.charged_changes, g.charged_renewals, g.old_total AS old_total_milliunits,
+            g.new_total AS new_total_milliunits, g.new_total - g.old_total AS uplift_milliunits,
+            g.old_per_period AS old_per_period_milliunits, g.new_per_period AS new_per_period_milliunits,
+            g.new_per_period - g.old_per_period AS uplift_per_period_milliunits,
+            round((g.new_per_period - g.old_per_period)::numeric * f.numerator / f.denominator)::bigint
+                AS uplift_per_month_milliunits,
+            g.declined, g.declined_lost AS declined_lost_per_period_milliunits,
+            g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+            g.dependents AS dependents_cancelled,
+            g.dependent_lost AS dependent_lost_per_period_milliunits,
+            g.declined_lost + g.cancelled_lost + g.dependent_lost AS lost_per_period_milliunits,
+            round((g.declined_lost + g.cancelled_lost + g.dependent_lost)::numeric * f.numerator
+                / f.denominator)::bigint AS lost_per_month_milliunits
+        FROM groups g
+        JOIN repricer.batches b ON b.batch_id = g.batch_id
+        LEFT JOIN factors f ON f.period = g.period;
+
+        """#
+
+    private static let chargeException = #"""
+        CREATE VIEW former.charge_exception AS
+        WITH found AS (
+            SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
+                x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
+                x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
+            FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
+            UNION ALL
+            SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', h.expires_at, 0,
+                c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront
+            FROM repricer.price_changes c
+            JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+            JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
+                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
+            CROSS JOIN LATERAL (
+                -- The next renewal that is known: of a charge, or of the running period.
+                SELECT least(
+                    (SELECT min(n.purchased_at) FROM repricer.charges n
+                        WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
+                            AND n.purchased_at > h.purchased_at),
+                    CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
+            ) next
+            WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
+                AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.subscription_events e
+                    WHERE e.original_transaction_id = h.original_transaction_id
+                        AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
+                            'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+                        AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
+                AND NOT EXISTS (
+                    SELECT FROM repricer.price_changes n
+                    WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
+                        AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+                        AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id))
+        )
+        SELECT f.batch_id, b.name AS batch_name, f.original_transaction_id, f.change_id, f.transaction_id, f.sku, f.exception,
+            f.occurred_at, f.amount_milliunits::bigint AS amount_milliunits, f.expected_milliunits, f.refunded_milliunits,
+            f.currency, f.storefront
+        FROM found f JOIN repricer.batches b ON b.batch_id = f.batch_id;
+
+        """#
+
+    private static let reconciliation = #"""
+        CREATE VIEW former.reconciliation AS
+        WITH checks (check_name, is_per_batch, meaning) AS (
+            VALUES
+                ('rows_add_up', true, 'batches whose changes or refused rows do not add up to the file'),
+                ('silent_past_renewal', true,
+                    'changes that Apple has, a day past their renewal without a word from Apple'),
+                ('requests_unknown', true, 'calls with a lost answer that nothing has settled yet'),
+                ('effective_without_charge', true, 'effective changes without a charge at the new price'),
+                ('ended_yet_applied', true, 'changes that ended here as not applied, while the App Store has their price'),
+                ('charges_other_price', true, 'charges since a call that are neither at the old price nor at the new one'),
+                ('charges_after_end', true, 'renewals charged after the change had ended'),
+                ('charges_declined', true, 'renewals charged after the increase was declined'),
+                ('charges_missing', true, 'renewals of effective changes that no charge tells of'),
+                ('charges_double', true, 'renewals charged for a time that another one was charged for'),
+                ('charges_wrong_currency', true, 'charges in another currency than the change, in the same storefront'),
+                ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),
+                ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
+                ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
+                ('notifications_not_understood', false, 'notifications stored but not understood'),
+                ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
+        ), problems (batch_id, check_name, problems) AS (
+            SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
+                WHERE NOT rows_add_up GROUP BY batch_id
+            UNION ALL
+            SELECT c.batch_id, 'silent_past_renewal', count(*) FROM repricer.price_changes c
+                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+                WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted')
+                    AND c.due_effective_at < report.as_of() - interval '1 day'
+                    AND NOT coalesce(s.in_billing_retry, false) AND coalesce(s.status, 0) NOT IN (3, 4)
+                GROUP BY c.batch_id
+            UNION ALL
+            SELECT c.batch_id, 'requests_unknown', count(DISTINCT r.call_id)
+                FROM repricer.store_calls r
+                JOIN repricer.price_changes c
+                    ON c.original_transaction_id = r.subject AND c.bucket = r.bucket
+                    AND c.change_id = ANY (r.carries)
+                WHERE r.kind = 'price_change' AND r.settled_at IS NULL AND r.state = 'unknown' GROUP BY c.batch_id
+            UNION ALL
+            SELECT c.batch_id, 'effective_without_charge', count(*) FROM repricer.price_changes c
+                WHERE c.state = 'effective'
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.charges h
+                        WHERE h.original_transaction_id = c.original_transaction_id
+                            AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                            AND h.purchased_at >= c.effective_at
+                            AND h.price_milliunits = c.new_price_milliunits)
+                GROUP BY c.batch_id
+            UNION ALL
+            -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
+            -- it.
+            SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
+                JOIN repricer.batches b ON b.batch_id = c.batch_id
+                JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+                CROSS JOIN LATERAL (
+                    SELECT item FROM jsonb_array_elements(s.items) item
+                    WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
+                WHERE c.state IN ('rejected', 'ineligible', 'missed', 'aborted')
+                    AND b.decided_at IS NOT NULL AND b.state <> 'rejected' AND c.undoes_change_id IS NULL
+                    AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
+                        THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
+                    AND (i.item ->> 'renews')::boolean
+                    -- A later change of ours to the same price explains it.
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.price_changes o
+                        WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+                            AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
+                            AND o.new_price_milliunits = c.new_price_milliunits
+                            AND o.state NOT IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted'))
+                GROUP BY c.batch_id
+            UNION ALL
+            SELECT batch_id, CASE exception WHEN 'declined_yet_charged' THEN 'charges_declined' ELSE 'charges_' || exception END,
+                    count(*)
+                FROM former.charge_exception GROUP BY 1, 2
+            UNION ALL
+            SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
+                WHERE state = 'discrepancy' GROUP BY batch_id
+            UNION ALL
+            SELECT c.batch_id, 'dependents_not_recorded', count(*)
+                FROM repricer.price_changes c
+                CROSS JOIN LATERAL
+                    unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (sku)
+                WHERE c.state = 'declined'
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.dependent_cancellations d
+                        WHERE d.original_transaction_id = c.original_transaction_id
+                            AND d.change_id = c.change_id AND d.dependent_sku = u.sku)
+                GROUP BY c.batch_id
+            UNION ALL
+            SELECT NULL, 'notifications_not_understood', count(*) FROM repricer.notifications
+                WHERE NOT understood
+            UNION ALL
+            SELECT NULL, 'inbox_stuck', count(*) FROM repricer.inbox
+                WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
+        ), subjects AS (
+            SELECT batch_id, name AS batch_name, true AS is_per_batch FROM repricer.batches
+            UNION ALL
+            SELECT NULL, NULL, false
+        )
+        SELECT s.batch_id, s.batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
+            coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded' AS is_ok, k.meaning
+        FROM subjects s
+        JOIN checks k ON k.is_per_batch = s.is_per_batch
+        LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id IS NOT DISTINCT FROM s.batch_id;
+
+        """#
+
+    static let all =
+        "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
+        + reconciliation
+}
