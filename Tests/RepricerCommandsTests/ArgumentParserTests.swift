@@ -65,7 +65,7 @@ import Testing
             ["submit", "a.csv"],
             """
             repricer: submit: missing --name NAME
-            usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST]
+            usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST] [--holdout PERCENT]
 
             """
         ),
@@ -89,7 +89,7 @@ import Testing
             ["report", "batch_sumary"],
             """
             repricer: report: unknown report "batch_sumary"; did you mean "batch_summary"?
-            usage: repricer report NAME [--batch B] [--as-of INSTANT] [--format table|csv|json|html]
+            usage: repricer report [NAME] [--batch B] [--as-of INSTANT] [--format table|csv|json|html] [--reporting-currency CODE] [--describe]
 
             """
         ),
