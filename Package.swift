@@ -111,7 +111,7 @@ let package = Package(
                 "AppStore",
                 "JOSE", "HTTP", "ServiceKit", "SandboxStore",
             ], swiftSettings: strict),
-        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing"]),
+        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing", "HTTP", "ServiceKit"]),
         tests(
             "Notifications",
             [

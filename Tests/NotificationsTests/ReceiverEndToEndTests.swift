@@ -34,7 +34,7 @@ import Testing
         let intake = NotificationIntake(
             check: appStoreCheck(verifier), clock: ManualClock(now),
             metrics: Metrics(), store: store)
-        try await ReceiverHarness.run(intake: intake, conninfo: TestDatabase.url) { harness in
+        try await ReceiverHarness.run(intake: intake) { harness in
             try await body(harness, authority)
         }
         await pool.close()
