@@ -115,8 +115,8 @@ let package = Package(
         tests(
             "Notifications",
             [
-                "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "Reports",
-                "ServiceKit", "SandboxStore",
+                "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "ServiceKit",
+                "SandboxStore",
             ]),
         tests(
             "RepricerCommands",

@@ -7,8 +7,8 @@ import Testing
 
 @testable import Reports
 
-/// The port of the pages on a real socket, in front of a database that is away.
-@Suite struct PageRoutesTests {
+/// The port of the pages on a real socket; the database is away where a test names none.
+@Suite(.database) struct PageRoutesTests {
     private static let right = basic("ana:s3cret")
 
     private static func basic(_ pair: String) -> String {
@@ -20,9 +20,10 @@ import Testing
         -> HTTPResponse
 
     private static func withPages(
-        password: String?, metrics: Metrics = Metrics(), _ body: (Ask) async throws -> Void
+        password: String?, metrics: Metrics = Metrics(), conninfo: String = "host=/nowhere",
+        _ body: (Ask) async throws -> Void
     ) async throws {
-        let pool = PostgresPool(conninfo: "host=/nowhere", applicationName: "test", size: 1)
+        let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 1)
         let routes = PageRoutes(
             pages: StatusPages(
                 reports: ReportStore(pool: pool), clock: ManualClock(1), log: .silent),
@@ -130,6 +131,37 @@ import Testing
             #expect(status10 == 200)
             let status11 = try await ask("GET", "/readyz", nil).status
             #expect(status11 == 200)
+        }
+    }
+
+    @Test func pages_whenABatchExists_showItEscapedAndLinked() async throws {
+        let id = "00000000-0000-7000-8000-00000000000a"
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
+                row_count, submitted_at)
+            VALUES ('\(id)', '<b>&"spring"', 'c', 'h', '2026-01-01Z', 1, '2026-01-01Z');
+            """)
+        await connection.close()
+
+        try await Self.withPages(password: "s3cret", conninfo: TestDatabase.url) { ask in
+            let index = try await ask("GET", "/", Self.right)
+            let page = try await ask("GET", "/batches/\(id)", Self.right)
+            let other = try await ask("GET", "/batches/\(id.dropLast())b", Self.right)
+            let odd = try await ask("GET", "/batches/%27%3B", Self.right)
+
+            let text = String(decoding: index.body, as: UTF8.self)
+            #expect(index.status == 200)
+            #expect(text.contains("&lt;b&gt;&amp;&quot;spring&quot;"))
+            #expect(text.contains("href=\"/batches/\(id)\""))
+            #expect(!text.contains("<b>"))
+            #expect(
+                index.headers["Content-Security-Policy"]?.hasPrefix("default-src 'none'") == true)
+            #expect(page.status == 200)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("rows add up"))
+            #expect(other.status == 404)
+            #expect(odd.status == 404)
         }
     }
 }
