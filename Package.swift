@@ -111,12 +111,12 @@ let package = Package(
                 "AppStore",
                 "JOSE", "HTTP", "ServiceKit", "SandboxStore",
             ], swiftSettings: strict),
-        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing"]),
+        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing", "HTTP", "ServiceKit"]),
         tests(
             "Notifications",
             [
-                "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "Reports",
-                "ServiceKit", "SandboxStore",
+                "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "ServiceKit",
+                "SandboxStore",
             ]),
         tests(
             "RepricerCommands",

@@ -525,6 +525,7 @@ class World:
         with open(self.store.settings_file) as file:
             text = file.read()
         text += f"REPRICER_LISTEN=127.0.0.1:{port}\n"
+        text += "REPRICER_PAGES_LISTEN=off\n"
         text += f"REPRICER_DATABASE_URL={self.cluster.urls[user]}\n"
         text += f"REPRICER_MIGRATIONS={self.root}/Migrations\n"
         text += f"REPRICER_WEBHOOK_URL={self.hooks.url}\n"

@@ -1,5 +1,5 @@
+import HTTP
 import Postgres
-import Reports
 import ServiceKit
 import Synchronization
 import TestSupport

@@ -1,6 +1,4 @@
 import HTTP
-import Postgres
-import Reports
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -54,22 +52,18 @@ func makeIntake(_ store: MemoryStore, metrics: Metrics = Metrics()) -> Notificat
 
 struct ReceiverHarness {
     let client: HTTPClient
-    let routes: ReceiverRoutes
+    let health: HealthRoutes
 
-    /// A receiver on a real socket, whose status pages read from `conninfo`.
+    /// A receiver on a real socket.
     static func run(
         intake: NotificationIntake, legacy: LegacyIntake? = nil, token: String? = nil,
-        conninfo: String = "host=/nowhere", metrics: Metrics = Metrics(), log: Log = .silent,
-        obstacle: String? = nil,
+        metrics: Metrics = Metrics(), log: Log = .silent, obstacle: String? = nil,
         _ body: @Sendable (ReceiverHarness) async throws -> Void
     ) async throws {
-        let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 2)
-        let pages = StatusPages(
-            reports: ReportStore(pool: pool), clock: ManualClock(1_780_272_000_000), log: log)
+        let health = HealthRoutes { obstacle }
         let routes = ReceiverRoutes(
-            intake: intake, legacy: legacy, pages: { pages.page(at: $0) },
-            token: token.flatMap { SharedSecret(fileContent: $0) }, metrics: metrics, log: log,
-            obstacle: { obstacle })
+            intake: intake, legacy: legacy, health: health,
+            token: token.flatMap { SharedSecret(fileContent: $0) }, metrics: metrics, log: log)
         let server = try HTTPServer(host: "127.0.0.1", port: 0, log: .silent) {
             await routes.respond(to: $0)
         }
@@ -79,7 +73,7 @@ struct ReceiverHarness {
             group.addTask { try await server.run() }
             let result: Result<Void, any Error>
             do {
-                result = .success(try await body(ReceiverHarness(client: client, routes: routes)))
+                result = .success(try await body(ReceiverHarness(client: client, health: health)))
             } catch {
                 result = .failure(error)
             }
@@ -88,7 +82,6 @@ struct ReceiverHarness {
             try await group.waitForAll()
             try result.get()
         }
-        await pool.close()
     }
 
     func post(

@@ -1,5 +1,4 @@
 import HTTP
-import Reports
 import ServiceKit
 import TestSupport
 import Testing
@@ -103,7 +102,7 @@ import Testing
     @Test func drain_whenCalled_refusesNotificationsAndReadiness() async throws {
         try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
             let before = try await harness.get("/readyz")
-            harness.routes.drain()
+            harness.health.drain()
 
             #expect(before.status == 200)
             let status2 = try await harness.get("/readyz").status
@@ -158,7 +157,7 @@ import Testing
             _ = try await harness.post(#"{"signedPayload":"ok:a"}"#)
             _ = try await harness.post(#"{"signedPayload":"forged"}"#)
             _ = try await harness.post("[]")
-            let text = try await harness.get("/metrics").text
+            let text = metrics.render()
 
             #expect(text.contains("repricer_notifications_total{outcome=\"new\"} 1"))
             #expect(text.contains("repricer_notifications_total{outcome=\"bad_signature\"} 1"))
@@ -172,9 +171,8 @@ import Testing
         ("HEAD", "/notifications", 405, "POST, OPTIONS"),
         ("BREW", "/notifications", 405, "POST, OPTIONS"),
         ("post", "/notifications", 405, "POST, OPTIONS"),
-        ("TRACE", "/", 405, "GET, HEAD, OPTIONS"), ("TRACE", "/nowhere", 404, nil),
-        ("POST", "/", 405, "GET, HEAD, OPTIONS"),
-        ("DELETE", "/batches/1", 405, "GET, HEAD, OPTIONS"),
+        ("TRACE", "/readyz", 405, "GET, HEAD, OPTIONS"), ("TRACE", "/nowhere", 404, nil),
+        ("POST", "/", 404, nil), ("DELETE", "/batches/1", 404, nil),
         ("POST", "/healthz", 405, "GET, HEAD, OPTIONS"), ("HEAD", "/healthz", 200, nil),
         ("OPTIONS", "/notifications", 204, "POST, OPTIONS"),
         ("GET", "/nothing", 404, nil), ("POST", "/notifications/v1", 404, nil),
@@ -191,12 +189,28 @@ import Testing
         }
     }
 
-    @Test func pages_whenDatabaseIsAway_answer503() async throws {
-        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
-            let status5 = try await harness.get("/").status
-            #expect(status5 == 503)
-            let status6 = try await harness.get("/batches/x").status
-            #expect(status6 == 404)
+    @Test(arguments: [
+        "/", "/?", "//", "/./", "/metrics", "//metrics", "/metrics/", "/%6detrics", "/%6Detrics",
+        "/./metrics", "/notifications/../metrics", "/notifications/%2e%2e/metrics",
+        "/notifications//../metrics", "/notifications%2f..%2fmetrics", "/metrics?x=/notifications",
+        "/batches/1", "//batches/1", "/batches/00000000-0000-7000-8000-000000000001",
+        "/subscriptions/1", "/search?q=1", "/reports/money", "/health", "//healthz", "/healthz/",
+        "/healthz/metrics", "/readyz/", "/%72eadyz", "/notifications/", "//notifications",
+        "/%6eotifications", "/Notifications", "/notifications/v1", "/notifications/v1/",
+        "/notifications;/", "/notifications%00",
+    ])
+    func respond_whenThePathIsAnyOther_says404AndTellsNothing(_ target: String) async throws {
+        let store = MemoryStore()
+
+        try await ReceiverHarness.run(intake: makeIntake(store)) { harness in
+            let read = try await harness.get(target)
+            let body = Array(#"{"signedPayload":"ok:a"}"#.utf8)
+            let posted = try await harness.send("POST", target, body, nil)
+
+            #expect(read.status == 404)
+            #expect(read.text == "no such path\n")
+            #expect(posted.status == 404)
         }
+        #expect(store.state.withLock { $0.ids.isEmpty })
     }
 }

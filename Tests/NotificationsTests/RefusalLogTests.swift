@@ -1,5 +1,4 @@
 import HTTP
-import Reports
 import ServiceKit
 import Synchronization
 import Testing

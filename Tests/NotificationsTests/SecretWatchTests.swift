@@ -1,4 +1,4 @@
-import Reports
+import HTTP
 import ServiceKit
 import Synchronization
 import Testing

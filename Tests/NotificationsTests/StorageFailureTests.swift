@@ -24,7 +24,7 @@ import Testing
             check: simpleCheck, clock: ManualClock(1), metrics: Metrics(), limits: limits
         ) { batch throws(ArrivalError) in try await store.storeArrivals(batch, receivedAt: 1) }
         let owner = try await TestDatabase.connect()
-        try await ReceiverHarness.run(intake: intake, conninfo: TestDatabase.url) { harness in
+        try await ReceiverHarness.run(intake: intake) { harness in
             try await body(harness, owner)
         }
         await owner.close()

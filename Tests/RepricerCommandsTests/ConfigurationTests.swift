@@ -28,6 +28,7 @@ import Testing
         #expect(configuration.problems.isEmpty)
         #expect(configuration.apiBaseURL == "https://api.storekit.apple.com")
         #expect(configuration.listen == .init(host: "127.0.0.1", port: 8080))
+        #expect(configuration.pagesListen == .init(host: "127.0.0.1", port: 8081))
         #expect(configuration.changePriceRate?.perSecond == 50)
         #expect(configuration.cancelRate?.perSecond == 5)
         #expect(configuration.extendRate?.perSecond == 20)
@@ -79,6 +80,8 @@ import Testing
         ("REPRICER_API_BASE_URL", "https://example.com:99999"),
         ("REPRICER_LISTEN", "8080"), ("REPRICER_LISTEN", "host:port"),
         ("REPRICER_LISTEN", "host:65536"), ("REPRICER_LISTEN", "::1:80"),
+        ("REPRICER_PAGES_LISTEN", "8081"), ("REPRICER_PAGES_LISTEN", "on"),
+        ("REPRICER_PAGES_LISTEN", "host:65536"), ("REPRICER_PAGES_LISTEN", ":8081"),
         ("REPRICER_TRUSTED_PROXIES", "proxy.example.com"),
         ("REPRICER_TRUSTED_PROXIES", "10.0.0.0/33"),
         ("REPRICER_TRUSTED_PROXIES", "127.0.0.1,"), ("REPRICER_ADDRESS_SHARE", "0"),
@@ -94,6 +97,32 @@ import Testing
 
         #expect(problems.map(\.subject) == [variable])
         #expect(problems.first?.wrong.contains(quoted(value)) == true)
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1:8081", true), ("localhost:8081", true), ("[::1]:0", true), ("off", true),
+        ("127.9.9.9:1", true), ("0.0.0.0:8081", false), ("[::]:8081", false),
+        ("10.0.0.7:8081", false), ("[::ffff:127.0.0.1]:1", false),
+        ("127.0.0.1.example.com:1", false),
+        ("localhost.example.com:1", false), ("pages.example.com:8081", false), ("127.1:1", false),
+    ])
+    func pages_thatOthersReach_needAPassword(_ address: String, _ isPrivate: Bool) throws {
+        let open = try read(["REPRICER_PAGES_LISTEN": address]).problems
+        let closed = try read([
+            "REPRICER_PAGES_LISTEN": address, "REPRICER_PAGES_TOKEN_FILE": "/pages.token",
+        ])
+
+        #expect(
+            open.map(\.description)
+                == (isPrivate
+                    ? []
+                    : [
+                        "REPRICER_PAGES_TOKEN_FILE: is not set; other machines reach "
+                            + "REPRICER_PAGES_LISTEN: set it to the path of a file with the pages' "
+                            + "password, or listen on 127.0.0.1"
+                    ]))
+        #expect(closed.problems.isEmpty)
+        #expect(closed.pagesTokenFile == "/pages.token")
     }
 
     @Test(arguments: [

@@ -13,7 +13,8 @@ import Testing
 
         try await store.serving { url in
             let settings = try GapCommandKillTests.settings(url, store, scratch).merging([
-                "REPRICER_LISTEN": "127.0.0.1:0", "REPRICER_RECONCILE_EVERY": "off",
+                "REPRICER_LISTEN": "127.0.0.1:0", "REPRICER_PAGES_LISTEN": "off",
+                "REPRICER_RECONCILE_EVERY": "off",
                 "REPRICER_V1_SHARED_SECRET_FILE": secret,
             ]) { $1 }
             let program = try Program(

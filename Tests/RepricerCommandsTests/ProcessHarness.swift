@@ -77,6 +77,7 @@ final class ProcessHarness {
             if parts.count == 2 { settings[String(parts[0])] = String(parts[1]) }
         }
         settings["REPRICER_LISTEN"] = "127.0.0.1:\(listen.number)"
+        settings["REPRICER_PAGES_LISTEN"] = "127.0.0.1:0"
         client = try HTTPClient(
             baseURL: settings["REPRICER_API_BASE_URL"] ?? "", extraCAFile: "\(data)/tls-ca.pem")
     }

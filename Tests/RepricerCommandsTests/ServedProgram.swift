@@ -12,7 +12,7 @@ extension Program {
                 "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",
                 "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": "http://127.0.0.1:9",
                 "REPRICER_ROOT_CERTIFICATES": roots,
-                "REPRICER_LISTEN": "127.0.0.1:0",
+                "REPRICER_LISTEN": "127.0.0.1:0", "REPRICER_PAGES_LISTEN": "127.0.0.1:0",
             ].merging(more) { _, new in new })
     }
 

@@ -20,7 +20,7 @@ import Testing
             "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",
             "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": "http://127.0.0.1:9",
             "REPRICER_ROOT_CERTIFICATES": roots,
-            "REPRICER_LISTEN": "127.0.0.1:0",
+            "REPRICER_LISTEN": "127.0.0.1:0", "REPRICER_PAGES_LISTEN": "127.0.0.1:0",
         ]
     }
 
@@ -153,17 +153,18 @@ import Testing
         #expect(outcome.messages.contains("may not write repricer.inbox; GRANT repricer_service"))
     }
 
-    @Test func serve_onATakenPort_saysSo() async throws {
+    @Test(arguments: ["REPRICER_LISTEN", "REPRICER_PAGES_LISTEN"])
+    func serve_onATakenPort_saysWhich(_ variable: String) async throws {
         let taken = try HTTPServer(host: "127.0.0.1", port: 0, log: Log(component: "test")) { _ in
             .text(200, "")
         }
         var settings = try environment(database: TestDatabase.url)
-        settings["REPRICER_LISTEN"] = "127.0.0.1:\(try taken.bind())"
+        settings[variable] = "127.0.0.1:\(try taken.bind())"
 
         let outcome = await run("serve", "--only", "receiver", environment: settings)
 
         #expect(outcome.code == .failed)
-        #expect(outcome.messages.contains("REPRICER_LISTEN: cannot listen on 127.0.0.1:"))
+        #expect(outcome.messages.contains("\(variable): cannot listen on 127.0.0.1:"))
         #expect(outcome.messages.contains("choose another HOST:PORT"))
     }
 

@@ -1,4 +1,5 @@
 import AppStore
+package import HTTP
 package import Pricing
 package import ServiceKit
 

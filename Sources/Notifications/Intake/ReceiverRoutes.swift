@@ -2,16 +2,17 @@ import Facts
 package import HTTP
 import JSON
 package import ServiceKit
-import Synchronization
 
-/// Answers the requests of `HTTPServer`: notifications, health, metrics and the status pages.
+/// Answers the requests of the port that faces Apple: notifications and health, and nothing else.
+///
+/// A path counts only as it is spelt here, so that what a proxy lets through means the same to both.
 ///
 /// It decides nothing about prices and keeps nothing: what is not in the database when it answers
 /// 200 is lost, so it answers 200 only after the commit.
 package final class ReceiverRoutes: Sendable {
     private let intake: NotificationIntake
     private let legacy: LegacyIntake?
-    private let pages: Pages
+    private let health: HealthRoutes
     /// That the forwarder of notifications must present; nil: none.
     private let token: SharedSecret?
     private let metrics: Metrics
@@ -19,38 +20,22 @@ package final class ReceiverRoutes: Sendable {
     private let taken: Counter
     private let log: Log
     private let refusals: RefusalLog
-    private let obstacle: @Sendable () async -> String?
-    private let isDraining = Atomic(false)
 
-    /// The page for people at a path, by its segments, with the name of its route; nil where there is none.
-    package typealias Pages =
-        @Sendable (ArraySlice<String>) -> (
-            route: String, answer: @Sendable () async -> HTTPResponse
-        )?
-
-    /// `obstacle` is the store's own, but in tests: nil when ready, else why not, in words for a
-    /// person. Without `legacy` there is no V1 endpoint.
+    /// Without `legacy` there is no V1 endpoint.
     package init(
         intake: NotificationIntake, legacy: LegacyIntake? = nil,
-        pages: @escaping Pages, token: SharedSecret?, metrics: Metrics, log: Log,
-        obstacle: @escaping @Sendable () async -> String?
+        health: HealthRoutes, token: SharedSecret?, metrics: Metrics, log: Log
     ) {
         self.intake = intake
         self.legacy = legacy
-        self.pages = pages
+        self.health = health
         self.token = token
         self.metrics = metrics
         taken = metrics.counter(
             "repricer_http_requests_total", labels: ["route": "notifications", "status": "200"])
         self.log = log
         refusals = RefusalLog(log: log)
-        self.obstacle = obstacle
         metrics.describe("repricer_http_requests_total", "Requests answered, by route and status.")
-    }
-
-    /// From now on notifications are answered 503, so that the sender turns to another replica.
-    package func drain() {
-        isDraining.store(true, ordering: .releasing)
     }
 
     /// The handler for `HTTPServer`.
@@ -67,38 +52,14 @@ package final class ReceiverRoutes: Sendable {
     }
 
     private func answer(_ request: HTTPRequest) async -> (route: String, HTTPResponse) {
-        let segments = request.pathSegments
-        switch (segments.first, segments.count) {
-        case ("notifications", 1):
-            return ("notifications", await only("POST", request) { await take(request) })
-        case ("notifications", 2) where segments[1] == "v1" && legacy != nil:
-            return ("notifications_v1", await only("POST", request) { await takeLegacy(request) })
-        case ("healthz", 1):
-            return ("healthz", await only("GET", request) { .text(200, "ok\n") })
-        case ("readyz", 1):
-            return ("readyz", await only("GET", request) { await self.sayReady() })
-        case ("metrics", 1):
-            return ("metrics", await only("GET", request) { self.sayMetrics() })
+        switch request.path {
+        case "/notifications":
+            return ("notifications", await request.only("POST") { await take(request) })
+        case "/notifications/v1" where legacy != nil:
+            return ("notifications_v1", await request.only("POST") { await takeLegacy(request) })
         default:
-            guard let page = pages(segments[...]) else {
-                return ("none", .text(404, "no such page; see GET /\n"))
-            }
-            return (page.route, await only("GET", request, page.answer))
+            return await health.answer(request) ?? ("none", .text(404, "no such path\n"))
         }
-    }
-
-    private func only(
-        _ method: String, _ request: HTTPRequest, _ answer: () async -> HTTPResponse
-    ) async -> HTTPResponse {
-        // Where GET is answered, HEAD is too; the server leaves the body out.
-        let isAllowed = request.method == method || (request.method == "HEAD" && method == "GET")
-        if isAllowed { return await answer() }
-        var response =
-            request.method == "OPTIONS"
-            ? HTTPResponse(status: 204)
-            : HTTPResponse.text(405, "\(request.path) takes \(method)\n")
-        response.headers["Allow"] = method == "GET" ? "GET, HEAD, OPTIONS" : "\(method), OPTIONS"
-        return response
     }
 
     private func take(_ request: HTTPRequest) async -> HTTPResponse {
@@ -111,7 +72,7 @@ package final class ReceiverRoutes: Sendable {
 
     private func takeLegacy(_ request: HTTPRequest) async -> HTTPResponse {
         if let obstacle = senderObstacle(request) { return obstacle }
-        guard let legacy else { return .text(404, "no such page; see GET /\n") }
+        guard let legacy else { return .text(404, "no such path\n") }
         return answer(to: await legacy.take(request.body))
     }
 
@@ -122,7 +83,7 @@ package final class ReceiverRoutes: Sendable {
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
         }
-        return isDraining.load(ordering: .acquiring) ? comeAgain("draining", "shutting down") : nil
+        return health.isDraining ? comeAgain("draining", "shutting down") : nil
     }
 
     private func answer(to outcome: IntakeOutcome) -> HTTPResponse {
@@ -157,17 +118,5 @@ package final class ReceiverRoutes: Sendable {
             $0.text("message", message)
         }
         return .json(status, text + "\n")
-    }
-
-    private func sayReady() async -> HTTPResponse {
-        if isDraining.load(ordering: .acquiring) { return .text(503, "draining\n") }
-        guard let why = await obstacle() else { return .text(200, "ready\n") }
-        return .text(503, "\(why)\n")
-    }
-
-    private func sayMetrics() -> HTTPResponse {
-        HTTPResponse(
-            status: 200, contentType: "text/plain; version=0.0.4; charset=utf-8",
-            text: metrics.render())
     }
 }

@@ -1,3 +1,4 @@
+package import HTTP
 package import ServiceKit
 internal import Synchronization
 

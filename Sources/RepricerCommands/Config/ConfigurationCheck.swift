@@ -33,6 +33,7 @@ struct ConfigurationCheck: Sendable {
             secret("forwarder token", .forwarderTokenFile, configuration.forwarderTokenFile),
             secret("v1 shared secret", .v1SharedSecretFile, configuration.v1SharedSecretFile),
         ].compactMap { $0 }
+        results.append(pages())
         results += await database()
         results.append(await appStore())
         return results
@@ -78,6 +79,26 @@ struct ConfigurationCheck: Sendable {
         } catch {
             return Result(name: name, found: nil, problems: error.problems)
         }
+    }
+
+    /// Where the pages are, and whether they ask for a password.
+    private func pages() -> Result {
+        let settings = Live.showing.map(\.rawValue)
+        guard !configuration.problems.contains(where: { settings.contains($0.subject) }) else {
+            return skipped("pages")
+        }
+        if let result = secret("pages", .pagesTokenFile, configuration.pagesTokenFile),
+            !result.problems.isEmpty
+        {
+            return result
+        }
+        guard let address = configuration.pagesListen else {
+            return Result(name: "pages", found: "off", problems: [])
+        }
+        let password =
+            configuration.pagesTokenFile.map { "the password is in \($0)" }
+            ?? "no password, for this machine only"
+        return Result(name: "pages", found: "\(address.text), \(password)", problems: [])
     }
 
     private func database() async -> [Result] {

@@ -26,6 +26,12 @@ package struct Configuration: Sendable {
         package let host: String
         /// 0 lets the system choose.
         package let port: Int
+
+        /// Whether only this machine reaches it.
+        var isLoopback: Bool { BaseURL.isLoopback(host) }
+
+        /// As it is written: `HOST:PORT`.
+        var text: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
     }
 
     /// Any form that libpq knows; empty when nothing is set.
@@ -42,6 +48,8 @@ package struct Configuration: Sendable {
     package internal(set) var listen: Address?
     /// Of the pages for people; nil: switched off, or wrong.
     package internal(set) var pagesListen: Address?
+    /// Set wherever other machines reach `pagesListen`.
+    package internal(set) var pagesTokenFile: String?
     /// Whose connections are those of many clients.
     package internal(set) var trustedProxies: [AddressRange]?
     /// The percentage of the receiver's connections that any other address may hold.

@@ -137,6 +137,8 @@ struct ConfigurationReader {
             remedy: "write HOST:PORT, as 127.0.0.1:8081, or off"
         ) { text in text == "off" ? .some(nil) : BaseURL.address(text).map(Optional.some) }
         result.pagesListen = pages ?? nil
+        result.pagesTokenFile = text(
+            .pagesTokenFile, isRequired: result.pagesListen.map { !$0.isLoopback } ?? false)
         result.trustedProxies = value(
             .trustedProxies, default: "127.0.0.1,::1", "is no list of addresses",
             remedy: "write addresses and ranges, as 10.0.0.5,fd00::/8, or * for all, or none"

@@ -12,6 +12,7 @@ enum Variable: String, CaseIterable, Sendable {
     case rootCertificates = "REPRICER_ROOT_CERTIFICATES"
     case listen = "REPRICER_LISTEN"
     case pagesListen = "REPRICER_PAGES_LISTEN"
+    case pagesTokenFile = "REPRICER_PAGES_TOKEN_FILE"
     case trustedProxies = "REPRICER_TRUSTED_PROXIES"
     case addressShare = "REPRICER_ADDRESS_SHARE"
     case forwarderTokenFile = "REPRICER_FORWARDER_TOKEN_FILE"
@@ -38,6 +39,9 @@ enum Variable: String, CaseIterable, Sendable {
         case .keyID: "set it to the id of the In-App Purchase key"
         case .keyFile: "set it to the path of the key's .p8 file"
         case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
+        case .pagesTokenFile:
+            "other machines reach REPRICER_PAGES_LISTEN: set it to the path of a file with the pages' password, "
+                + "or listen on 127.0.0.1"
         case .webhookSecretFile: "set it to the path of a file with the secret that signs webhooks"
         case .databaseURL, .apiBaseURL, .apiCAFile, .listen, .pagesListen, .trustedProxies,
             .addressShare,

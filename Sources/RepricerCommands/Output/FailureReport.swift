@@ -48,10 +48,7 @@ private func failure(of error: any Error) -> CommandFailure {
     case let key as SecretFile.Fault: .about(.keyFile, "\(key.wrong); \(key.remedy)")
     case let jose as JOSEError:
         .about(.rootCertificates, "\(jose.detail); see `repricer config check`")
-    case let server as HTTPServerError:
-        .about(
-            .listen,
-            "\(server.reason); choose another HOST:PORT, or stop the program that holds it")
+    case let server as HTTPServerError: .cannotListen(.listen, server)
     case let client as HTTPClientError where client.code == .badCAFile:
         .about(.apiCAFile, "\(client.reason); name a PEM file of CA certificates")
     default: CommandFailure(.failed, "\(error)")
@@ -61,6 +58,13 @@ private func failure(of error: any Error) -> CommandFailure {
 extension CommandFailure {
     fileprivate static func about(_ variable: Variable, _ text: String) -> CommandFailure {
         CommandFailure(.failed, "\(variable.rawValue): \(text)")
+    }
+
+    /// `variable` names the address.
+    static func cannotListen(_ variable: Variable, _ error: HTTPServerError) -> CommandFailure {
+        .about(
+            variable,
+            "\(error.reason); choose another HOST:PORT, or stop the program that holds it")
     }
 }
 

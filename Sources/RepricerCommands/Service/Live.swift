@@ -11,7 +11,6 @@ import Notifications
 import Outbox
 import PriceChanges
 import Reconciliation
-import Reports
 import ServiceKit
 import Synchronization
 
@@ -93,19 +92,15 @@ struct Live: Sendable {
 
     /// The receiver, and what keeps its secrets up to date.
     func receiver(
-        _ pool: DatabasePool
-    ) throws -> (routes: ReceiverRoutes, server: HTTPServer, watches: [any Service]) {
-        let store = NotificationStore(pool: pool)
-        let token = try secret(.forwarderTokenFile, configuration.forwarderTokenFile)
-        let v1Secret = try secret(.v1SharedSecretFile, configuration.v1SharedSecretFile)
-        let intake = try intake(store)
-        let log = log.with(component: "receiver")
-        let pages = StatusPages(reports: ReportStore(pool: pool), clock: clock, log: log)
+        _ pool: DatabasePool, _ health: HealthRoutes
+    ) throws -> (server: HTTPServer, watches: [any Service]) {
+        let token = try secret(.forwarderTokenFile, configuration.forwarderTokenFile, "receiver")
+        let v1Secret = try secret(
+            .v1SharedSecretFile, configuration.v1SharedSecretFile, "receiver")
+        let intake = try intake(NotificationStore(pool: pool))
         let routes = ReceiverRoutes(
-            intake: intake, legacy: try legacy(intake, v1Secret?.secret, pool),
-            pages: { pages.page(at: $0) }, token: token?.secret,
-            metrics: metrics, log: log,
-            obstacle: { await store.obstacle() })
+            intake: intake, legacy: try legacy(intake, v1Secret?.secret, pool), health: health,
+            token: token?.secret, metrics: metrics, log: log.with(component: "receiver"))
         let listen = try configuration.required(configuration.listen, .listen)
         var limits = HTTPServerLimits()
         limits.proxies = try configuration.required(configuration.trustedProxies, .trustedProxies)
@@ -115,12 +110,12 @@ struct Live: Sendable {
             host: listen.host, port: listen.port, limits: limits,
             log: self.log.with(component: "http")
         ) { await routes.respond(to: $0) }
-        return (routes, server, [token?.watch, v1Secret?.watch].compactMap { $0 })
+        return (server, [token?.watch, v1Secret?.watch].compactMap { $0 })
     }
 
     /// The secret that a file holds, and what follows the file; nil where none is set.
-    private func secret(
-        _ variable: Variable, _ path: String?
+    func secret(
+        _ variable: Variable, _ path: String?, _ component: String
     ) throws -> (secret: SharedSecret, watch: SecretWatch)? {
         guard let path else { return nil }
         let read: @Sendable () throws -> String = {
@@ -129,7 +124,7 @@ struct Live: Sendable {
         guard let secret = SharedSecret(fileContent: try read()) else { return nil }
         let watch = SecretWatch(
             label: variable.rawValue, secret: secret,
-            reloads: { Signals.stream(of: [SIGHUP]) }, log: log.with(component: "receiver"),
+            reloads: { Signals.stream(of: [SIGHUP]) }, log: log.with(component: component),
             metrics: metrics, read: read)
         return (secret, watch)
     }

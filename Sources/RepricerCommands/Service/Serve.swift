@@ -1,5 +1,6 @@
 import Facts
 import Glibc
+import HTTP
 import Notifications
 import Postgres
 import ServiceKit
@@ -24,13 +25,15 @@ extension Commands {
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
             for a database that is away, and refuses one of another schema version, app or environment. SIGTERM drains and ends \
             it within ten seconds, a second one at once. SIGHUP reads the files of the root certificates, of the \
-            forwarder's token and of the V1 secret anew at once; a change of them is noticed by itself. One address gets a quarter of the \
+            forwarder's token, of the pages' password and of the V1 secret anew at once; a change of them is noticed by \
+            itself. Pages and metrics are on a port of their own (REPRICER_PAGES_LISTEN), behind a password \
+            (REPRICER_PAGES_TOKEN_FILE) unless only this machine reaches it. One address gets a quarter of the \
             receiver's connections (REPRICER_ADDRESS_SHARE), a proxy any number (REPRICER_TRUSTED_PROXIES).
             """
     ) { invocation in
         let part = invocation.arguments[only]
         let configuration = try invocation.configuration()
-        var needed = Live.common
+        var needed = Live.common + Live.showing
         if part != "receiver" { needed += Live.scheduling }
         if part != "scheduler" { needed += Live.receiving }
         try configuration.check(needed)
@@ -61,16 +64,19 @@ extension Commands {
         let signals = invocation.dependencies.terminations()
         // It would end the process until its watches run.
         Signals.ignoreHangUps()
+        let health = live.health(pool)
+        // First in the row and so last to stop: a slow page delays nothing, and the end can be watched.
+        services = try live.pages(pool, health) + services
         if part != "scheduler" {
-            let (routes, server, watches) = try live.receiver(pool)
+            let (server, watches) = try live.receiver(pool, health)
             let port = try server.bind()
             services += watches
             services += [
                 GatedService(gate: gate, inner: try live.gauges(pool)), server,
-                Drain(routes: routes),
             ]
             live.log.notice("listening", ["port": String(port)])
         }
+        services.append(Drain(health: health))
         live.log.notice("serving", ["part": part ?? "all"])
         let signal = try await run(services, live, until: signals)
         await pool.close()
@@ -109,10 +115,10 @@ extension Commands {
 /// Last to start and so first to stop: from then on senders are told to come again elsewhere.
 private struct Drain: Service {
     let name = "drain"
-    let routes: ReceiverRoutes
+    let health: HealthRoutes
 
     func run() async throws {
-        defer { routes.drain() }
+        defer { health.drain() }
         while !Task.isCancelled { try await Task.sleep(for: .seconds(3600)) }
     }
 }

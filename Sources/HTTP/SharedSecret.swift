@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 
 /// A secret that both sides know, from a file. It can be replaced while it is in use.
@@ -12,7 +13,7 @@ package final class SharedSecret: Sendable {
 
     /// From now on this one counts, and the one before no longer; returns whether it is another. Where nothing
     /// is left of the text, the one before stays.
-    func replace(fileContent: String) -> Bool {
+    package func replace(fileContent: String) -> Bool {
         guard let kept = Self.kept(of: fileContent) else { return false }
         return bytes.withLock { bytes in
             let isOther = bytes != kept
@@ -22,22 +23,39 @@ package final class SharedSecret: Sendable {
     }
 
     /// Whether an `Authorization` field carries it as bearer token.
-    func isBearer(in authorization: String?) -> Bool {
-        let scheme = "bearer "
-        guard let authorization, authorization.prefix(scheme.count).lowercased() == scheme else {
-            return false
-        }
-        return isEqual(to: Array(authorization.utf8.dropFirst(scheme.utf8.count)))
+    package func isBearer(in authorization: String?) -> Bool {
+        guard let token = Self.credentials(of: "bearer ", in: authorization) else { return false }
+        return isEqual(to: Array(token))
+    }
+
+    /// Whether an `Authorization` field carries it as the password of HTTP Basic (RFC 7617), with any user name.
+    package func isBasicPassword(in authorization: String?) -> Bool {
+        // Strict: no foreign characters, and padded.
+        guard let encoded = Self.credentials(of: "basic ", in: authorization),
+            let pair = Data(base64Encoded: Data(encoded)),
+            let colon = pair.firstIndex(of: UInt8(ascii: ":"))
+        else { return false }
+        return isEqual(to: Array(pair[pair.index(after: colon)...]))
     }
 
     /// The time does not tell how much of it is right.
-    func isEqual(to given: [UInt8]) -> Bool {
+    package func isEqual(to given: [UInt8]) -> Bool {
         let bytes = bytes.withLock { $0 }
         var difference: UInt8 = given.count == bytes.count ? 0 : 1
         for (index, byte) in bytes.enumerated() {
             difference |= byte ^ (index < given.count ? given[index] : 0)
         }
         return difference == 0
+    }
+
+    /// What follows the scheme, which is written in any case.
+    private static func credentials(
+        of scheme: String, in authorization: String?
+    ) -> Substring.UTF8View? {
+        guard let authorization, authorization.prefix(scheme.count).lowercased() == scheme else {
+            return nil
+        }
+        return authorization.dropFirst(scheme.count).utf8
     }
 
     private static func kept(of fileContent: String) -> [UInt8]? {
