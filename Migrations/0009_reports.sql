@@ -380,8 +380,9 @@ CREATE TRIGGER price_changes_mark_final AFTER UPDATE ON repricer.price_changes F
 CREATE TRIGGER price_changes_mark_open AFTER UPDATE ON repricer.price_changes FOR EACH ROW
     WHEN (NEW.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
         AND OLD.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        AND (OLD.state, OLD.current_sku, OLD.former_skus, OLD.sent_at, OLD.doubtful_since, OLD.scheduled_at)
-            IS DISTINCT FROM (NEW.state, NEW.current_sku, NEW.former_skus, NEW.sent_at, NEW.doubtful_since, NEW.scheduled_at))
+        -- Which of the open states it has alters nothing that is kept; that it was called does.
+        AND (OLD.current_sku, OLD.former_skus, OLD.sent_at, OLD.doubtful_since, OLD.scheduled_at)
+            IS DISTINCT FROM (NEW.current_sku, NEW.former_skus, NEW.sent_at, NEW.doubtful_since, NEW.scheduled_at))
     EXECUTE FUNCTION repricer.mark_figures('kept');
 CREATE TRIGGER charges_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.charges FOR EACH ROW
     EXECUTE FUNCTION repricer.mark_figures('kept');

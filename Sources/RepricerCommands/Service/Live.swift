@@ -11,6 +11,7 @@ import Notifications
 import Outbox
 import PriceChanges
 import Reconciliation
+import Reports
 import ServiceKit
 import Synchronization
 
