@@ -125,6 +125,17 @@ CREATE TABLE repricer.batch_rejects (
     CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches (batch_id)
 );
 
+-- What consent rules answered alike for many rows of a batch: once, and not in each row, which is written anew whenever
+-- it moves. The id is the beginning of the SHA-256 of the answers, so that pieces of a batch that are made at once name
+-- the same answers alike.
+CREATE TABLE repricer.batch_rule_answers (
+    batch_id uuid NOT NULL,
+    answers_id uuid NOT NULL,
+    answers jsonb NOT NULL,
+    CONSTRAINT batch_rule_answers_pkey PRIMARY KEY (batch_id, answers_id),
+    CONSTRAINT batch_rule_answers_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches (batch_id)
+);
+
 -- Pages keep a fifth free, so that a row that moves stays beside the one that it replaces, and no index gets an entry.
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
@@ -160,7 +171,10 @@ CREATE TABLE repricer.price_changes (
     forecast_reasons text[] NOT NULL DEFAULT '{}',
     forecast_not_known text[] NOT NULL DEFAULT '{}',
     forecast_threshold_source text,
+    -- The rules' answers with their inputs: those that hold an instant, and so concern this row alone. The others are in
+    -- batch_rule_answers. No foreign key says so, since it would cost each row a search: only store_changes writes both.
     forecast_rules jsonb NOT NULL DEFAULT '[]',
+    forecast_answers_id uuid,
     forecast_renewal_at timestamptz,
     forecast_notice_at timestamptz,
     forecast_effective_at timestamptz NOT NULL,

@@ -182,10 +182,29 @@ BEGIN
 END
 $$;
 
+-- The id under which a batch keeps answers of consent rules: of their text as it was sent.
+CREATE FUNCTION repricer.answers_id(p_answers text) RETURNS uuid
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = repricer, pg_temp AS $$
+SELECT left(encode(sha256(convert_to(p_answers, 'UTF8')), 'hex'), 32)::uuid
+$$;
+
+-- All answers of the consent rules that a change was approved with, in the order of the rules.
+CREATE FUNCTION repricer.forecast_rules(p_change repricer.price_changes) RETURNS jsonb
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT coalesce(jsonb_agg(answer ORDER BY array_position(ARRAY['always_consent_storefront', 'threshold',
+    'increase_within_12_months', 'korea_offer_conversion'], answer ->> 'rule')), '[]')
+FROM (
+    SELECT jsonb_array_elements(p_change.forecast_rules)
+    UNION ALL
+    SELECT jsonb_array_elements(a.answers) FROM batch_rule_answers a
+        WHERE a.batch_id = p_change.batch_id AND a.answers_id = p_change.forecast_answers_id
+) AS said (answer)
+$$;
+
 -- Stores changes of a batch and the parts that their SKUs play, from columns. Lists of SKUs, of reasons and of rules are
 -- the text of an array. Many rows have most in common, so the columns from p_skus to p_threshold_sources and from
--- p_not_known to p_at_risk_elsewhere may hold each combination once: p_kinds then says which a row takes, by its place
--- from 1 on. Without it they are as long as the others. The last four may be left out.
+-- p_not_known to p_shared_rules may hold each combination once: p_kinds then says which a row takes, by its place
+-- from 1 on. Without it they are as long as the others. The last five may be left out.
 CREATE FUNCTION repricer.store_changes(
     p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[],
     p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[],
@@ -193,7 +212,7 @@ CREATE FUNCTION repricer.store_changes(
     p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamptz[],
     p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[],
     p_not_known text[] DEFAULT NULL, p_at_risk bigint[] DEFAULT NULL, p_at_risk_elsewhere jsonb[] DEFAULT NULL,
-    p_kinds bigint[] DEFAULT NULL)
+    p_kinds bigint[] DEFAULT NULL, p_shared_rules text[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
     -- The planner takes arrays for short and would compare each row with each kind. What it must do so nevertheless
@@ -203,16 +222,20 @@ DECLARE
     v_batch batches := batch_in_submission(p_batch_id);
     v_at timestamptz := v_batch.submitted_at;
 BEGIN
+    INSERT INTO batch_rule_answers (batch_id, answers_id, answers)
+        SELECT p_batch_id, answers_id(answers), answers::jsonb
+        FROM (SELECT DISTINCT unnest(p_shared_rules)) AS said (answers) WHERE answers IS NOT NULL
+        ON CONFLICT DO NOTHING;
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
             dependent_skus, direction, currency, storefront, period, current_price_milliunits,
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
-            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
-            forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
+            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
+            forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
-            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
+            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
             k.not_known, k.at_risk, k.at_risk_elsewhere
         FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
@@ -222,13 +245,14 @@ BEGIN
             SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
                 k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
                 k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
-                k.at_risk_elsewhere
+                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id
             FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
                     p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
-                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere) WITH ORDINALITY
+                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere,
+                    p_shared_rules) WITH ORDINALITY
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
-                    at_risk_elsewhere, place)
+                    at_risk_elsewhere, answers, place)
             -- Read once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN

@@ -948,16 +948,7 @@ WITH outcomes AS (
     SELECT c.batch_id, c.direction, c.forecast_consent, c.forecast_threshold_source, c.forecast_reasons,
         came.consent AS came_consent, c.effective_at, c.forecast_effective_at,
         coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
-        -- Asked by containment, which is quick: a batch has a million rows.
-        CASE WHEN c.forecast_consent = 'not_known' THEN array_remove(ARRAY[
-            CASE WHEN c.forecast_rules @> '[{"rule": "always_consent_storefront", "answer": null}]'
-                THEN 'always_consent_storefront' END,
-            CASE WHEN c.forecast_rules @> '[{"rule": "threshold", "answer": null}]' THEN 'threshold' END,
-            CASE WHEN c.forecast_rules @> '[{"rule": "increase_within_12_months", "answer": null}]'
-                THEN 'increase_within_12_months' END,
-            CASE WHEN c.forecast_rules @> '[{"rule": "korea_offer_conversion", "answer": null}]'
-                THEN 'korea_offer_conversion' END], NULL)
-            ELSE '{}' END AS forecast_not_known,
+        CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
         -- A line of the file or a change of ours, else the instant of an increase from before.
         CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
             CASE WHEN jsonb_path_exists(c.forecast_rules,

@@ -129,6 +129,7 @@ CREATE TABLE repricer.price_changes (
     forecast_not_known text[] DEFAULT '{}'::text[] NOT NULL,
     forecast_threshold_source text,
     forecast_rules jsonb DEFAULT '[]'::jsonb NOT NULL,
+    forecast_answers_id uuid,
     forecast_renewal_at timestamp with time zone,
     forecast_notice_at timestamp with time zone,
     forecast_effective_at timestamp with time zone NOT NULL,
@@ -1664,23 +1665,7 @@ CREATE VIEW report.forecast_accuracy AS
             c.forecast_effective_at,
             (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
                 CASE
-                    WHEN (c.forecast_consent = 'not_known'::text) THEN array_remove(ARRAY[
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "always_consent_storefront", "answer": null}]'::jsonb) THEN 'always_consent_storefront'::text
-                        ELSE NULL::text
-                    END,
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "threshold", "answer": null}]'::jsonb) THEN 'threshold'::text
-                        ELSE NULL::text
-                    END,
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "increase_within_12_months", "answer": null}]'::jsonb) THEN 'increase_within_12_months'::text
-                        ELSE NULL::text
-                    END,
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "korea_offer_conversion", "answer": null}]'::jsonb) THEN 'korea_offer_conversion'::text
-                        ELSE NULL::text
-                    END], NULL::text)
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
                     ELSE '{}'::text[]
                 END AS forecast_not_known,
                 CASE
@@ -1822,23 +1807,7 @@ BEGIN
             c.forecast_effective_at,
             (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
                 CASE
-                    WHEN (c.forecast_consent = 'not_known'::text) THEN array_remove(ARRAY[
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "always_consent_storefront", "answer": null}]'::jsonb) THEN 'always_consent_storefront'::text
-                        ELSE NULL::text
-                    END,
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "threshold", "answer": null}]'::jsonb) THEN 'threshold'::text
-                        ELSE NULL::text
-                    END,
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "increase_within_12_months", "answer": null}]'::jsonb) THEN 'increase_within_12_months'::text
-                        ELSE NULL::text
-                    END,
-                    CASE
-                        WHEN (c.forecast_rules @> '[{"rule": "korea_offer_conversion", "answer": null}]'::jsonb) THEN 'korea_offer_conversion'::text
-                        ELSE NULL::text
-                    END], NULL::text)
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
                     ELSE '{}'::text[]
                 END AS forecast_not_known,
                 CASE
@@ -2748,6 +2717,13 @@ $$;
 
 COMMENT ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.upcoming_effective as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE FUNCTION repricer.answers_id(p_answers text) RETURNS uuid
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT left(encode(sha256(convert_to(p_answers, 'UTF8')), 'hex'), 32)::uuid
+$$;
+
 CREATE FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -3619,6 +3595,20 @@ UPDATE service_controls SET clock_start = p_start, clock_rate = p_rate, clock_or
 WHERE is_rehearsal AND (clock_start, clock_rate, clock_origin) IS DISTINCT FROM (p_start, p_rate, p_origin)
 $$;
 
+CREATE FUNCTION repricer.forecast_rules(p_change repricer.price_changes) RETURNS jsonb
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT coalesce(jsonb_agg(answer ORDER BY array_position(ARRAY['always_consent_storefront', 'threshold',
+    'increase_within_12_months', 'korea_offer_conversion'], answer ->> 'rule')), '[]')
+FROM (
+    SELECT jsonb_array_elements(p_change.forecast_rules)
+    UNION ALL
+    SELECT jsonb_array_elements(a.answers) FROM batch_rule_answers a
+        WHERE a.batch_id = p_change.batch_id AND a.answers_id = p_change.forecast_answers_id
+) AS said (answer)
+$$;
+
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -4332,6 +4322,7 @@ SELECT c.original_transaction_id,
     c.forecast_not_known,
     c.forecast_threshold_source,
     c.forecast_rules,
+    c.forecast_answers_id,
     c.forecast_renewal_at,
     c.forecast_notice_at,
     c.forecast_effective_at,
@@ -5181,7 +5172,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[]) RETURNS void
+CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[], p_shared_rules text[] DEFAULT NULL::text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET enable_nestloop TO 'off'
@@ -5191,16 +5182,20 @@ DECLARE
     v_batch batches := batch_in_submission(p_batch_id);
     v_at timestamptz := v_batch.submitted_at;
 BEGIN
+    INSERT INTO batch_rule_answers (batch_id, answers_id, answers)
+        SELECT p_batch_id, answers_id(answers), answers::jsonb
+        FROM (SELECT DISTINCT unnest(p_shared_rules)) AS said (answers) WHERE answers IS NOT NULL
+        ON CONFLICT DO NOTHING;
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
             dependent_skus, direction, currency, storefront, period, current_price_milliunits,
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
-            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_renewal_at,
-            forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
+            forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
+            forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
-            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, r.renewal,
+            k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
             k.not_known, k.at_risk, k.at_risk_elsewhere
         FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
@@ -5210,13 +5205,14 @@ BEGIN
             SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
                 k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
                 k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
-                k.at_risk_elsewhere
+                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id
             FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
                     p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
-                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere) WITH ORDINALITY
+                    p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere,
+                    p_shared_rules) WITH ORDINALITY
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
-                    at_risk_elsewhere, place)
+                    at_risk_elsewhere, answers, place)
             -- Read once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
@@ -6754,6 +6750,12 @@ CREATE TABLE repricer.audit_trail (
 
 COMMENT ON TABLE repricer.audit_trail IS 'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
 
+CREATE TABLE repricer.batch_rule_answers (
+    batch_id uuid NOT NULL,
+    answers_id uuid NOT NULL,
+    answers jsonb NOT NULL
+);
+
 CREATE TABLE repricer.batch_versions (
     batch_id uuid NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -7257,6 +7259,9 @@ ALTER TABLE ONLY repricer.audit_trail
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line);
 
+ALTER TABLE ONLY repricer.batch_rule_answers
+    ADD CONSTRAINT batch_rule_answers_pkey PRIMARY KEY (batch_id, answers_id);
+
 ALTER TABLE ONLY repricer.batch_versions
     ADD CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until);
 
@@ -7538,6 +7543,9 @@ ALTER TABLE ONLY repricer.always_consent_storefronts
 
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
+
+ALTER TABLE ONLY repricer.batch_rule_answers
+    ADD CONSTRAINT batch_rule_answers_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches(batch_id);
 
 ALTER TABLE ONLY repricer.closed_figures
     ADD CONSTRAINT closed_figures_month FOREIGN KEY (month) REFERENCES repricer.closed_months(month);
@@ -7833,6 +7841,8 @@ GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time z
 GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.answers_id(p_answers text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) FROM PUBLIC;
@@ -7911,6 +7921,9 @@ GRANT ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash te
 
 REVOKE ALL ON FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_rate double precision, p_origin timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_rate double precision, p_origin timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.forecast_rules(p_change repricer.price_changes) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.forecast_rules(p_change repricer.price_changes) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
@@ -8062,8 +8075,8 @@ REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fal
 REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[]) TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[]) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) TO repricer_pricing;
@@ -8223,6 +8236,9 @@ GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.batch_rule_answers TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.batch_rule_answers TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.batch_versions TO repricer_service;
 

@@ -37,6 +37,13 @@ package struct RuleAnswer: Hashable, Sendable {
         /// Not known.
         case missing
     }
+
+    /// Whether it tells of an instant, and so of one subscription. Other answers are the same for many rows.
+    package var holdsInstant: Bool {
+        inputs.contains { input in
+            if case .instant = input.value { true } else { false }
+        }
+    }
 }
 
 /// An increase of a subscription that took effect.

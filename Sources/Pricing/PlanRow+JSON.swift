@@ -34,13 +34,6 @@ extension PlanRow {
         return json.bytes
     }
 
-    /// The `rules` array alone, as it is stored with a change: JSON as UTF-8.
-    package var rulesJSONBytes: [UInt8] {
-        var json = JSONWriter()
-        writeRules(&json)
-        return json.bytes
-    }
-
     private func writeRow(_ json: inout JSONWriter) {
         json.member("line", line > 0 ? Int64(line) : nil)
         json.member("original_transaction_id", originalTransactionID)
@@ -74,7 +67,20 @@ extension PlanRow {
     }
 
     private func writeRules(_ json: inout JSONWriter) {
-        json.list(rules) { answer, json in
+        rules.write(&json)
+    }
+}
+
+extension [RuleAnswer] {
+    /// As they are stored with a change: a JSON array.
+    package var json: String {
+        var json = JSONWriter()
+        write(&json)
+        return json.text
+    }
+
+    fileprivate func write(_ json: inout JSONWriter) {
+        json.list(self) { answer, json in
             json.object { json in
                 json.text("rule", answer.rule.rawValue)
                 json.member("answer", answer.answer)

@@ -14,7 +14,7 @@ struct EstimatedThresholdTests {
         let plan = Judge.make(rules: Self.rules).one(.make(1_800_000, currency: "JPY"), facts)
 
         #expect(
-            String(decoding: plan.rulesJSONBytes, as: UTF8.self).contains(
+            String(decoding: plan.jsonBytes, as: UTF8.self).contains(
                 """
                 {"rule":"threshold","answer":true,"inputs":{"percent_over":true,"amount_over":true,\
                 "increase_basis_points":8000,"increase_milliunits":800000,\
@@ -33,7 +33,7 @@ struct EstimatedThresholdTests {
         let plan = Judge.make(rules: Self.rules).one(.make(7_000, currency: "EUR"), facts)
 
         #expect(
-            String(decoding: plan.rulesJSONBytes, as: UTF8.self).contains(
+            String(decoding: plan.jsonBytes, as: UTF8.self).contains(
                 """
                 "threshold_milliunits":5000,"threshold_kind":"nonannual",\
                 "threshold_source":"estimated","threshold_error_milliunits":0,\
@@ -49,7 +49,7 @@ struct EstimatedThresholdTests {
         #expect(plan.consent == .notKnown)
         #expect(plan.notKnown == [.threshold])
         #expect(
-            String(decoding: plan.rulesJSONBytes, as: UTF8.self).contains(
+            String(decoding: plan.jsonBytes, as: UTF8.self).contains(
                 #""rule":"threshold","answer":null,"inputs":{"percent_over":true,"amount_over":null"#
             ))
     }
@@ -148,7 +148,7 @@ struct EstimatedThresholdTests {
             .make(3_900_000, currency: "KRW"), facts)
 
         #expect(
-            String(decoding: plan.rulesJSONBytes, as: UTF8.self).contains(
+            String(decoding: plan.jsonBytes, as: UTF8.self).contains(
                 """
                 "inputs":{"storefront":"KOR","offer_ends_at":"2026-05-01T00:00:00Z",\
                 "offer_sku":"OTHER","conversion_on":"2026-05-01","window_first_on":"2026-04-01",\

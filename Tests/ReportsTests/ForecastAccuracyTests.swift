@@ -7,7 +7,8 @@ import Testing
 @Suite(.database) struct ForecastAccuracyTests {
     /// A change with this verdict that the App Store asked about; then what the view says of it.
     private static func read(
-        _ columns: SQL, consent: String, rules: String, reasons: String = "{}", more: String = ""
+        _ columns: SQL, consent: String, rules: String = "[]", reasons: String = "{}",
+        notKnown: String = "{}", more: String = ""
     ) async throws -> String {
         let connection = try await TestDatabase.connect()
         let change = ReportFixture.Change(
@@ -15,7 +16,8 @@ import Testing
             state: "pending_consent", asked: "2026-01-10Z")
         try await connection.script(
             ReportFixture.batchSQL(ReportFixture.batch, name: "rules", rows: 1) + change.sql
-                + "UPDATE repricer.price_changes SET forecast_rules = '\(rules)', forecast_reasons = '\(reasons)';"
+                + "UPDATE repricer.price_changes SET forecast_rules = '\(rules)', "
+                + "forecast_reasons = '\(reasons)', forecast_not_known = '\(notKnown)';"
                 + more)
         let line = try await connection.query(
             "SELECT \(fragment: columns) AS line FROM report.forecast_accuracy"
@@ -25,16 +27,11 @@ import Testing
     }
 
     private static func line(
-        consent: String, rules: String, reasons: String = "{}"
+        consent: String, rules: String = "[]", reasons: String = "{}", notKnown: String = "{}"
     ) async throws -> String {
         try await read(
             "concat_ws(' ', consent_outcome, array_to_string(forecast_not_known, '+'), forecast_because)",
-            consent: consent, rules: rules, reasons: reasons)
-    }
-
-    private static func rule(_ name: String, _ answer: String, because: String? = nil) -> String {
-        let inputs = because.map { "{\"because\": \"\($0)\", \"known_since\": null}" } ?? "{}"
-        return "[{\"rule\": \"\(name)\", \"answer\": \(answer), \"inputs\": \(inputs)}]"
+            consent: consent, rules: rules, reasons: reasons, notKnown: notKnown)
     }
 
     @Test(arguments: [
@@ -42,27 +39,15 @@ import Testing
         "korea_offer_conversion",
     ])
     func rule_withTooLittleToAnswer_isNamedWhereTheForecastDidNotSay(rule: String) async throws {
-        let line = try await Self.line(consent: "not_known", rules: Self.rule(rule, "null"))
+        let line = try await Self.line(consent: "not_known", notKnown: "{\(rule)}")
 
         #expect(line == "was_not_known \(rule)")
-    }
-
-    @Test func rules_thatSaidNo_areNotNamed() async throws {
-        let rules =
-            #"[{"rule": "threshold", "answer": false, "inputs": {"threshold_milliunits": null}}, "#
-            + #"{"rule": "increase_within_12_months", "answer": null, "inputs": {}}, "#
-            + #"{"rule": "always_consent_storefront", "answer": null, "inputs": {}}]"#
-
-        let line = try await Self.line(consent: "not_known", rules: rules)
-
-        #expect(line == "was_not_known always_consent_storefront+increase_within_12_months")
     }
 
     /// Another rule said yes: what this one could not say decided nothing.
     @Test func ruleWithTooLittle_besideOneThatSaidYes_isNotNamed() async throws {
         let line = try await Self.line(
-            consent: "required", rules: Self.rule("increase_within_12_months", "null"),
-            reasons: "{threshold}")
+            consent: "required", reasons: "{threshold}", notKnown: "{increase_within_12_months}")
 
         #expect(line == "as_forecast ")
     }
@@ -76,7 +61,8 @@ import Testing
     ) async throws {
         let line = try await Self.line(
             consent: "required",
-            rules: Self.rule("increase_within_12_months", "true", because: because),
+            rules:
+                #"[{"rule": "increase_within_12_months", "answer": true, "inputs": {"because": "\#(because)"}}]"#,
             reasons: "{increase_within_12_months}")
 
         #expect(line == "as_forecast  \(expected)")
@@ -93,7 +79,7 @@ import Testing
     ) async throws {
         let instant = effective == "NULL" ? effective : "'\(effective)'"
         let missed = try await Self.read(
-            "sum(missed_by_sibling)::text", consent: "not_required", rules: "[]",
+            "sum(missed_by_sibling)::text", consent: "not_required",
             more: """
                 INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line,
                     sku, direction, current_price_milliunits, new_price_milliunits, forecast_consent,

@@ -87,15 +87,16 @@ import Testing
         let connection = try await TestDatabase.connect()
         try await connection.script("UPDATE repricer.subscriptions SET known_since = '2026-01-01Z'")
 
-        let text = await run("plan", try office.file(Self.good), environment: office.ana)
+        let text = await run(
+            "plan", try office.file(Self.good), "--rows", "\(office.folder)/rows",
+            environment: office.ana)
         let json = await run("plan", try office.file(Self.good), "--json", environment: office.ana)
         _ = try await office.submit()
         let stored = try await connection.query(
             """
-            SELECT forecast_consent, forecast_reasons::text AS reasons, (
-                SELECT string_agg(r ->> 'rule', ' ') FROM jsonb_array_elements(forecast_rules) r
-                WHERE r -> 'answer' = 'null'::jsonb) AS open
-            FROM repricer.price_changes
+            SELECT forecast_consent, forecast_reasons::text AS reasons, forecast_not_known::text AS open,
+                repricer.forecast_rules(c) = \(json: try office.text("rows"))::jsonb -> 'rules' AS is_as_planned
+            FROM repricer.price_changes c
             """
         ).one()
         await connection.close()
@@ -109,7 +110,8 @@ import Testing
         #expect(json.output.contains(#""consent":{"not_known":1},"reasons":{},"not_known":[{"#))
         #expect(try stored.text("forecast_consent") == "not_known")
         #expect(try stored.text("reasons") == "{}")
-        #expect(try stored.text("open") == "increase_within_12_months")
+        #expect(try stored.text("open") == "{increase_within_12_months}")
+        #expect(try stored.bool("is_as_planned"))
     }
 
     @Test func plan_whenRowsAreRefused_namesEachAndWritesThemBack() async throws {

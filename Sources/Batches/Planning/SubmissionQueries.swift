@@ -52,8 +52,9 @@ struct SubmissionRows: Sendable {
         let thresholdSource: RuleSource?
         let atRisk: Int64?
         let atRiskElsewhere: [ItemCharge]
+        let rules: [RuleAnswer]
 
-        init(_ plan: PlanRow) {
+        init(_ plan: PlanRow, rules: [RuleAnswer]) {
             sku = plan.sku
             dependentSKUs = plan.dependentSKUs
             direction = plan.direction
@@ -70,6 +71,7 @@ struct SubmissionRows: Sendable {
             thresholdSource = plan.thresholdSource
             atRisk = plan.atRisk
             atRiskElsewhere = plan.atRiskElsewhere
+            self.rules = rules
         }
 
         /// Of what differs most.
@@ -106,13 +108,17 @@ struct SubmissionRows: Sendable {
             waves.flatMap {
                 $0.wave(ofSubscription: plan.originalTransactionID, storefront: plan.storefront)
             } ?? 0)
-        changes.rules.append(String(decoding: plan.rulesJSONBytes, as: UTF8.self))
+        var (own, shared): ([RuleAnswer], [RuleAnswer]) = ([], [])
+        for rule in plan.rules {
+            if rule.holdsInstant { own.append(rule) } else { shared.append(rule) }
+        }
+        changes.rules.append(own.json)
         changes.renewals.append(plan.renewalAt?.milliseconds)
         changes.notices.append(plan.noticeAt?.milliseconds)
         changes.effective.append(plan.effectiveAt?.milliseconds)
         changes.sendAfter.append(plan.sendAfter?.milliseconds)
         changes.sendBy.append(plan.sendBy?.milliseconds)
-        changes.kinds.append(place(of: SharedTerms(plan)))
+        changes.kinds.append(place(of: SharedTerms(plan, rules: shared)))
     }
 
     private mutating func place(of terms: SharedTerms) -> Int {
@@ -173,7 +179,7 @@ enum SubmissionQueries {
             \(timestamps: rows.sendAfter), \(timestamps: rows.sendBy),
             \(rows.shared.column { ArrayText.format($0.notKnown.map(\.rawValue)) }),
             \(ints: rows.shared.column(\.atRisk)), \(jsons: rows.shared.column { $0.atRiskElsewhere.stored }),
-            \(rows.kinds))
+            \(rows.kinds), \(rows.shared.column(\.rules.json)))
         """
     }
 
