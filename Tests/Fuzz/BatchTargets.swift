@@ -97,6 +97,10 @@ enum BatchTarget: FuzzTarget {
         let whole = entries(input, chunkBytes: 65_536)
         let cut = entries(input, chunkBytes: 1 + input.count % 13)
         require(whole == cut, "the entries depend on the chunks")
+        for rowsMax in [1, 3, 4096] {
+            let pieces = entriesOfPieces(input, chunkBytes: 1 + input.count % 29, rowsMax: rowsMax)
+            require(whole == pieces, "the entries depend on the pieces")
+        }
         guard let whole, !whole.isEmpty else { return }
         let lines = whole.map { entry in
             switch entry {
@@ -143,6 +147,21 @@ enum BatchTarget: FuzzTarget {
             if !cells.allSatisfy({ $0.allSatisfy(SlowCSV.isBlank) }) { expected.append(start + 1) }
         }
         require(lines == expected, "entries begin at \(lines), slowly at \(expected)")
+    }
+
+    /// The entries of whole pieces, as a plan reads them.
+    private static func entriesOfPieces(
+        _ input: [UInt8], chunkBytes: Int, rowsMax: Int
+    ) -> [BatchFileEntry]? {
+        do throws(BatchFileError) {
+            var reader = try BatchFileReader(
+                source: MemoryByteSource(input, chunkBytes: chunkBytes), file: "f", rules: rules)
+            var entries: [BatchFileEntry] = []
+            while let piece = try reader.nextPiece(rowsMax: rowsMax) { entries += piece.entries() }
+            return entries
+        } catch {
+            return nil
+        }
     }
 
     private static func entries(_ input: [UInt8], chunkBytes: Int) -> [BatchFileEntry]? {

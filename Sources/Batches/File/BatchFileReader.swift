@@ -45,7 +45,7 @@ package enum BatchFileEntry: Hashable, Sendable {
     case spoiled(SpoiledRow)
 }
 
-/// Reads a batch file, CSV or NDJSON, one row at a time and in bounded memory.
+/// Reads a batch file, CSV or NDJSON, one row or one piece at a time and in bounded memory.
 ///
 /// The form is told by the first character: `{` begins NDJSON. Each line of the file ends up in exactly one
 /// entry; an unclosed quote costs its own line alone, because the lines that it swallowed are read again.
@@ -58,10 +58,8 @@ package struct BatchFileReader {
     package let priceUnit: BatchPriceUnit
 
     private let file: String
-    private let builder: BatchRowBuilder
+    private let parser: BatchRowParser
     private var scanner: LineScanner
-    /// The header's columns; nil for NDJSON.
-    private let header: [BatchColumn]?
 
     /// Reads the header from a source; `file` is its name in messages.
     package init(
@@ -69,8 +67,8 @@ package struct BatchFileReader {
     ) throws(BatchFileError) {
         self.file = file
         scanner = LineScanner(source)
-        let start = try BatchHeader.read(&scanner, file: file)
-        switch start {
+        let header: [BatchColumn]?
+        switch try BatchHeader.read(&scanner, file: file) {
         case .csv(let csv):
             header = csv.columns
             columns = csv.columns.filter { !$0.isIgnored }
@@ -82,132 +80,104 @@ package struct BatchFileReader {
                 !$0.isIgnored && ($0 == unit.column || ($0 != .price && $0 != .priceMilliunits))
             }
         }
-        builder = BatchRowBuilder(rules: rules, unit: priceUnit, isTyped: header == nil)
+        parser = BatchRowParser(header: header, unit: priceUnit, rules: rules)
     }
 
     /// The next row, good or spoiled; nil at the end of the file.
     package mutating func next() throws(BatchFileError) -> BatchFileEntry? {
         while let line = try scanner.next() {
             if line.isTooLong {
-                return uncut(
-                    line, "the line is longer than \(LineScanner.lineBytesMax) bytes",
+                return parser.uncut(
+                    line.bytes, line.number,
+                    "the line is longer than \(LineScanner.lineBytesMax) bytes",
                     remedy: "split it, or look for a missing line break")
             }
-            if line.bytes.allSatisfy(isBlank) { continue }
-            guard let header else { return object(line) }
-            if let cells = PlainRow.cells(of: line.bytes, header) {
-                return builder.row(line: line.number, cells)
+            switch line.bytes.withUnsafeBufferPointer({ parser.read($0, line.number) }) {
+            case .nothing: continue
+            case .entry(let entry): return entry
+            case .malformed(let reason): return parser.misquoted(line.bytes, line.number, reason)
+            case .open: if let entry = try record(line) { return entry }
             }
-            if let entry = try record(line, header) { return entry }
         }
         return nil
     }
 
-    /// Nil for a line of separators alone: spreadsheets write them below the last row.
-    private mutating func record(
-        _ first: PhysicalLine, _ header: [BatchColumn]
-    ) throws(BatchFileError) -> BatchFileEntry? {
+    /// About as many rows as are asked for, of which most are still to be read; nil at the end of the file.
+    package mutating func nextPiece(rowsMax: Int) throws(BatchFileError) -> BatchPiece? {
+        var piece = BatchPiece(parser: parser)
+        var rows = 0
+        while rows < rowsMax {
+            if let block = try scanner.block(
+                linesMax: rowsMax - rows, isQuoted: parser.isCSV)
+            {
+                piece.parts.append(.lines(block))
+                rows += block.count
+            } else if let entry = try next() {
+                piece.parts.append(.entry(entry))
+                rows += 1
+            } else {
+                break
+            }
+        }
+        return rows > 0 ? piece : nil
+    }
+
+    /// A record that goes on in the lines after its first; nil where all its cells are empty.
+    private mutating func record(_ first: PhysicalLine) throws(BatchFileError) -> BatchFileEntry? {
         var lines = [first]
         var bytes = first.bytes
-        while true {
-            let reason: String
-            switch CSVRecord(bytes) {
-            case .cells(let cells):
-                return cells.allSatisfy { $0.allSatisfy(isBlank) }
-                    ? nil : row(first.number, cells, header)
-            case .malformed(let message): reason = message
-            case .open:
-                if lines.count < BatchFileReader.recordLinesMax,
-                    bytes.count <= LineScanner.lineBytesMax, let line = try scanner.next()
-                {
-                    lines.append(line)
-                    if !line.isTooLong {
-                        bytes += [UInt8(ascii: "\n")] + line.bytes
-                        continue
+        var entry = parser.misquoted(first.bytes, first.number)
+        reading: while lines.count < BatchFileReader.recordLinesMax,
+            bytes.count <= LineScanner.lineBytesMax, let line = try scanner.next()
+        {
+            lines.append(line)
+            if line.isTooLong { break }
+            bytes += [UInt8(ascii: "\n")] + line.bytes
+            switch parser.record(bytes, first.number) {
+            case .entry(let entry): return entry
+            case .nothing: return nil
+            case .open: continue
+            case .malformed(let reason):
+                entry = parser.misquoted(first.bytes, first.number, reason)
+                break reading
+            }
+        }
+        scanner.putBack(lines.dropFirst())
+        return entry
+    }
+}
+
+/// A part of a batch file, whose rows can be read on any thread.
+package struct BatchPiece: Sendable {
+    fileprivate enum Part: Sendable {
+        case lines(LineBlock)
+        case entry(BatchFileEntry)
+    }
+
+    fileprivate let parser: BatchRowParser
+    fileprivate var parts: [Part] = []
+
+    /// Its rows, in their order; none where its lines are empty.
+    package func entries() -> [BatchFileEntry] {
+        var entries: [BatchFileEntry] = []
+        for part in parts {
+            switch part {
+            case .entry(let entry): entries.append(entry)
+            case .lines(let block):
+                entries.reserveCapacity(entries.count + block.count)
+                block.forEach { line, number in
+                    switch parser.read(line, number) {
+                    case .nothing: break
+                    case .entry(let entry): entries.append(entry)
+                    case .malformed(let reason):
+                        entries.append(parser.misquoted(Array(line), number, reason))
+                    case .open:
+                        // No line with an even number of quotes is; but no row may disappear.
+                        entries.append(parser.misquoted(Array(line), number))
                     }
                 }
-                reason = "a quoted cell is not closed"
-            }
-            scanner.putBack(lines.dropFirst())
-            return uncut(first, reason, remedy: "close each quote, and double those inside")
-        }
-    }
-
-    private func row(
-        _ line: Int, _ cells: [[UInt8]], _ header: [BatchColumn]
-    ) -> BatchFileEntry {
-        var texts = BatchCells()
-        var isUTF8 = true
-        for (column, bytes) in zip(header, cells) {
-            let text = String(validating: bytes[...].withoutBlanks, as: UTF8.self)
-            if text == nil { isUTF8 = false }
-            if !column.isIgnored {
-                texts[column] = .text(SpreadsheetText.text(text ?? "").withoutBlanks)
             }
         }
-        let extra = cells.dropFirst(header.count).map { String(validating: $0, as: UTF8.self) }
-        guard isUTF8, extra.allSatisfy({ $0 != nil }) else {
-            return spoiled(
-                line, "the row is not UTF-8", remedy: "save the file as UTF-8", texts)
-        }
-        guard cells.count == header.count else {
-            let rest = extra.compactMap { $0 }.joined(separator: ",")
-            let note = rest.isEmpty ? "" : " (too many: \(rest.prefix(200)))"
-            return spoiled(
-                line, "the row has \(cells.count) cells, the header \(header.count)\(note)",
-                remedy: "give each column one cell", texts)
-        }
-        return builder.row(line: line, texts)
-    }
-
-    private func object(_ line: PhysicalLine) -> BatchFileEntry {
-        let members: [String: BatchCell]
-        do throws(JSONLine.Malformed) {
-            members = try JSONLine.members(line.bytes)
-        } catch {
-            return uncut(line, error.message, remedy: "write one JSON object a line")
-        }
-        var cells = BatchCells()
-        var unknown: [String] = []
-        for (name, cell) in members {
-            guard let column = BatchColumn(rawValue: name) else {
-                unknown.append(name)
-                continue
-            }
-            if !column.isIgnored { cells[column] = cell }
-        }
-        var faults: [RowFault] = []
-        if let name = unknown.min() {
-            faults.append(
-                RowFault(
-                    .malformedRow, "there is no column \(shownInMessage(name))",
-                    remedy: "use the columns of a batch file"))
-        }
-        let wrongUnit: BatchColumn = priceUnit == .decimal ? .priceMilliunits : .price
-        if cells[wrongUnit] != nil {
-            faults.append(
-                RowFault(
-                    .malformedRow, "the file's first row gives \(priceUnit.column.rawValue)",
-                    remedy: "use the same one in each row"))
-        }
-        return builder.row(line: line.number, cells, besides: faults)
-    }
-
-    private func uncut(
-        _ line: PhysicalLine, _ message: String, remedy: String
-    ) -> BatchFileEntry {
-        let fault = RowFault(.malformedRow, message, remedy: remedy)
-        let text = String(decoding: line.bytes.prefix(SpoiledRow.uncutBytesMax), as: UTF8.self)
-        return .spoiled(SpoiledRow(line: line.number, fault: fault, cells: [:], uncut: text))
-    }
-
-    private func spoiled(
-        _ line: Int, _ message: String, remedy: String, _ cells: BatchCells
-    ) -> BatchFileEntry {
-        var row = SpoiledRow(
-            line: line, fault: RowFault(.malformedRow, message, remedy: remedy),
-            cells: cells.written)
-        row.item = builder.item(cells)
-        return .spoiled(row)
+        return entries
     }
 }

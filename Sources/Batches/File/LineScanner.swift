@@ -48,6 +48,34 @@ struct HeaderRow {
     }
 }
 
+/// Physical lines beside one another, each with its line feed.
+struct LineBlock: Sendable {
+    fileprivate let bytes: ArraySlice<UInt8>
+    fileprivate let firstNumber: Int
+    let count: Int
+
+    fileprivate init(bytes: ArraySlice<UInt8>, firstNumber: Int, count: Int) {
+        self.bytes = bytes
+        self.firstNumber = firstNumber
+        self.count = count
+    }
+
+    /// Hands over each line, without its line feed and a carriage return before it, and its number.
+    func forEach(_ body: (_ line: UnsafeBufferPointer<UInt8>, _ number: Int) -> Void) {
+        bytes.withUnsafeBufferPointer { bytes in
+            var start = 0
+            for number in firstNumber..<(firstNumber + count) {
+                var end = start
+                while end < bytes.count, bytes[end] != UInt8(ascii: "\n") { end += 1 }
+                let next = end + 1
+                if end > start, bytes[end - 1] == UInt8(ascii: "\r") { end -= 1 }
+                body(UnsafeBufferPointer(rebasing: bytes[start..<end]), number)
+                start = next
+            }
+        }
+    }
+}
+
 /// Cuts a stream of bytes into physical lines and never holds more than one of them and one chunk.
 struct LineScanner {
     /// A row with a hundred dependents of the longest SKUs still fits.
@@ -87,6 +115,37 @@ struct LineScanner {
         number += 1
         if !line.isTooLong, line.bytes.last == UInt8(ascii: "\r") { line.bytes.removeLast() }
         return line
+    }
+
+    /// Whole lines that lie in memory already, none of which needs the next one: each is a record of its own, so that they
+    /// can be read on any thread. Nil where the next line has to be read by itself.
+    ///
+    /// A CSV record goes on in the next line only within quotes, and then its line has an odd number of them
+    /// (`isQuoted`); a line of NDJSON is always a row.
+    mutating func block(linesMax: Int, isQuoted: Bool) throws(BatchFileError) -> LineBlock? {
+        guard returned.isEmpty, try fill() else { return nil }
+        var end = position
+        var lines = 0
+        chunk.withUnsafeBufferPointer { bytes in
+            var isOdd = false
+            var index = position
+            while index < bytes.count, lines < linesMax {
+                let byte = bytes[index]
+                index += 1
+                if byte == UInt8(ascii: "\"") { isOdd.toggle() }
+                guard byte == UInt8(ascii: "\n") else { continue }
+                guard !(isQuoted && isOdd), index - end <= LineScanner.lineBytesMax else { break }
+                end = index
+                lines += 1
+                isOdd = false
+            }
+        }
+        guard lines > 0 else { return nil }
+        defer {
+            position = end
+            number += lines
+        }
+        return LineBlock(bytes: chunk[position..<end], firstNumber: number + 1, count: lines)
     }
 
     /// The first line that holds more than separators, without a byte order mark.

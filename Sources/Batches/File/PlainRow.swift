@@ -3,25 +3,25 @@ enum PlainRow {
     /// The cells, without the blanks around them; nil where the row has to be read with all care: it has a `'`, bytes
     /// beyond ASCII, a quote that is not around a whole cell, another number of cells than the header, or nothing but
     /// separators.
-    static func cells(of line: [UInt8], _ header: [BatchColumn]) -> BatchCells? {
+    static func cells(
+        of line: UnsafeBufferPointer<UInt8>, _ header: [BatchColumn]
+    ) -> BatchCells? {
         guard line.allSatisfy({ $0 < 0x80 && $0 != UInt8(ascii: "'") }) else { return nil }
-        return line.withUnsafeBufferPointer { bytes in
-            var cells = BatchCells()
-            // Of the separator before the cell.
-            var end = -1
-            var isEmpty = true
-            for column in header {
-                guard end < bytes.count else { return nil }
-                guard let (content, next) = cell(bytes, from: end + 1) else { return nil }
-                let text = withoutBlanks(bytes[content])
-                isEmpty = isEmpty && text.isEmpty
-                if !column.isIgnored {
-                    cells[column] = .text(String(decoding: text, as: UTF8.self))
-                }
-                end = next
+        var cells = BatchCells()
+        // Of the separator before the cell.
+        var end = -1
+        var isEmpty = true
+        for column in header {
+            guard end < line.count else { return nil }
+            guard let (content, next) = cell(line, from: end + 1) else { return nil }
+            let text = withoutBlanks(line[content])
+            isEmpty = isEmpty && text.isEmpty
+            if !column.isIgnored {
+                cells[column] = .text(String(decoding: text, as: UTF8.self))
             }
-            return isEmpty || end < bytes.count ? nil : cells
+            end = next
         }
+        return isEmpty || end < line.count ? nil : cells
     }
 
     /// Where the cell stands that begins at a place, and the separator or the end of the line after it.

@@ -2,11 +2,11 @@ package import Pricing
 
 /// What a first reading of a batch leaves behind: its digest, and which rows speak of the same subscription.
 ///
-/// A row is 40 bytes here whatever it says, so that a batch of any size can then be read again and judged in
-/// the order of its lines, a piece at a time.
+/// A row is 40 bytes here whatever it says, so that a batch of any size can be judged in the order of its lines, a piece
+/// at a time, without the file being read again. Only a file with rows whose cells are wrong is: what they hold is not kept.
 package struct BatchOutline: Sendable {
     /// Of the bytes as they stand: the same file again is the same batch. 64 hexadecimal digits.
-    package let sha256: String
+    package private(set) var sha256 = ""
     package let columns: [BatchColumn]
     package let priceUnit: BatchPriceUnit
     /// All rows, the spoiled ones included.
@@ -32,8 +32,21 @@ package struct BatchOutline: Sendable {
         var effectiveOnOrAfter: CivilDate?
     }
 
+    /// Where a subscription is mentioned; sorts by it, then in the order of lines.
+    private struct Place: Comparable {
+        var subscription: SubscriptionKeys.Key
+        var index: UInt32
+
+        static func < (left: Place, right: Place) -> Bool {
+            (left.subscription, left.index) < (right.subscription, right.index)
+        }
+    }
+
     private static let noDependents: UInt32 = 0
+    /// In the order of lines.
     private var mentions: [Mention] = []
+    /// Of the rows that are not alone with their subscription, or matter to others.
+    private var shared: [Place] = []
     private var keys = SubscriptionKeys()
     private var skus = Interner<String>()
     private var dependents = Interner<[String]>()
@@ -41,27 +54,40 @@ package struct BatchOutline: Sendable {
     /// Rows that name a dependent as `SUBSCRIPTION/SKU`, by that name: few, whatever the batch.
     private var claimsByName: [String: [DependentClaim]] = [:]
     private var claimedSubscriptions: Set<SubscriptionKeys.Key> = []
+    private var hasSpoiledRows = false
+
+    /// Enough rows to make one query worthwhile, few enough to be judged in a few hundredths of a second.
+    static let pieceRowsMax = 4096
+    /// Pieces that are cut into cells or wait for their turn.
+    private static let piecesInFlight = 6
 
     /// Reads the whole batch once. Throws `empty_file` where there is no row.
-    package init(_ input: BatchInput, rules: RulesInForce) throws(BatchFileError) {
+    package init(_ input: BatchInput, rules: RulesInForce) async throws {
         let source = DigestingByteSource(try input.open())
         var reader = try BatchFileReader(source: source, file: input.path, rules: rules)
+        columns = reader.columns
+        priceUnit = reader.priceUnit
         // The first number is `noDependents`.
         _ = dependents.number(of: [])
-        while let entry = try reader.next() {
-            rowCount += 1
-            guard let row = Self.mentioned(by: entry) else { continue }
-            mentions.append(
-                Mention(
-                    subscription: keys.add(row.originalTransactionID), line: row.line,
-                    newPrice: row.newPrice, sku: skus.number(of: row.sku),
-                    dependents: dependents.number(of: row.dependentSKUs),
-                    terms: terms.number(
-                        of: Terms(
-                            currency: row.currency, storefront: row.storefront,
-                            expectedPrice: row.expectedPrice,
-                            effectiveOnOrAfter: row.effectiveOnOrAfter))))
-            for (name, claim) in row.claims { claimsByName[name, default: []].append(claim) }
+        try await withThrowingTaskGroup(of: (Int, [BatchFileEntry]).self) { group in
+            var started = 0
+            var taken = 0
+            var waiting: [Int: [BatchFileEntry]] = [:]
+            while true {
+                while started - taken < Self.piecesInFlight,
+                    let piece = try reader.nextPiece(rowsMax: Self.pieceRowsMax)
+                {
+                    let number = started
+                    group.addTask { (number, piece.entries()) }
+                    started += 1
+                }
+                guard let (number, entries) = try await group.next() else { return }
+                waiting[number] = entries
+                while let entries = waiting.removeValue(forKey: taken) {
+                    for entry in entries { add(entry) }
+                    taken += 1
+                }
+            }
         }
         guard rowCount > 0 else {
             throw BatchFileError(
@@ -69,14 +95,29 @@ package struct BatchOutline: Sendable {
                 remedy: "add a row for each price to change")
         }
         sha256 = source.hexadecimalDigest
-        columns = reader.columns
-        priceUnit = reader.priceUnit
         for name in claimsByName.keys {
             if let id = DependentReference(name).originalTransactionID, let key = keys.key(of: id) {
                 claimedSubscriptions.insert(key)
             }
         }
-        keepOnlyShared()
+        findShared()
+    }
+
+    private mutating func add(_ entry: BatchFileEntry) {
+        rowCount += 1
+        guard let row = Self.mentioned(by: entry) else { return }
+        mentions.append(
+            Mention(
+                subscription: keys.add(row.originalTransactionID), line: row.line,
+                newPrice: row.newPrice, sku: skus.number(of: row.sku),
+                dependents: dependents.number(of: row.dependentSKUs),
+                terms: terms.number(
+                    of: Terms(
+                        currency: row.currency, storefront: row.storefront,
+                        expectedPrice: row.expectedPrice,
+                        effectiveOnOrAfter: row.effectiveOnOrAfter))))
+        if case .spoiled = entry { hasSpoiledRows = true }
+        for (name, claim) in row.claims { claimsByName[name, default: []].append(claim) }
     }
 
     /// A row whose cells are wrong speaks of its item nevertheless; nil where they name none.
@@ -102,58 +143,71 @@ package struct BatchOutline: Sendable {
     func rows(of id: String) -> [BatchRow] {
         guard let key = keys.key(of: id) else { return [] }
         var low = 0
-        var high = mentions.count
+        var high = shared.count
         while low < high {
             let middle = (low + high) / 2
-            if mentions[middle].subscription < key { low = middle + 1 } else { high = middle }
+            if shared[middle].subscription < key { low = middle + 1 } else { high = middle }
         }
         var found: [BatchRow] = []
-        while low < mentions.count, mentions[low].subscription == key {
-            let mention = mentions[low]
-            let terms = terms[mention.terms]
-            found.append(
-                BatchRow(
-                    line: mention.line, originalTransactionID: id, sku: skus[mention.sku],
-                    newPrice: mention.newPrice, currency: terms.currency,
-                    storefront: terms.storefront,
-                    dependentSKUs: dependents[mention.dependents],
-                    expectedPrice: terms.expectedPrice,
-                    effectiveOnOrAfter: terms.effectiveOnOrAfter))
+        while low < shared.count, shared[low].subscription == key {
+            found.append(row(mentions[Int(shared[low].index)], id))
             low += 1
         }
         return found
     }
 
-    /// Forgets the rows that share their subscription with no other, have no dependents, and whose items no other
-    /// names by their subscription.
-    private mutating func keepOnlyShared() {
-        mentions.sort { ($0.subscription, $0.line) < ($1.subscription, $1.line) }
-        var kept = 0
-        var start = 0
-        while start < mentions.count {
-            var end = start + 1
-            while end < mentions.count,
-                mentions[end].subscription == mentions[start].subscription
-            {
-                end += 1
-            }
-            let group = mentions[start..<end].filter { $0.newPrice != Self.spoiledPrice }
-            let items = Set(group.map(\.sku))
-            // `kept` never overtakes the group that is copied to it.
-            let isKept =
-                end - start > 1 || mentions[start].dependents != Self.noDependents
-                || claimedSubscriptions.contains(mentions[start].subscription)
-            for index in start..<end
-            where isKept
-                && (items.contains(mentions[index].sku)
-                    || mentions[index].dependents != Self.noDependents)
-            {
-                mentions[kept] = mentions[index]
-                kept += 1
-            }
-            start = end
+    private func row(_ mention: Mention, _ id: String) -> BatchRow {
+        let terms = terms[mention.terms]
+        return BatchRow(
+            line: mention.line, originalTransactionID: id, sku: skus[mention.sku],
+            newPrice: mention.newPrice, currency: terms.currency, storefront: terms.storefront,
+            dependentSKUs: dependents[mention.dependents], expectedPrice: terms.expectedPrice,
+            effectiveOnOrAfter: terms.effectiveOnOrAfter)
+    }
+
+    /// How many pieces there are of all rows; nil where the file has to be read again, for a row's cells are wrong.
+    var pieceCount: Int? {
+        hasSpoiledRows || mentions.count < rowCount
+            ? nil : (rowCount + Self.pieceRowsMax - 1) / Self.pieceRowsMax
+    }
+
+    /// The rows of one of these pieces.
+    func entries(ofPiece number: Int) -> [BatchFileEntry] {
+        let start = number * Self.pieceRowsMax
+        return mentions[start..<min(start + Self.pieceRowsMax, mentions.count)].map { mention in
+            .row(row(mention, keys.id(of: mention.subscription)))
         }
-        mentions.removeLast(mentions.count - kept)
+    }
+
+    /// Finds the rows that share their subscription with another, have dependents, or whose items others name by their
+    /// subscription.
+    private mutating func findShared() {
+        let mentions = mentions
+        let places = mentions.indices.map { index in
+            Place(
+                subscription: mentions[index].subscription,
+                index: UInt32(truncatingIfNeeded: index))
+        }.sorted()
+        var start = 0
+        while start < places.count {
+            let subscription = places[start].subscription
+            var end = start + 1
+            while end < places.count, places[end].subscription == subscription { end += 1 }
+            let group = places[start..<end]
+            start = end
+            let first = mentions[Int(group[group.startIndex].index)]
+            guard
+                group.count > 1 || first.dependents != Self.noDependents
+                    || claimedSubscriptions.contains(subscription)
+            else { continue }
+            let items = Set(
+                group.lazy.map { mentions[Int($0.index)] }
+                    .filter { $0.newPrice != Self.spoiledPrice }.map(\.sku))
+            shared += group.filter { place in
+                let mention = mentions[Int(place.index)]
+                return items.contains(mention.sku) || mention.dependents != Self.noDependents
+            }
+        }
     }
 }
 

@@ -70,10 +70,11 @@ final class KeptFacts: Sendable {
     }
 
     /// Those of these subscriptions that are kept.
-    func found(_ ids: some Sequence<String>) -> [String: PlanQueries.FactRows.Known] {
+    func found(_ ids: some Collection<String>) -> [String: PlanQueries.FactRows.Known] {
         store.withLock { store in
             var found: [String: PlanQueries.FactRows.Known] = [:]
             guard !store.kept.isEmpty else { return found }
+            found.reserveCapacity(ids.count)
             for id in ids {
                 guard let key = store.keys.key(of: id), let place = store.places[key] else {
                     continue

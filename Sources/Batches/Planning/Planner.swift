@@ -3,8 +3,8 @@ package import Pricing
 
 /// Forecasts a batch: rows in, verdicts out. It reads facts and rules and writes nothing.
 ///
-/// The file is read once to learn which rows belong together (`BatchOutline`), and once more in pieces: while
-/// the database reads the facts of one piece, others are judged. All facts are of one snapshot.
+/// The file is read once to learn which rows belong together (`BatchOutline`), then judged in pieces: while the database
+/// reads the facts of one piece, others are judged. All facts are of one snapshot.
 package struct Planner: Sendable {
     private let pool: DatabasePool
     private let rules: RuleSet
@@ -26,7 +26,7 @@ package struct Planner: Sendable {
     }
 
     /// Judges a batch as of an instant and hands the verdicts to the sink. Throws `unreadable_file` when the
-    /// file is no longer the one that was outlined.
+    /// file must be read again and is no longer the one that was outlined.
     package func plan(
         _ input: BatchInput, outline: BatchOutline, asOf now: Instant, into sink: some PlanSink
     ) async throws {
@@ -35,18 +35,24 @@ package struct Planner: Sendable {
             rules: RuleCourse(rules, from: now), environment: environment, now: now)
         try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
-            let source = DigestingByteSource(try input.open())
-            let reader = try BatchFileReader(source: source, file: input.path, rules: inForce)
-            let pieces = PieceReader(reader)
             let worker = PieceJudge(
                 judge: judge, connection: connection, known: known,
                 siblings: { outline.rows(of: $0) },
                 claims: { outline.claims(on: $0) })
-            try await Self.judge(pieces, worker, into: sink)
-            guard source.hexadecimalDigest == outline.sha256 else {
-                throw BatchFileError(
-                    code: .unreadableFile, file: input.path, line: nil,
-                    message: "the file changed while it was read", remedy: "run the command again")
+            if let count = outline.pieceCount {
+                let pieces = PieceSource.outline(outline, (0..<count).makeIterator())
+                try await Self.judge(pieces, worker, into: sink)
+            } else {
+                let source = DigestingByteSource(try input.open())
+                let pieces = PieceSource.file(
+                    try BatchFileReader(source: source, file: input.path, rules: inForce))
+                try await Self.judge(pieces, worker, into: sink)
+                guard source.hexadecimalDigest == outline.sha256 else {
+                    throw BatchFileError(
+                        code: .unreadableFile, file: input.path, line: nil,
+                        message: "the file changed while it was read",
+                        remedy: "run the command again")
+                }
             }
             try await connection.read { try PlanQueries.endSnapshot(on: $0) }
         }
@@ -79,8 +85,9 @@ package struct Planner: Sendable {
 
     /// Reads, judges and takes pieces at once: one is taken at a time, in the order of the file.
     private static func judge<Sink: PlanSink>(
-        _ source: PieceReader, _ worker: PieceJudge, into sink: Sink
+        _ source: PieceSource, _ worker: PieceJudge, into sink: Sink
     ) async throws {
+        var source = source
         try await withThrowingTaskGroup(of: Step<Sink.Prepared>.self) { group in
             var started = 0
             var taken = 0
@@ -96,12 +103,13 @@ package struct Planner: Sendable {
                     }
                 }
                 while !isAtEnd, started - taken < piecesInFlight {
-                    let entries = try source.next()
-                    isAtEnd = entries.isEmpty
-                    if isAtEnd { break }
+                    guard let piece = try source.next() else {
+                        isAtEnd = true
+                        break
+                    }
                     let number = started
                     group.addTask {
-                        .prepared(number, try sink.prepare(try await worker.judge(entries)))
+                        .prepared(number, try sink.prepare(try await worker.judge(piece.entries())))
                     }
                     started += 1
                 }
@@ -117,21 +125,34 @@ package struct Planner: Sendable {
     }
 }
 
-/// Cuts a batch file into pieces.
-private final class PieceReader {
-    /// Enough to make one query worthwhile, few enough to be judged in a few hundredths of a second.
-    private static let rowsMax = 4096
-    private var reader: BatchFileReader
+/// Where the rows of a plan come from: what the outline kept of them, or the file once more.
+private enum PieceSource {
+    case outline(BatchOutline, Range<Int>.Iterator)
+    case file(BatchFileReader)
 
-    init(_ reader: BatchFileReader) {
-        self.reader = reader
+    enum Piece: Sendable {
+        case outline(BatchOutline, Int)
+        case file(BatchPiece)
+
+        func entries() -> [BatchFileEntry] {
+            switch self {
+            case .outline(let outline, let number): outline.entries(ofPiece: number)
+            case .file(let piece): piece.entries()
+            }
+        }
     }
 
-    /// The next rows of the file; none at its end.
-    func next() throws(BatchFileError) -> [BatchFileEntry] {
-        var entries: [BatchFileEntry] = []
-        entries.reserveCapacity(Self.rowsMax)
-        while entries.count < Self.rowsMax, let entry = try reader.next() { entries.append(entry) }
-        return entries
+    /// The next rows; nil at the end.
+    mutating func next() throws(BatchFileError) -> Piece? {
+        switch self {
+        case .outline(let outline, var numbers):
+            let number = numbers.next()
+            self = .outline(outline, numbers)
+            return number.map { .outline(outline, $0) }
+        case .file(var reader):
+            let piece = try reader.nextPiece(rowsMax: BatchOutline.pieceRowsMax)
+            self = .file(reader)
+            return piece.map(Piece.file)
+        }
     }
 }

@@ -29,7 +29,7 @@ struct PlanSession: Sendable {
         rules = try await pool.rules(at: asOf, knownAt: known)
         rulesInForce = rules.inForce(at: asOf)
         input = try BatchInput(path: path)
-        outline = try BatchOutline(input, rules: rulesInForce)
+        outline = try await BatchOutline(input, rules: rulesInForce)
     }
 
     var shownFile: String { input.path == "-" ? "(standard input)" : input.path }

@@ -114,10 +114,10 @@ struct BatchFaultsTests {
         #expect(try BatchText(text).columns == batch.columns)
     }
 
-    @Test func outline_ofARowWhoseTwinIsSpoiled_holdsBoth() throws {
+    @Test func outline_ofARowWhoseTwinIsSpoiled_holdsBoth() async throws {
         let text =
             "original_transaction_id,sku,price,currency\n1,A,1.00,USD\n1,A,x,USD\n1,B,,USD\n2,A,1.00,USD\n3,A,,USD\n"
-        let outline = try BatchOutline(
+        let outline = try await BatchOutline(
             BatchInput(Array(text.utf8), path: "batch.csv"),
             rules: RuleSet.shipped.inForce(at: Instant(milliseconds: 1_796_083_200_000)))
 

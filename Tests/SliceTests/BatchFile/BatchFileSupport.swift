@@ -1,7 +1,8 @@
 import Batches
 import Pricing
+import Testing
 
-/// Reads a whole batch from memory; small chunks, so that every boundary is crossed.
+/// Reads a whole batch from memory, by rows and by pieces; small chunks, so that every boundary is crossed.
 struct BatchText {
     var entries: [BatchFileEntry] = []
     var columns: [BatchColumn] = []
@@ -13,6 +14,14 @@ struct BatchText {
             rules: rules)
         while let entry = try reader.next() { entries.append(entry) }
         columns = reader.columns
+        for (rowsMax, chunkBytes) in [(1, chunkBytes), (2, 31), (4096, 65_536)] {
+            var pieces = try BatchFileReader(
+                source: MemoryByteSource(bytes, chunkBytes: chunkBytes), file: "batch.csv",
+                rules: rules)
+            var found: [BatchFileEntry] = []
+            while let piece = try pieces.nextPiece(rowsMax: rowsMax) { found += piece.entries() }
+            #expect(found == entries, "pieces of \(rowsMax) rows, chunks of \(chunkBytes) bytes")
+        }
     }
 
     init(_ text: String, chunkBytes: Int = 7) throws {
