@@ -13,6 +13,11 @@ enum SchemaQueries {
         SELECT coalesce(max(version), 0) AS version FROM repricer.schema_migrations
         """
 
+    static let isReadOnly: SQL = """
+        -- name: isReadOnly
+        SELECT current_setting('transaction_read_only')::boolean AS is_read_only
+        """
+
     static let closedTable: SQL = """
         -- name: tableClosedToService
         SELECT name FROM unnest(ARRAY['repricer.inbox', 'repricer.store_calls']) AS name

@@ -21,3 +21,10 @@ package func tableClosedToService(
 ) async throws(PostgresError) -> String? {
     try await connection.query(SchemaQueries.closedTable).first?.text("name")
 }
+
+/// Whether the database takes no writes: a standby, or one that was set so.
+package func isReadOnly(
+    _ connection: PostgresConnection
+) async throws(PostgresError) -> Bool {
+    try await connection.query(SchemaQueries.isReadOnly).one().bool("is_read_only")
+}

@@ -2,16 +2,35 @@ import Synchronization
 
 /// `/healthz` and `/readyz`, which each port of a process answers alike, and to everybody.
 package final class HealthRoutes: Sendable {
+    /// A probe must know soon: what asks a database that hangs would otherwise hang with it.
+    package static let answersWithin: Duration = .seconds(2)
+    /// Questions that were not answered yet: probes of a database that hangs must not pile up.
+    private static let askedMax = 8
+
     private let obstacle: @Sendable () async -> String?
+    private let limit: Duration
+    private let asked = Atomic(0)
+    private let leaving = Atomic(false)
     private let draining = Atomic(false)
 
-    /// `obstacle` is nil when the process is ready, else why not, in words for a person.
-    package init(obstacle: @escaping @Sendable () async -> String?) {
+    /// `obstacle` is nil when the process is ready, else why not, in words for a person. Where it takes longer than
+    /// the limit, the process is not ready.
+    package init(
+        within limit: Duration = answersWithin, obstacle: @escaping @Sendable () async -> String?
+    ) {
+        self.limit = limit
         self.obstacle = obstacle
     }
 
-    /// From now on the process is not ready, so that senders turn to another replica.
+    /// From now on `/readyz` says that the process is about to end, so that a proxy turns to another replica. What still
+    /// comes is served.
+    package func leave() {
+        leaving.store(true, ordering: .releasing)
+    }
+
+    /// From now on nothing more is taken in.
     package func drain() {
+        leave()
         draining.store(true, ordering: .releasing)
     }
 
@@ -29,9 +48,29 @@ package final class HealthRoutes: Sendable {
     }
 
     private func sayReady() async -> HTTPResponse {
-        if isDraining { return .text(503, "draining\n") }
-        guard let why = await obstacle() else { return .text(200, "ready\n") }
+        if leaving.load(ordering: .acquiring) { return .text(503, "draining\n") }
+        guard let why = await obstacleInTime() else { return .text(200, "ready\n") }
         return .text(503, "\(why)\n")
+    }
+
+    private func obstacleInTime() async -> String? {
+        let (answers, answer) = AsyncStream.makeStream(of: String?.self)
+        let late = "the database has not answered within \(limit)"
+        guard asked.load(ordering: .relaxed) < Self.askedMax else { return late }
+        asked.add(1, ordering: .relaxed)
+        Task {
+            let why = await obstacle()
+            asked.subtract(1, ordering: .relaxed)
+            answer.yield(why)
+        }
+        let timer = Task {
+            // Cancelled where the answer came.
+            try? await Task.sleep(for: limit)
+            answer.yield(late)
+        }
+        defer { timer.cancel() }
+        for await why in answers { return why }
+        return late
     }
 }
 

@@ -183,6 +183,18 @@ import Testing
                 == "the schema is at version 99, this program needs \(expectedSchemaVersion)")
     }
 
+    @Test func obstacle_whenTheDatabaseTakesNoWrites_saysSo() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END$$"
+        )
+        await connection.close()
+
+        let obstacle = try await Self.withStore { await $0.obstacle() }
+
+        #expect(obstacle == "the database is read-only")
+    }
+
     static func packed(_ id: String, _ headers: [UInt8]...) -> Arrival {
         let headers = headers.map {
             SigningHeader(digest: Array(repeating: $0.first ?? 0, count: 32), text: $0)

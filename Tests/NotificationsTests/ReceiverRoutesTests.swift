@@ -114,6 +114,19 @@ import Testing
         }
     }
 
+    @Test func leave_whenCalled_refusesReadinessAlone() async throws {
+        try await ReceiverHarness.run(intake: makeIntake(MemoryStore())) { harness in
+            harness.health.leave()
+
+            let ready = try await harness.get("/readyz").status
+            #expect(ready == 503)
+            let stored = try await harness.post(#"{"signedPayload":"ok:a"}"#).status
+            #expect(stored == 200)
+            let alive = try await harness.get("/healthz").status
+            #expect(alive == 200)
+        }
+    }
+
     @Test func readyz_whenSchemaIsAnother_saysWhy() async throws {
         let why = "the schema is at version 3, not 4"
 

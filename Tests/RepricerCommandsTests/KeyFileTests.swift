@@ -38,6 +38,32 @@ import Testing
                 == "can be read by others (mode \(String(mode, radix: 8)))")
     }
 
+    /// systemd lets a service in by an access control list, which looks like a right of the group.
+    @Test(arguments: [
+        (0o440, "", true), (0o400, "", true), (0o444, "", false), (0o460, "", false),
+        (0o440, "/sub/..", false), (0o440, "-other", false),
+    ])
+    func read_ofACopyOfSystemd_mayBeTheGroups(
+        mode: Int, detour: String, isRead: Bool
+    ) throws {
+        let folder = try ScratchFolder().path
+        try FileManager.default.createDirectory(
+            atPath: "\(folder)/own/sub", withIntermediateDirectories: true)
+        try FileManager.default.createDirectory(
+            atPath: "\(folder)/own-other", withIntermediateDirectories: true)
+        for path in ["own/key", "own-other/key"] {
+            #expect(
+                FileManager.default.createFile(
+                    atPath: "\(folder)/\(path)", contents: Data("a".utf8),
+                    attributes: [.posixPermissions: mode]))
+        }
+
+        let text = try? SecretFile.read(
+            "\(folder)/own\(detour)/key", credentialsIn: "\(folder)/own")
+
+        #expect((text == "a") == isRead)
+    }
+
     @Test func load_whenUnusable_saysWhy() throws {
         let p384 = """
             -----BEGIN PRIVATE KEY-----

@@ -131,6 +131,30 @@ import Testing
         #expect(try await program.end().code == 0)
     }
 
+    /// A proxy turns to another replica while this one still answers.
+    @Test func serve_toldToEnd_saysSoBeforeItStops_andEndsAtOnceWhenToldAgain() async throws {
+        let scratch = try ScratchFolder()
+        var settings = try Self.settings(scratch)
+        settings["REPRICER_DRAIN_WAIT"] = "10m"
+        let program = try Program(
+            Program.built("repricer"), ["serve", "--only", "scheduler"], environment: settings)
+        defer { program.kill() }
+        let said = try await program.said(until: "pages listening")
+        let port = try #require(
+            Int(try #require(said.firstMatch(of: /message="pages listening".* port=([0-9]+)/)).1))
+        let before = try await Self.status("/readyz", nil, port)
+
+        program.send(signal: SIGTERM)
+        try await program.said(until: "stopping on a signal")
+        try await eventually { try await Self.status("/readyz", nil, port) == 503 }
+        let alive = try await Self.status("/healthz", nil, port)
+        program.send(signal: SIGTERM)
+
+        #expect(before == 200)
+        #expect(alive == 200)
+        #expect(try await program.end().code == 130)
+    }
+
     @Test func serve_whereOthersReachPagesWithoutAPassword_isRefusedWithTheRemedy() async throws {
         let scratch = try ScratchFolder()
         var settings = try Self.settings(scratch)

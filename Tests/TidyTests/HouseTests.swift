@@ -161,6 +161,41 @@ import Testing
         #expect(DocumentReferences.metrics(named: runbook).subtracting(named) == [])
     }
 
+    /// The rules and the table of alerts are one list: an entry of the runbook, and a rule or more that lead to it.
+    @Test func alerts_askMetricsOfTheProduct_andLeadToTheRunbook_asOperationsSays() throws {
+        let rules = try Repository.text("Deploy/monitoring/alerts.yml")
+        let operations = try Repository.text("Deploy/docs/OPERATIONS.md")
+        let runbook = try Repository.text("Deploy/docs/RUNBOOK.md")
+        let named = DocumentReferences.metrics(named: operations)
+        let entries = Set(rules.matches(of: /RUNBOOK\.md#([a-z-]+)/).map { String($0.1) })
+        let table = try #require(operations.firstMatch(of: /### Alerts\n([^#]*#?[^\n]*\n)*?\n\n/)).0
+        let told = Set(table.matches(of: /RUNBOOK\.md#([a-z-]+)/).map { String($0.1) })
+        let headings = Set(
+            runbook.matches(of: /\n###? ([^\n]+)/).map {
+                $0.1.lowercased().replacing(" ", with: "-").filter {
+                    $0 == "-" || $0.isLetter || $0.isNumber
+                }
+            })
+
+        #expect(DocumentReferences.metrics(named: rules).subtracting(named) == [])
+        #expect(entries.subtracting(headings) == [])
+        // A probe of /readyz and the log are watched by other means than Prometheus.
+        #expect(told.symmetricDifference(entries) == ["database-away", "what-you-see"])
+    }
+
+    @Test func promisesOfTheThreatModel_areHeldByTestsThatExist() throws {
+        let page = try Repository.text("Deploy/docs/THREATS.md")
+        let named = page.matches(of: /`([a-z][A-Za-z0-9]*_[A-Za-z0-9]*(?:_[A-Za-z0-9]+)+)`/).map {
+            String($0.1)
+        }
+        let words = Set(
+            repository.files(in: ["Tests"]).flatMap { $0.text.tokens }
+                .filter { $0.kind == .word }.map(\.text))
+
+        #expect(named.count > 25)
+        #expect(named.filter { !words.contains($0) } == [])
+    }
+
     private static let aroundTheProduct = [
         "Sources/SandboxStore", "Sources/appstore-sandbox", "Sources/Benchmarks",
     ]

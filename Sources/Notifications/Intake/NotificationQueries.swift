@@ -70,11 +70,14 @@ package struct NotificationStore: Sendable {
         self.pool = pool
     }
 
-    /// nil when arrivals can be stored: the database answers and has the schema of this program;
+    /// nil when arrivals can be stored: the database answers, takes writes and has the schema of this program;
     /// else the reason.
     package func obstacle() async -> String? {
         do {
-            let version = try await pool.withConnection { try await schemaVersion($0) }
+            let (version, isClosed) = try await pool.withConnection {
+                (try await schemaVersion($0), try await isReadOnly($0))
+            }
+            guard !isClosed else { return "the database is read-only" }
             guard version != expectedSchemaVersion else { return nil }
             return
                 "the schema is at version \(version), this program needs \(expectedSchemaVersion)"

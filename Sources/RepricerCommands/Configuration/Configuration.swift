@@ -68,6 +68,8 @@ package struct Configuration: Sendable {
     package internal(set) var reconcileEvery: Duration?
     /// How long a change may be overdue in silence before its status is read.
     package internal(set) var silentAfter: Duration?
+    /// How long `serve` says that it is about to end before it does; 0: not at all.
+    package internal(set) var drainWait: Duration?
     /// nil: the machine's clock.
     package internal(set) var clock: VirtualClock.Parsed?
     package internal(set) var migrations: String?

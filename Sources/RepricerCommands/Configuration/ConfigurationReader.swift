@@ -190,6 +190,12 @@ struct ConfigurationReader {
         let fallback = result.environment == .sandbox ? "10m" : "1d"
         result.silentAfter = value(
             .silentAfter, default: fallback, wrong, remedy: remedy, Span.duration)
+        result.drainWait = value(
+            .drainWait, default: "0s", "is no span of time up to 10m",
+            remedy: "write a whole number and s or m, as 15s"
+        ) { text in
+            text == "0s" ? .zero : Span.duration(text).flatMap { $0 <= .seconds(600) ? $0 : nil }
+        }
     }
 
     private mutating func readClock() {

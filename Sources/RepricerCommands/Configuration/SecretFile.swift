@@ -11,8 +11,14 @@ enum SecretFile {
         let remedy: String
     }
 
+    /// Where systemd keeps copies of secrets for this service alone (`LoadCredential=`). It lets the service in by an access
+    /// control list, which `stat` shows as a right of the group.
+    static let credentialsFolder = getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }
+
     /// The file's text; refused when readable by others, empty, or not a file.
-    static func read(_ path: String) throws(Fault) -> String {
+    static func read(
+        _ path: String, credentialsIn folder: String? = credentialsFolder
+    ) throws(Fault) -> String {
         // A pipe without a writer would keep us waiting for ever.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0, let file = fdopen(descriptor, "r") else {
@@ -25,7 +31,11 @@ enum SecretFile {
         guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")
         }
-        if let mode = FileRights.modeForOthers(status) {
+        let isCredential =
+            folder.map { !$0.isEmpty && path.hasPrefix("\($0)/") && !path.contains("..") } ?? false
+        if let mode = FileRights.modeForOthers(status),
+            !isCredential || status.st_mode & 0o027 != 0
+        {
             throw Fault(
                 wrong: "\(path) can be read by others (mode \(mode))",
                 remedy: "chmod 600 \(path)")

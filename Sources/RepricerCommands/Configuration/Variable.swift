@@ -26,6 +26,7 @@ enum Variable: String, CaseIterable, Sendable {
     case webhookCAFile = "REPRICER_WEBHOOK_CA_FILE"
     case reconcileEvery = "REPRICER_RECONCILE_EVERY"
     case silentAfter = "REPRICER_SILENT_AFTER"
+    case drainWait = "REPRICER_DRAIN_WAIT"
     case clock = "REPRICER_CLOCK"
     case migrations = "REPRICER_MIGRATIONS"
 
@@ -47,7 +48,7 @@ enum Variable: String, CaseIterable, Sendable {
             .addressShare,
             .forwarderTokenFile,
             .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate,
-            .webhookURL, .webhookCAFile, .reconcileEvery, .silentAfter, .clock, .migrations:
+            .webhookURL, .webhookCAFile, .reconcileEvery, .silentAfter, .drainWait, .clock, .migrations:
             "set it"
         }
     }

@@ -18,7 +18,9 @@ import Synchronization
 /// The live parts of the service, built from the configuration: one place that knows how they fit.
 struct Live: Sendable {
     /// What every part needs, whatever it does.
-    static let common: [Variable] = [.databaseURL, .bundleID, .environment, .rootCertificates]
+    static let common: [Variable] = [
+        .databaseURL, .bundleID, .environment, .rootCertificates, .drainWait,
+    ]
     static let scheduling: [Variable] = [
         .issuerID, .keyID, .keyFile, .apiBaseURL, .apiCAFile, .changePriceRate, .cancelRate,
         .extendRate, .statusRate, .webhookURL, .webhookSecretFile, .webhookCAFile,

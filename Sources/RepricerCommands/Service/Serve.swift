@@ -24,7 +24,7 @@ extension Commands {
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
             for a database that is away, and refuses one of another schema version, app or environment. SIGTERM drains and ends \
-            it within ten seconds, a second one at once. SIGHUP reads the files of the root certificates, of the \
+            it within ten seconds, a second one at once; before that /readyz says 503 for REPRICER_DRAIN_WAIT. SIGHUP reads the files of the root certificates, of the \
             forwarder's token, of the pages' password and of the V1 secret anew at once; a change of them is noticed by \
             itself. Pages and metrics are on a port of their own (REPRICER_PAGES_LISTEN), behind a password \
             (REPRICER_PAGES_TOKEN_FILE) unless only this machine reaches it. One address gets a quarter of the \
@@ -77,8 +77,13 @@ extension Commands {
             live.log.notice("listening", ["port": String(port)])
         }
         services.append(Drain(health: health))
+        services += [Supervised(environment: invocation.dependencies.environment)].compactMap(
+            \.self)
         live.log.notice("serving", ["part": part ?? "all"])
-        let signal = try await run(services, live, until: signals)
+        let leaving = Leaving(
+            health: health,
+            wait: try configuration.required(configuration.drainWait, .drainWait))
+        let signal = try await run(services, live, leaving, until: signals)
         await pool.close()
         live.log.notice("stopped")
         // Ctrl-C at a terminal is an interruption; a supervisor's SIGTERM is a success.
@@ -87,7 +92,8 @@ extension Commands {
 
     /// Returns the signal that ended the services.
     private static func run(
-        _ services: [any Service], _ live: Live, until signals: AsyncStream<Int32>
+        _ services: [any Service], _ live: Live, _ leaving: Leaving,
+        until signals: AsyncStream<Int32>
     ) async throws -> Int32? {
         let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
         let first = Mutex<Int32?>(nil)
@@ -104,11 +110,27 @@ extension Commands {
                     _exit(ExitCode.interrupted.rawValue)
                 }
                 live.log.notice("stopping on a signal", ["signal": "\(signal)"])
-                continuation.yield()
+                // Not here, where a second signal could not be heard meanwhile.
+                Task {
+                    await leaving.letProxiesTurnAway()
+                    continuation.yield()
+                }
             }
         }
         try await ServiceGroup(services, log: live.log).run(until: stop)
         return first.withLock { $0 }
+    }
+}
+
+/// The time before a stop in which proxies find another replica: this one says that it is not ready, and still serves.
+private struct Leaving {
+    let health: HealthRoutes
+    let wait: Duration
+
+    func letProxiesTurnAway() async {
+        health.leave()
+        // Nobody cancels it: a second signal ends the process.
+        try? await Task.sleep(for: wait)
     }
 }
 
