@@ -11,152 +11,10 @@ COMMENT ON FUNCTION report.as_of() IS
 
 -- What was known at an instant -----------------------------------------------------------------------------------------
 --
--- What changes keeps what it was before: one row a version that something known has replaced, until when it held. So each
--- table can be read as it was recorded at an instant (`NAME_at`), and each report has a function that is its view over
--- these (`report.NAME_as_of`). Versions are only ever added, which is why the same question gets the same answer for ever.
--- Only triggers write them: whoever changes a row, by whatever way, keeps what it was.
-
--- Of a change the columns that reports read and that change. Two versions are not kept, since nearly every change has them
--- and they can be told: that it waited for approval, and that it was queued and never called. The version that follows, or
--- the row, says when that ended (state_since, and the approval of the batch).
-CREATE TABLE repricer.price_change_versions (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_until timestamptz NOT NULL,
-    current_sku text,
-    former_skus text[],
-    current_dependent_skus text[],
-    send_after timestamptz,
-    send_by timestamptz NOT NULL,
-    due_effective_at timestamptz NOT NULL,
-    planned_effective_at timestamptz,
-    moved_before_call text,
-    moved_since_call text,
-    request_reference_id uuid,
-    state text NOT NULL,
-    state_since timestamptz NOT NULL,
-    reason text,
-    doubtful_since timestamptz,
-    sent_at timestamptz,
-    scheduled_at timestamptz,
-    consent_asked_at timestamptz,
-    accepted_at timestamptz,
-    acceptance text,
-    effective_at timestamptz,
-    ended_at timestamptz,
-    CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
-    CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-COMMENT ON TABLE repricer.price_change_versions IS
-    'Append-only. What a price change was until the instant of recording at which something known replaced it.';
-
-CREATE FUNCTION repricer.keep_price_change() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-BEGIN
-    INSERT INTO price_change_versions VALUES (
-        OLD.original_transaction_id, OLD.bucket, OLD.change_id, recording_instant(), OLD.current_sku, OLD.former_skus,
-        OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at, OLD.planned_effective_at,
-        OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state, OLD.state_since, OLD.reason,
-        OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at, OLD.accepted_at, OLD.acceptance,
-        OLD.effective_at, OLD.ended_at)
-    -- Twice within a microsecond: nobody saw what it was between.
-    ON CONFLICT DO NOTHING;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_changes FOR EACH ROW
-    WHEN (NOT (OLD.state = 'awaiting_approval' AND NEW.state = 'queued')
-        AND NOT (OLD.state = 'queued' AND NEW.state = 'sending' AND OLD.request_reference_id IS NULL
-            AND OLD.reason IS NULL AND OLD.moved_since_call IS NULL)
-        AND (OLD.current_sku, OLD.former_skus, OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at,
-                OLD.planned_effective_at, OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state,
-                OLD.state_since, OLD.reason, OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at,
-                OLD.accepted_at, OLD.acceptance, OLD.effective_at, OLD.ended_at)
-            IS DISTINCT FROM (NEW.current_sku, NEW.former_skus, NEW.current_dependent_skus, NEW.send_after, NEW.send_by,
-                NEW.due_effective_at, NEW.planned_effective_at, NEW.moved_before_call, NEW.moved_since_call,
-                NEW.request_reference_id, NEW.state, NEW.state_since, NEW.reason, NEW.doubtful_since, NEW.sent_at,
-                NEW.scheduled_at, NEW.consent_asked_at, NEW.accepted_at, NEW.acceptance, NEW.effective_at, NEW.ended_at))
-    EXECUTE FUNCTION repricer.keep_price_change();
-
--- The others are corrected rarely, and whole rows are kept of them. Their own recorded_at says since when they stand so.
-CREATE TABLE repricer.charge_versions (
-    LIKE repricer.charges,
-    recorded_until timestamptz NOT NULL,
-    CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket),
-    CONSTRAINT charge_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE TABLE repricer.dependent_cancellation_versions (
-    LIKE repricer.dependent_cancellations,
-    recorded_until timestamptz NOT NULL,
-    CONSTRAINT dependent_cancellation_versions_pkey
-        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket),
-    CONSTRAINT dependent_cancellation_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE TABLE repricer.subscription_event_versions (
-    LIKE repricer.subscription_events,
-    recorded_until timestamptz NOT NULL,
-    CONSTRAINT subscription_event_versions_pkey
-        PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket),
-    CONSTRAINT subscription_event_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE TABLE repricer.batch_versions (
-    batch_id uuid NOT NULL,
-    recorded_until timestamptz NOT NULL,
-    state text NOT NULL,
-    decided_by name,
-    decided_at timestamptz,
-    decision_reason text,
-    is_paused boolean NOT NULL,
-    paused_reason text,
-    CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until)
-);
-COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
-COMMENT ON TABLE repricer.dependent_cancellation_versions IS
-    'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
-COMMENT ON TABLE repricer.subscription_event_versions IS
-    'Append-only. Statements that reprocess read anew, as they were read before.';
-COMMENT ON TABLE repricer.batch_versions IS
-    'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
-
-CREATE FUNCTION repricer.keep_whole_row() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-DECLARE
-    v_at timestamptz := recording_instant();
-BEGIN
-    EXECUTE format('INSERT INTO %I SELECT ($1).*, $2 ON CONFLICT DO NOTHING', TG_ARGV[0]) USING OLD, v_at;
-    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
-    NEW.recorded_at := v_at;
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER charges_keep_versions BEFORE UPDATE OR DELETE ON repricer.charges
-    FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('charge_versions');
--- When it is looked at next is nobody's news.
-CREATE TRIGGER dependent_cancellations_keep_versions BEFORE UPDATE ON repricer.dependent_cancellations FOR EACH ROW
-    WHEN ((OLD.parent_sku, OLD.cause, OLD.is_cross_subscription, OLD.target_transaction_id, OLD.cancel_reference_id, OLD.state,
-            OLD.price_milliunits, OLD.currency, OLD.requested_at, OLD.requested_by_evidence, OLD.settled_at,
-            OLD.settled_by_evidence, OLD.detail)
-        IS DISTINCT FROM (NEW.parent_sku, NEW.cause, NEW.is_cross_subscription, NEW.target_transaction_id,
-            NEW.cancel_reference_id, NEW.state, NEW.price_milliunits, NEW.currency, NEW.requested_at,
-            NEW.requested_by_evidence, NEW.settled_at, NEW.settled_by_evidence, NEW.detail))
-    EXECUTE FUNCTION repricer.keep_whole_row('dependent_cancellation_versions');
-CREATE TRIGGER subscription_events_keep_versions BEFORE UPDATE OR DELETE ON repricer.subscription_events
-    FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('subscription_event_versions');
-CREATE FUNCTION repricer.keep_batch() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-BEGIN
-    INSERT INTO batch_versions VALUES (OLD.batch_id, recording_instant(), OLD.state, OLD.decided_by, OLD.decided_at,
-        OLD.decision_reason, OLD.is_paused, OLD.paused_reason) ON CONFLICT DO NOTHING;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER batches_keep_versions AFTER UPDATE ON repricer.batches FOR EACH ROW
-    WHEN (OLD.state <> 'submitting'
-        AND (OLD.state, OLD.decided_by, OLD.decided_at, OLD.decision_reason, OLD.is_paused, OLD.paused_reason)
-            IS DISTINCT FROM
-            (NEW.state, NEW.decided_by, NEW.decided_at, NEW.decision_reason, NEW.is_paused, NEW.paused_reason))
-    EXECUTE FUNCTION repricer.keep_batch();
+-- What changes keeps what it was before: one row a version that something known has replaced, until when it held
+-- (`…_versions`, beside their tables). So each table can be read as it was recorded at an instant (`NAME_at`), and each
+-- report has a function that is its view over these (`report.NAME_as_of`). Versions are only ever added, by the statement
+-- that replaces them, which is why the same question gets the same answer for ever.
 
 -- What is not past yet is not known: the same question would get another answer later.
 CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql STABLE
@@ -198,8 +56,9 @@ SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, ba
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
--- The earliest version that held beyond the instant says what was known then; where there is none, the row does. A
--- function for each table of which not every column is kept: the others never change, or no report reads them.
+-- The earliest version that held beyond the instant says what was known then; where there is none, the row does. Where
+-- that was not recorded yet, it was one of the versions that are not kept (price_change_versions). A function for each
+-- table of which not every column is kept: the others never change, or no report reads them.
 DO $at$
 DECLARE
     v_columns text;
@@ -207,9 +66,10 @@ BEGIN
     SELECT string_agg(CASE
         WHEN a.attname = 'stage' THEN 'CASE k.state WHEN ''sending'' THEN ''queued'' ELSE k.state END'
         WHEN a.attname IN ('state', 'state_since') THEN 'k.' || a.attname
-        -- A call that had not left.
         WHEN a.attname IN ('request_reference_id', 'sent_at')
-            THEN format('CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END END', a.attname)
+            THEN format('CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END END', a.attname)
+        WHEN a.attname = 'scheduled_at'
+            THEN 'CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END'
         WHEN EXISTS (SELECT FROM pg_attribute o WHERE o.attrelid = 'repricer.price_change_versions'::regclass
                 AND o.attname = a.attname AND a.attname NOT IN ('original_transaction_id', 'bucket', 'change_id'))
             THEN format('CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END', a.attname)
@@ -226,16 +86,24 @@ LEFT JOIN LATERAL (
     WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- Before its first call, and before its approval.
-    SELECT coalesce(v.state, c.state) = 'sending' AND coalesce(v.state_since, c.state_since) > p_at AS is_early
+    -- Recorded later than the instant: then it was called, or not even that.
+    SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
+        coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
 CROSS JOIN LATERAL (
-    SELECT e.is_early,
-        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN 'awaiting_approval' WHEN e.is_early THEN 'queued' ELSE coalesce(v.state, c.state) END AS state,
-        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN b.submitted_at WHEN e.is_early THEN b.decided_at ELSE coalesce(v.state_since, c.state_since) END
-            AS state_since
+    SELECT e.is_later, e.is_later AND NOT e.was_claimed AS is_unsent,
+        CASE WHEN e.is_later THEN CASE WHEN e.was_claimed THEN 'sending' ELSE 'queued' END ELSE coalesce(v.state, c.state) END
+            AS last_state
+) l
+CROSS JOIN LATERAL (
+    -- And before its approval.
+    SELECT l.is_later, l.is_unsent,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' ELSE l.last_state END AS state,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true) THEN b.submitted_at
+            WHEN l.is_unsent THEN b.decided_at
+            WHEN l.is_later THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END
+            ELSE coalesce(v.state_since, c.state_since) END AS state_since
 ) k
 $body$ $make$, v_columns);
 
@@ -260,18 +128,9 @@ $at$;
 --
 -- What became of a change that ended is computed once and kept (`change_figures`, `kept_exceptions`), and summed by batch
 -- and kind (`figure_tallies`). Who writes a fact that may alter what is kept adds a mark of the subscription
--- (`stale_figures`) in the same transaction, by a trigger: an insert that nobody waits for. A step of the service computes
--- anew what is marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from
--- the facts themselves: the figures are exact at any moment, whether the service runs or not.
-CREATE TABLE repricer.stale_figures (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    CONSTRAINT stale_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE INDEX stale_figures_subscription ON repricer.stale_figures (original_transaction_id);
-COMMENT ON TABLE repricer.stale_figures IS
-    'Subscriptions whose kept figures are to be computed anew. One row a fact, so that nobody waits for another one''s mark.';
-
+-- (`stale_figures`) in the same transaction: an insert that nobody waits for. A step of the service computes anew what is
+-- marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from the facts
+-- themselves: the figures are exact at any moment, whether the service runs or not.
 CREATE TABLE repricer.change_figures (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -352,47 +211,6 @@ CREATE TABLE repricer.figure_tallies (
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
-
--- The marks -------------------------------------------------------------------------------------------------------------
-
-CREATE FUNCTION repricer.mark_figures() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-BEGIN
-    -- What nothing is kept of has its mark already, or is counted from the facts.
-    IF TG_OP = 'DELETE' THEN
-        NEW := OLD;
-    END IF;
-    IF TG_ARGV[0] = 'final' OR EXISTS (
-        SELECT FROM change_figures f WHERE f.original_transaction_id = NEW.original_transaction_id)
-    THEN
-        INSERT INTO stale_figures VALUES (NEW.original_transaction_id, NEW.bucket);
-    END IF;
-    RETURN NULL;
-END
-$$;
--- Nothing is counted differently since a change was submitted: it was not called.
-CREATE TRIGGER price_changes_mark_inserted AFTER INSERT ON repricer.price_changes FOR EACH ROW
-    WHEN (NEW.state <> 'awaiting_approval') EXECUTE FUNCTION repricer.mark_figures('final');
-CREATE TRIGGER price_changes_mark_final AFTER UPDATE ON repricer.price_changes FOR EACH ROW
-    WHEN (NEW.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        OR OLD.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'))
-    EXECUTE FUNCTION repricer.mark_figures('final');
-CREATE TRIGGER price_changes_mark_open AFTER UPDATE ON repricer.price_changes FOR EACH ROW
-    WHEN (NEW.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        AND OLD.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        -- Which of the open states it has alters nothing that is kept; that it was called does.
-        AND (OLD.current_sku, OLD.former_skus, OLD.sent_at, OLD.doubtful_since, OLD.scheduled_at)
-            IS DISTINCT FROM (NEW.current_sku, NEW.former_skus, NEW.sent_at, NEW.doubtful_since, NEW.scheduled_at))
-    EXECUTE FUNCTION repricer.mark_figures('kept');
-CREATE TRIGGER charges_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.charges FOR EACH ROW
-    EXECUTE FUNCTION repricer.mark_figures('kept');
--- What tells a missing renewal from one that failed: the running period, and what was said in between.
-CREATE TRIGGER subscriptions_mark_inserted AFTER INSERT ON repricer.subscriptions FOR EACH ROW
-    EXECUTE FUNCTION repricer.mark_figures('kept');
-CREATE TRIGGER subscriptions_mark AFTER UPDATE ON repricer.subscriptions FOR EACH ROW
-    WHEN (OLD.purchased_at IS DISTINCT FROM NEW.purchased_at) EXECUTE FUNCTION repricer.mark_figures('kept');
-CREATE TRIGGER subscription_events_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.subscription_events FOR EACH ROW
-    EXECUTE FUNCTION repricer.mark_figures('kept');
 
 -- What the views count -----------------------------------------------------------------------------------------------
 

@@ -55,6 +55,8 @@ struct Claimer: Sendable {
             let late = Judge(
                 rules: course, environment: engine.environment, now: now.advanced(by: callTime))
             var claim = Claim()
+            var again: [(id: String, changeID: String)] = []
+            var called: [String] = []
             // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
             var statements = unreadable.keys.sorted().map {
                 OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait)
@@ -74,6 +76,8 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
+                again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
+                if found.wasCalled { called.append(id) }
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
                     found.wasCalled || !moves.isEmpty
@@ -91,7 +95,7 @@ struct Claimer: Sendable {
             statements += engine.intents(claim.calls, now: now)
             statements += PriceCallQueries.claim(
                 claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
-                now: now.milliseconds)
+                again: again, called: called, now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
         }

@@ -81,8 +81,8 @@ package struct TestDatabase: Sendable {
             DROP SCHEMA IF EXISTS test_support CASCADE;
             CREATE SCHEMA test_support;
             CREATE TABLE test_support.shipped_limits AS SELECT * FROM repricer.default_limits;
-            UPDATE repricer.default_limits SET max_rise_basis_points = NULL, max_fall_basis_points = NULL
-            """)
+            UPDATE repricer.default_limits SET max_rise_basis_points = NULL, max_fall_basis_points = NULL;
+            """ + Keeping.byHand)
     }
 
     /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.

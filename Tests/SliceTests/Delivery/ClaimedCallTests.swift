@@ -216,7 +216,8 @@ import Testing
             for call in calls {
                 _ = try connection.pipeline(
                     PriceCallQueries.claim(
-                        [call], planned: [:], now: harness.now.milliseconds))
+                        [call], planned: [:], again: [], called: [],
+                        now: harness.now.milliseconds))
             }
             let row = try connection.query(
                 """

@@ -1,3 +1,5 @@
+import Postgres
+
 /// The reports as they were before any figure was kept: each counts all facts anew. What is kept is compared with them.
 enum FormerViews {
     static let names = [
@@ -295,4 +297,20 @@ enum FormerViews {
     static let all =
         "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
         + reconciliation
+
+    /// Rows that only one of a report and its former view has.
+    static func differences(on owner: PostgresConnection) async throws -> [String] {
+        var found: [String] = []
+        for name in names {
+            found += try await owner.query(
+                """
+                SELECT coalesce('now ' || n.row, 'former ' || f.row) AS row
+                FROM (SELECT v::text AS row FROM report.\(unsafe: name) v) n
+                FULL JOIN (SELECT v::text AS row FROM former.\(unsafe: name) v) f ON f.row = n.row
+                WHERE n.row IS NULL OR f.row IS NULL ORDER BY 1 LIMIT 3
+                """
+            ).map { "\(name): \(try $0.text("row"))" }
+        }
+        return found
+    }
 }
