@@ -24,16 +24,16 @@ package enum CancelQueries {
         let ids = dependents.map(\.originalTransactionID)
         return """
             -- name: markCancelSent
-            WITH told AS (
+            WITH named AS (
                 SELECT * FROM unnest(\(ids)::text[], \(uuids: dependents.map(\.changeID))::uuid[],
                     \(dependents.map(\.dependentSKU))::text[]) AS t (id, change_id, sku)
             ), \(fragment: VersionQueries.ofDependents("""
-                told t JOIN repricer.dependent_cancellations d ON \(fragment: isRequested(of: ids))
+                named t JOIN repricer.dependent_cancellations d ON \(fragment: isRequested(of: ids))
                 """)), moved AS (
                 UPDATE repricer.dependent_cancellations d
                 SET state = 'cancel_sent', cancel_reference_id = \(uuid: call.callID), detail = NULL,
                     recorded_at = \(fragment: VersionQueries.now)
-                FROM told t WHERE \(fragment: isRequested(of: ids))
+                FROM named t WHERE \(fragment: isRequested(of: ids))
                 RETURNING d.*
             )
             \(fragment: OutboxQueries.tellDependents(of: ids))
