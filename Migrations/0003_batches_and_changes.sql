@@ -225,6 +225,7 @@ CREATE TABLE repricer.price_changes (
     acceptance text,
     effective_at timestamptz,
     ended_at timestamptz,
+    is_leaving boolean NOT NULL DEFAULT false,
     -- For reports of the past.
     recorded_at timestamptz,
     claim_recorded_at timestamptz,
@@ -329,6 +330,8 @@ COMMENT ON COLUMN repricer.price_changes.stage IS
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS
     'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
 
+COMMENT ON COLUMN repricer.price_changes.is_leaving IS
+    'It took effect, and its item is not set to renew any more: no further period is charged.';
 COMMENT ON COLUMN repricer.price_changes.recorded_at IS
     'Since when it stands as it does here, of what price_change_versions keeps. Null: as it was submitted.';
 COMMENT ON COLUMN repricer.price_changes.claim_recorded_at IS 'When its latest claim was recorded. Null: it had none.';
@@ -366,6 +369,7 @@ CREATE TABLE repricer.price_change_versions (
     acceptance text,
     effective_at timestamptz,
     ended_at timestamptz,
+    is_leaving boolean NOT NULL,
     CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
     CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -392,11 +396,13 @@ BEGIN
     INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
             claim_recorded_at, current_sku, former_skus, current_dependent_skus, send_after, send_by, due_effective_at,
             planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
-            doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at)
+            doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
+            is_leaving)
         SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
             c.claim_recorded_at, c.current_sku, c.former_skus, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
             c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
-            c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at
+            c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
+            c.is_leaving
         FROM unnest(p_ids, p_change_ids) AS t (id, change_id)
         JOIN price_changes c ON c.original_transaction_id = t.id AND c.change_id = t.change_id
             AND c.bucket = bucket_of(t.id)

@@ -16,13 +16,20 @@ COMMENT ON FUNCTION report.as_of() IS
 -- report has a function that is its view over these (`report.NAME_as_of`). Versions are only ever added, by the statement
 -- that replaces them, which is why the same question gets the same answer for ever.
 
--- What is not past yet is not known: the same question would get another answer later.
+-- What is not past yet is not known: the same question would get another answer later. Nor is what a standby has not
+-- replayed, which it shows by the last commit that it has; a virtual clock says nothing of that.
 CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql STABLE
     SET search_path = repricer, pg_temp AS $$
 BEGIN
     IF p_at IS NULL OR p_at > recording_instant() THEN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
+        AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
+    THEN
+        RAISE EXCEPTION 'this standby has replayed what was committed until %, and does not know what was known at % yet',
+            pg_last_xact_replay_timestamp(), p_at USING ERRCODE = 'invalid_parameter_value';
     END IF;
 END
 $$;
@@ -153,11 +160,18 @@ CREATE TABLE repricer.change_figures (
     first_at timestamptz,
     old_total_milliunits bigint NOT NULL,
     new_total_milliunits bigint NOT NULL,
+    is_leaving boolean NOT NULL,
+    is_told boolean NOT NULL,
+    fell_with_parent boolean NOT NULL,
+    others_lost_milliunits bigint NOT NULL,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
+COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS
+    'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
 
 CREATE TABLE repricer.kept_exceptions (
     original_transaction_id text NOT NULL,
@@ -207,6 +221,10 @@ CREATE TABLE repricer.figure_tallies (
     new_per_period bigint NOT NULL,
     declined_lost bigint NOT NULL,
     cancelled_lost bigint NOT NULL,
+    fell_with_parent bigint NOT NULL,
+    fell_lost bigint NOT NULL,
+    lapsed_lost bigint NOT NULL,
+    others_lost bigint NOT NULL,
     CONSTRAINT figure_tallies_pkey PRIMARY KEY
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
@@ -370,8 +388,39 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.current_price_milliunits, c.new_price_milliunits, coalesce(r.renewals, 0) AS renewals, r.first_at,
     coalesce(r.old_total_milliunits, 0) AS old_total_milliunits, coalesce(r.new_total_milliunits, 0) AS new_total_milliunits,
     c.stage,
-    c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final
+    c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final,
+    c.is_leaving, coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told,
+    c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
+    coalesce(o.lost_milliunits, 0) AS others_lost_milliunits
 FROM repricer.price_changes c
+LEFT JOIN LATERAL (
+    -- The last charge of each other item, where the period that it paid for was the last one.
+    SELECT sum(l.price_milliunits * l.quantity)::bigint AS lost_milliunits
+    FROM (
+        SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.quantity, h.purchased_at, h.expires_at
+        FROM repricer.charges h
+        WHERE h.original_transaction_id = c.original_transaction_id AND h.purchased_at <= c.ended_at
+            AND h.currency = c.currency AND h.sku <> c.sku AND h.sku IS DISTINCT FROM c.current_sku
+            AND (c.former_skus IS NULL OR h.sku <> ALL (c.former_skus))
+        ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
+    WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL
+        AND l.expires_at + (l.expires_at - l.purchased_at) / 2 > c.ended_at
+        AND EXISTS (
+            SELECT FROM repricer.subscription_events e
+            WHERE e.original_transaction_id = c.original_transaction_id AND e.type = 'EXPIRED'
+                AND e.subtype = 'PRICE_INCREASE'
+                AND e.signed_at BETWEEN c.ended_at - interval '1 day' AND c.ended_at + interval '1 day')
+        -- What is lost by a change of its own, or as a dependent, is counted there; and all of it under one change.
+        AND NOT EXISTS (
+            SELECT FROM repricer.price_changes n
+            WHERE n.original_transaction_id = c.original_transaction_id AND n.undoes_change_id IS NULL
+                AND (n.state = 'declined' AND (l.sku = ANY (coalesce(n.current_dependent_skus, n.dependent_skus))
+                        OR n.change_id < c.change_id AND n.reason IS DISTINCT FROM 'parent_declined'
+                            AND n.ended_at > c.ended_at - interval '1 day')
+                    OR l.sku IN (n.sku, n.current_sku) AND (n.state = 'declined' OR n.reason = 'parent_declined'
+                        OR n.state = 'cancelled' AND n.direction = 'increase'
+                            AND coalesce(n.consent_asked_at, n.accepted_at) IS NOT NULL)))
+) o ON c.state = 'declined'
 LEFT JOIN LATERAL (
     SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
         sum(h.price_milliunits)::bigint AS new_total_milliunits
@@ -403,24 +452,32 @@ SELECT
     CASE WHEN f.acceptance = 'consented' THEN f.weight ELSE 0 END AS consented,
     CASE WHEN f.acceptance = 'informed' THEN f.weight ELSE 0 END AS informed,
     CASE WHEN f.state = 'effective' THEN f.weight ELSE 0 END AS effective,
-    CASE WHEN f.state = 'declined' THEN f.weight ELSE 0 END AS declined,
-    CASE WHEN f.state = 'cancelled' THEN f.weight ELSE 0 END AS cancelled,
+    CASE WHEN f.state = 'declined' AND NOT f.fell_with_parent THEN f.weight ELSE 0 END AS declined,
+    CASE WHEN f.state = 'cancelled' AND NOT f.fell_with_parent THEN f.weight ELSE 0 END AS cancelled,
     CASE WHEN f.state = 'lapsed' THEN f.weight ELSE 0 END AS lapsed,
     CASE WHEN f.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted') THEN f.weight ELSE 0 END AS other,
     CASE WHEN f.is_uncharged THEN f.weight ELSE 0 END AS uncharged,
     CASE WHEN f.renewals > 0 THEN f.weight ELSE 0 END AS charged_changes, f.weight * f.renewals AS charged_renewals,
     f.weight * f.old_total_milliunits AS old_total, f.weight * f.new_total_milliunits AS new_total,
-    CASE WHEN f.renewals > 0 THEN f.weight * f.current_price_milliunits ELSE 0 END AS old_per_period,
-    CASE WHEN f.renewals > 0 THEN f.weight * f.new_price_milliunits ELSE 0 END AS new_per_period,
-    CASE WHEN f.state = 'declined' THEN f.weight * f.current_price_milliunits ELSE 0 END AS declined_lost,
-    CASE WHEN f.state = 'cancelled' THEN f.weight * f.current_price_milliunits ELSE 0 END AS cancelled_lost,
-    f.original_transaction_id, f.is_final
+    CASE WHEN f.renewals > 0 AND NOT f.is_leaving THEN f.weight * f.current_price_milliunits ELSE 0 END AS old_per_period,
+    CASE WHEN f.renewals > 0 AND NOT f.is_leaving THEN f.weight * f.new_price_milliunits ELSE 0 END AS new_per_period,
+    CASE WHEN f.state = 'declined' AND NOT f.fell_with_parent THEN f.weight * f.current_price_milliunits ELSE 0 END
+        AS declined_lost,
+    -- Who left without having been told of an increase did not leave for it.
+    CASE WHEN f.state = 'cancelled' AND NOT f.fell_with_parent AND f.is_told AND f.direction = 'increase'
+        THEN f.weight * f.current_price_milliunits ELSE 0 END AS cancelled_lost,
+    CASE WHEN f.fell_with_parent THEN f.weight ELSE 0 END AS fell_with_parent,
+    CASE WHEN f.fell_with_parent THEN f.weight * f.current_price_milliunits ELSE 0 END AS fell_lost,
+    CASE WHEN f.state = 'lapsed' AND f.is_told AND f.direction = 'increase' THEN f.weight * f.current_price_milliunits
+        ELSE 0 END AS lapsed_lost,
+    f.weight * f.others_lost_milliunits AS others_lost, f.original_transaction_id, f.is_final
 FROM (
     SELECT
         k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
         k.currency, k.storefront, k.period, k.state, k.is_sent, k.is_asked, k.acceptance, k.is_uncharged,
         k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
-        k.new_total_milliunits, (-1)::bigint AS weight, true AS is_final
+        k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
+        (-1)::bigint AS weight, true AS is_final
     FROM repricer.change_figures k
     WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
     UNION ALL
@@ -428,7 +485,7 @@ FROM (
         l.original_transaction_id, l.bucket, l.change_id, l.batch_id, l.is_undo, l.direction, l.forecast_consent,
         l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
         l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
-        l.new_total_milliunits, 1, l.is_final
+        l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits, 1, l.is_final
     FROM repricer.unkept_change_figures l
 ) f;
 COMMENT ON VIEW repricer.untallied_changes IS
@@ -441,7 +498,7 @@ SELECT
     u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, u.changes, u.sent,
     u.asked_for_consent, u.consented, u.informed, u.effective, u.declined, u.cancelled, u.lapsed, u.other, u.uncharged,
     u.charged_changes, u.charged_renewals, u.old_total, u.new_total, u.old_per_period, u.new_per_period,
-    u.declined_lost, u.cancelled_lost
+    u.declined_lost, u.cancelled_lost, u.fell_with_parent, u.fell_lost, u.lapsed_lost, u.others_lost
 FROM repricer.untallied_changes u;
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
 
@@ -492,7 +549,8 @@ BEGIN
             sum(u.sent), sum(u.asked_for_consent), sum(u.consented), sum(u.informed), sum(u.effective),
             sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
             sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
-            sum(u.declined_lost), sum(u.cancelled_lost)
+            sum(u.declined_lost), sum(u.cancelled_lost), sum(u.fell_with_parent), sum(u.fell_lost), sum(u.lapsed_lost),
+            sum(u.others_lost)
         FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
         GROUP BY 1, 2, 3, 4, 5, 6, 7
         ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
@@ -508,7 +566,9 @@ BEGIN
             old_per_period = t.old_per_period + EXCLUDED.old_per_period,
             new_per_period = t.new_per_period + EXCLUDED.new_per_period,
             declined_lost = t.declined_lost + EXCLUDED.declined_lost,
-            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost;
+            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost,
+            fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
+            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
     INSERT INTO change_figures
@@ -516,7 +576,7 @@ BEGIN
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
-            f.new_total_milliunits
+            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
@@ -636,19 +696,20 @@ WITH funnels AS (
         sum(t.asked_for_consent)::bigint AS asked_for_consent, sum(t.consented)::bigint AS consented,
         sum(t.informed)::bigint AS informed, sum(t.effective)::bigint AS effective,
         sum(t.declined)::bigint AS declined, sum(t.cancelled)::bigint AS cancelled, sum(t.lapsed)::bigint AS lapsed,
-        sum(t.other)::bigint AS other
+        sum(t.other)::bigint AS other, sum(t.fell_with_parent)::bigint AS fell_with_parent
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.direction, t.forecast_consent HAVING sum(t.changes) > 0
 )
 SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
     f.asked_for_consent, f.consented, f.informed, f.effective, f.declined, f.cancelled, f.lapsed,
-    f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other AS open,
+    f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other - f.fell_with_parent AS open,
     round(f.consented::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
         AS consented_basis_points,
     round(f.declined::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
         AS declined_basis_points,
     round(f.cancelled::numeric * 10000 / nullif(f.sent, 0))::bigint AS cancelled_basis_points,
-    round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points
+    round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points,
+    f.fell_with_parent
 FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 COMMENT ON VIEW report.consent_funnel IS
     'From changes to renewals, for each batch, direction and forecast of consent.';
@@ -679,7 +740,8 @@ WITH factors (period, numerator, denominator) AS (
                 AND o.batch_id = d.batch_id
                 AND o.sku = CASE WHEN d.is_cross_subscription
                     THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-                AND o.state IN ('declined', 'cancelled'))
+                AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
+                    AND o.direction = 'increase' AND coalesce(o.consent_asked_at, o.accepted_at) IS NOT NULL))
     GROUP BY d.batch_id, d.original_transaction_id, d.change_id
 ), lost AS (
     SELECT d.batch_id, c.currency, c.storefront, c.period, sum(d.dependents)::bigint AS dependents,
@@ -695,11 +757,17 @@ WITH factors (period, numerator, denominator) AS (
         sum(t.old_total)::bigint AS old_total, sum(t.new_total)::bigint AS new_total,
         sum(t.old_per_period)::bigint AS old_per_period, sum(t.new_per_period)::bigint AS new_per_period,
         sum(t.declined)::bigint AS declined, sum(t.declined_lost)::bigint AS declined_lost,
-        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost
+        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost,
+        sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost)::bigint AS lapsed_lost,
+        sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost)::bigint AS fell_lost,
+        sum(t.others_lost)::bigint AS others_lost
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.currency, t.storefront, t.period HAVING sum(t.changes) > 0
 ), groups AS (
-    SELECT s.*, coalesce(l.dependents, 0) AS dependents, coalesce(l.dependent_lost, 0) AS dependent_lost
+    SELECT s.*, coalesce(l.dependents, 0) + s.fell_with_parent AS dependents,
+        coalesce(l.dependent_lost, 0) + s.fell_lost AS dependent_lost,
+        s.declined_lost + s.cancelled_lost + s.lapsed_lost + s.others_lost + s.fell_lost + coalesce(l.dependent_lost, 0)
+            AS all_lost
     FROM sums s
     LEFT JOIN lost l ON l.batch_id = s.batch_id AND l.currency = s.currency AND l.storefront = s.storefront
         AND l.period = s.period
@@ -715,15 +783,15 @@ SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.c
     g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
     g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.declined_lost + g.cancelled_lost + g.dependent_lost AS lost_per_period_milliunits,
-    round((g.declined_lost + g.cancelled_lost + g.dependent_lost)::numeric * f.numerator
-        / f.denominator)::bigint AS lost_per_month_milliunits
+    g.all_lost AS lost_per_period_milliunits,
+    round(g.all_lost::numeric * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
+    g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits
 FROM groups g
 JOIN repricer.batches b ON b.batch_id = g.batch_id
 LEFT JOIN factors f ON f.period = g.period;
 COMMENT ON VIEW report.revenue_impact IS
-    'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was '
-    'charged at the new price, less what was refunded. Never add milliunits of two currencies.';
+    'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside. Uplift counts '
+    'only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 CREATE VIEW report.pending_consent AS
 SELECT c.batch_id, b.name AS batch_name, c.original_transaction_id, c.change_id, c.sku,
@@ -1629,8 +1697,11 @@ BEGIN
         ('*', 'is_overdue', 'Whether the due instant lies before report.as_of().'),
         ('*', 'changes', 'Number of price changes.'),
         ('*', 'effective', 'Changes that took effect.'),
-        ('*', 'declined', 'Changes that ended without the consent they needed.'),
-        ('*', 'cancelled', 'Changes whose subscriber left, or was refunded or revoked.'),
+        ('*', 'declined',
+            'Changes that ended without the consent they needed; those that fell with another item are not among them.'),
+        ('*', 'cancelled',
+            'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.'),
+        ('*', 'lapsed', 'Changes that ended for billing or product reasons.'),
         ('*', 'is_final', 'Whether nothing more is expected.'),
         ('batch_summary', 'batch_state', 'awaiting_approval, approved, rejected or aborted.'),
         ('batch_summary', 'is_paused', 'Whether sending is paused for the batch.'),
@@ -1696,11 +1767,12 @@ BEGIN
         ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent.'),
         ('consent_funnel', 'consented', 'Changes that the subscriber consented to.'),
         ('consent_funnel', 'informed', 'Changes that were announced without a need of consent.'),
-        ('consent_funnel', 'lapsed', 'Changes that ended for billing or product reasons.'),
+        ('consent_funnel', 'fell_with_parent',
+            'Changes of dependents that ended since the increase of the item that they hang on was declined.'),
         ('consent_funnel', 'other', 'Changes that were invalidated, rejected, ineligible, missed or aborted.'),
         ('consent_funnel', 'open',
             'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + '
-            'open.'),
+            'fell_with_parent + open.'),
         ('consent_funnel', 'consented_basis_points',
             'consented of asked_for_consent, in hundredths of a per cent; null where nobody was asked.'),
         ('consent_funnel', 'declined_basis_points', 'declined of asked_for_consent, likewise.'),
@@ -1711,24 +1783,30 @@ BEGIN
         ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
         ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
         ('revenue_impact', 'uplift_milliunits',
-            'new_total less old_total: collected so far; negative for decreases.'),
+            'new_total less old_total: collected so far, tax included; negative for decreases.'),
         ('revenue_impact', 'old_per_period_milliunits',
-            'Sum of the old prices of charged_changes: each change once.'),
+            'Sum of the old prices of those of charged_changes whose items are set to renew: each change once.'),
         ('revenue_impact', 'new_per_period_milliunits',
-            'Sum of the new prices of charged_changes: each change once.'),
+            'Sum of the new prices of those of charged_changes whose items are set to renew: each change once.'),
         ('revenue_impact', 'uplift_per_period_milliunits',
-            'new_per_period less old_per_period: what every further period adds.'),
+            'new_per_period less old_per_period: what every further period adds, tax included.'),
         ('revenue_impact', 'uplift_per_month_milliunits',
             'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an '
             'unknown period.'),
         ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes.'),
-        ('revenue_impact', 'cancelled_lost_per_period_milliunits', 'Sum of the old prices of the cancelled changes.'),
+        ('revenue_impact', 'cancelled_lost_per_period_milliunits',
+            'Sum of the old prices of cancelled increases whose customers had been asked or told.'),
+        ('revenue_impact', 'lapsed_lost_per_period_milliunits',
+            'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
+        ('revenue_impact', 'other_items_lost_per_period_milliunits',
+            'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here '
+            'counts them.'),
         ('revenue_impact', 'dependents_cancelled',
-            'Dependents proved cancelled that are not counted as declined or cancelled themselves.'),
+            'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.'),
         ('revenue_impact', 'dependent_lost_per_period_milliunits',
             'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned'
             ' into this one.'),
-        ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the three losses.'),
+        ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the five losses, tax included.'),
         ('revenue_impact', 'lost_per_month_milliunits', 'lost_per_period for a month, rounded like the uplift.'),
         ('pending_consent', 'consent_due_at', 'The renewal at which the item ends if consent is not given.'),
         ('upcoming_effective', 'is_settled',

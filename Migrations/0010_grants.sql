@@ -100,7 +100,8 @@ GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, call
     moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,
     next_attempt_at,
     request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
-    consent_asked_at, accepted_at, acceptance, effective_at, ended_at, recorded_at, claim_recorded_at)
+    consent_asked_at, accepted_at, acceptance, effective_at, ended_at, is_leaving, recorded_at,
+    claim_recorded_at)
     ON repricer.price_changes TO repricer_service;
 GRANT UPDATE (state, called_at, next_attempt_at, code, detail, completed_at, status_succeeded, status_failed, summary_evidence, summary_succeeded,
     summary_failed) ON repricer.mass_extensions TO repricer_service;

@@ -180,6 +180,7 @@ package struct FoldWrites: Sendable {
             planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                 THEN t.planned_at END,
             due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
+            is_leaving = t.is_leaving,
             -- Applied after it was given up: that call is the one that Apple has.
             sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
                     'missed', 'aborted') THEN c.sent_at
@@ -201,10 +202,11 @@ package struct FoldWrites: Sendable {
             \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
             \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
             \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
-            \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[]
+            \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
+            \(bools: changes.column { $0.change.isLeaving })::boolean[]
         ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
             acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-            former_skus, due_at, planned_at, moved_since_call)
+            former_skus, due_at, planned_at, moved_since_call, is_leaving)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
             AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
         """

@@ -61,6 +61,11 @@ package struct SubscriptionFold: Sendable {
             state.cancellations.keepSettled(of: before.cancellations)
             state.cancellations += before.cancellations.withdrawn(where: state.cancellations)
         }
+        for index in state.changes.indices {
+            let change = state.changes[index]
+            state.changes[index].isLeaving =
+                change.progress.state == .effective && !state.facts.isSetToRenew(change.sku)
+        }
         let places = Dictionary(
             zip(before.changes.lazy.map(\.changeID), before.changes.indices)
         ) { first, _ in first }
