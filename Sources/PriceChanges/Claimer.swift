@@ -23,6 +23,10 @@ struct Claimer: Sendable {
         var calls: [StoreCall] = []
         /// What was read for them, by their ids.
         var claimed: [String: ClaimedCall] = [:]
+        /// Changes of them that are not what every change is before its first call.
+        fileprivate var again: [(id: String, changeID: String)] = []
+        /// Their subscriptions that were called before.
+        fileprivate var called: [String] = []
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
         var judged = 0
     }
@@ -55,8 +59,6 @@ struct Claimer: Sendable {
             let late = Judge(
                 rules: course, environment: engine.environment, now: now.advanced(by: callTime))
             var claim = Claim()
-            var again: [(id: String, changeID: String)] = []
-            var called: [String] = []
             // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
             var statements = unreadable.keys.sorted().map {
                 OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait)
@@ -76,8 +78,8 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
-                again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
-                if found.wasCalled { called.append(id) }
+                claim.again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
+                if found.wasCalled { claim.called.append(id) }
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
                     found.wasCalled || !moves.isEmpty
@@ -95,7 +97,7 @@ struct Claimer: Sendable {
             statements += engine.intents(claim.calls, now: now)
             statements += PriceCallQueries.claim(
                 claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
-                again: again, called: called, now: now.milliseconds)
+                again: claim.again, called: claim.called, now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
         }

@@ -60,7 +60,7 @@ package enum RedatingQueries {
             due_effective_at = \(timestamp: effectiveAt.milliseconds),
             moved_before_call = CASE WHEN \(timestamp: effectiveAt.milliseconds)::timestamptz > due_effective_at
                 THEN coalesce(moved_before_call, moved_since_call, \(Slip.extension.rawValue)) ELSE moved_before_call END,
-            is_ready = CASE WHEN state = 'queued' THEN \(sendAfter == nil) ELSE is_ready END
+            is_ready = CASE WHEN c.state = 'queued' THEN \(sendAfter == nil) ELSE is_ready END
         WHERE \(fragment: isUnsent(id, changeID))
         """
     }

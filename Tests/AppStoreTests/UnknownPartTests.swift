@@ -45,6 +45,7 @@ import Testing
                 renewal: ["expirationIntent": 9, "advancedCommerceInfo": ["items": items]],
                 data: ["status": 6, "extra": NSNull(), "environment": "Sandbox"])
                 == [
+                    "body:PRICE_INCREASE/PENDING:priceIncreaseInfo",
                     "field:notification.data.extra",
                     "field:renewal.advancedCommerceInfo.items.newest", "field:transaction.gift",
                     "shape:renewal.advancedCommerceInfo.items.SKU:absent",

@@ -61,7 +61,10 @@ private typealias Story = LifecycleStory
             41, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED",
             charged: [Story.charged(price: 15990)], renewing: [Story.renewing(price: 15990)])
         func isLeaving(_ events: [SubscriptionEvent]) -> Bool {
-            Story.fold(events).state.changes[0].isLeaving
+            SubscriptionFold(
+                SubscriptionState(originalTransactionID: "1", changes: [Story.change()]),
+                arrived: events, all: events
+            ).state.changes[0].isLeaving
         }
 
         #expect(!isLeaving(asked))

@@ -75,7 +75,7 @@ import Testing
         #expect(
             told == [
                 "user fiona: of finance has no statement_timeout and no connection limit: one report may keep the "
-                    + "database busy for hours; ALTER ROLE \"fiona\" CONNECTION LIMIT 5; ALTER ROLE \"fiona\" SET "
+                    + "database busy for hours; limit them: ALTER ROLE \"fiona\" CONNECTION LIMIT 5; ALTER ROLE \"fiona\" SET "
                     + "statement_timeout = '5min'"
             ])
     }

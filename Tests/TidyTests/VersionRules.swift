@@ -35,8 +35,9 @@ enum VersionRules {
             keepers: ["keep_batch("]),
     ]
 
-    /// Marked by those who send them: FoldWrites for a fold; a call whose answer was lost is open as before.
-    private static let markedElsewhere: Set = ["saveChanges", "leaveChangesUnknown"]
+    /// Marked by those who send them, FoldWrites and Claimer, for those that need it. A call whose answer was lost is as open
+    /// as before.
+    private static let markedElsewhere: Set = ["saveChanges", "claimChanges", "leaveChangesUnknown"]
 
     /// Of a file with statements (`-- name:`), or of a migration with functions.
     static func unkeptWrites(_ source: String) -> [Finding] {
@@ -90,7 +91,7 @@ enum VersionRules {
                 case "INSERT INTO": if target.contains("DO UPDATE") { return true }
                 default:
                     let set = target.firstMatch(of: end).map { target[..<$0.range.lowerBound] } ?? target
-                    let assigned = set.matches(of: #/([a-z_]+)\s*=[^=]/#).map { String($0.1) }
+                    let assigned = set.matches(of: #/(?:^|[\s,(])([a-z_]+)\s*=/#).map { String($0.1) }
                     if !columns.isDisjoint(with: assigned) { return true }
                 }
             }

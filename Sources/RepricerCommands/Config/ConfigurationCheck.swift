@@ -156,7 +156,7 @@ struct ConfigurationCheck: Sendable {
                 "user \(login.name)",
                 "of finance has no \(missing.joined(separator: " and no ")): one report may keep the database busy for hours",
                 remedy:
-                    "ALTER ROLE \(role) CONNECTION LIMIT 5; ALTER ROLE \(role) SET statement_timeout = '5min'"
+                    "limit them: ALTER ROLE \(role) CONNECTION LIMIT 5; ALTER ROLE \(role) SET statement_timeout = '5min'"
             )
         }
         return Result(
