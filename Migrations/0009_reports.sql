@@ -276,9 +276,17 @@ SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku, h.purchased
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
     CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception, c.stage
 FROM repricer.price_changes c
-JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-    AND h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+-- OFFSET 0: change by change, never all charges for those of a batch.
+CROSS JOIN LATERAL (
+    SELECT k.*,
+        -- Two renewals for one time. What a customer buys, a seat too, comes beside.
+        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase) OVER (
+            PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+    OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
         c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place
@@ -296,7 +304,7 @@ CROSS JOIN LATERAL (
         CASE
             WHEN h.price_milliunits * h.quantity > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
                 THEN 'refunded'
-            WHEN d.is_double THEN 'double'
+            WHEN h.is_double THEN 'double'
             WHEN h.currency <> c.currency AND h.storefront = c.storefront THEN 'wrong_currency'
             WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND h.purchased_at > c.ended_at
                 AND NOT h.is_purchase THEN 'declined_yet_charged'
@@ -310,16 +318,9 @@ CROSS JOIN LATERAL (
     FROM (SELECT EXISTS (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
-                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u,
-        -- Two renewals for one time. What a customer buys, a seat too, comes beside.
-        (SELECT NOT h.is_purchase AND EXISTS (
-            SELECT FROM repricer.charges o
-            WHERE o.original_transaction_id = h.original_transaction_id AND o.sku = h.sku
-                AND o.transaction_id <> h.transaction_id AND NOT o.is_purchase
-                AND (o.purchased_at, o.transaction_id) < (h.purchased_at, h.transaction_id)
-                AND o.expires_at > h.purchased_at + interval '1 minute') AS is_double) d
+                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
 ) w
-WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
@@ -330,7 +331,8 @@ WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', '
                     AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency,
                 coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
-                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id));
+                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
+        OFFSET 0);
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
@@ -434,8 +436,13 @@ CREATE VIEW repricer.unkept_change_figures AS
 SELECT f.* FROM repricer.live_change_figures f
 WHERE f.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
--- OFFSET 0: subscription by subscription, never all of them.
-SELECT f.* FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+-- OFFSET 0: subscription by subscription, never all of them. The id is that of the mark, so that who asks for some
+-- subscriptions reads their marks alone.
+SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
+    f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
+    f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
+    f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
+FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
     WHERE l.original_transaction_id = m.original_transaction_id
@@ -514,7 +521,7 @@ SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.s
 FROM repricer.live_charge_exceptions x
 WHERE x.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
-SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
+SELECT x.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 -- OFFSET 0: subscription by subscription, never all of them.
@@ -907,10 +914,22 @@ CREATE VIEW report.money AS
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
     e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, x.change_id, x.batch_id, b.name AS batch_name,
     CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
+FROM repricer.explained_charges x
+JOIN repricer.batches b ON b.batch_id = x.batch_id
+-- OFFSET 0: as explained_charges.
+CROSS JOIN LATERAL (
+    SELECT m.* FROM repricer.money_entries m
+    WHERE m.original_transaction_id = x.original_transaction_id AND m.transaction_id = x.transaction_id AND m.sku = x.sku
+    OFFSET 0) e
+UNION ALL
+-- What no change of ours is about.
+SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, NULL, NULL, NULL,
+    CASE WHEN e.kind <> 'charge' THEN e.kind END, e.correction > 0
 FROM repricer.money_entries e
-LEFT JOIN repricer.explained_charges x ON x.original_transaction_id = e.original_transaction_id
-    AND x.transaction_id = e.transaction_id AND x.sku = e.sku
-LEFT JOIN repricer.batches b ON b.batch_id = x.batch_id;
+WHERE NOT EXISTS (
+    SELECT FROM repricer.explained_charges x
+    WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id AND x.sku = e.sku);
 COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
     'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -972,7 +991,7 @@ WITH problems (batch_id, check_name, problems) AS (
         CROSS JOIN LATERAL (
             SELECT item FROM jsonb_array_elements(s.items) item
             WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
-        WHERE c.state IN ('rejected', 'ineligible', 'missed', 'aborted')
+        WHERE c.stage IN ('rejected', 'ineligible', 'missed', 'aborted')
             AND b.decided_at IS NOT NULL AND b.state <> 'rejected' AND c.undoes_change_id IS NULL
             AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
                 THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
@@ -997,7 +1016,7 @@ WITH problems (batch_id, check_name, problems) AS (
         FROM repricer.price_changes c
         CROSS JOIN LATERAL
             unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (sku)
-        WHERE c.state = 'declined'
+        WHERE c.stage = 'declined'
             AND NOT EXISTS (
                 SELECT FROM repricer.dependent_cancellations d
                 WHERE d.original_transaction_id = c.original_transaction_id
